@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from folkmoot.conversation.answer_types import (
         AnswerType,
+        FieldForPeople,
         Json,
         JsonList,
         Missing,
@@ -46,6 +47,7 @@ __all__ = [
     "BaseModel",
     "Choice",
     "Field",
+    "FieldForPeople",
     "Finding",
     "Json",
     "JsonList",
@@ -80,6 +82,7 @@ __all__ = [
 _HOME = {
     "conversation.answer_types": (
         "AnswerType",
+        "FieldForPeople",
         "Json",
         "JsonList",
         "Missing",

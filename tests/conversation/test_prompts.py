@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from folkmoot.conversation import prompts
-from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.conversation.prompts import PromptLibrary, wording_for_people
 from folkmoot.errors import InputError, ProtocolError
 
 VOTE = """You are {{ who }}.
@@ -169,3 +170,18 @@ def test_json_in_a_prompt_keeps_its_characters(tmp_path: Path) -> None:
 
 def test_a_study_without_prompts_has_none() -> None:
     assert PromptLibrary(None).hashes() == {}
+
+
+def test_wording_for_people_changes_nothing_for_models(shipped: Path) -> None:
+    (shipped / "vote.md").write_text(
+        "{{ card }}\nWhich?\n{% if not for_people %}\n\n- {{ a }}\n\nWrite JSON.\n{% endif %}\n"
+    )
+    (shipped / "card.md").write_text("You are Ines.{% if not for_people %} Write JSON.{% endif %}")
+    library = PromptLibrary(shipped)
+    plain = library.render_prompt("vote", card=library.render_prompt("card"), a="Yes")
+    assert wording_for_people(plain) is plain
+    library.renders_for_people = True
+    prompt = library.render_prompt("vote", card=library.render_prompt("card"), a="Yes")
+    assert prompt == plain == "You are Ines. Write JSON.\nWhich?\n\n- Yes\n\nWrite JSON."
+    assert wording_for_people(prompt) == "You are Ines.\nWhich?"
+    assert wording_for_people(pickle.loads(pickle.dumps(prompt))) == "You are Ines.\nWhich?"

@@ -9,7 +9,8 @@ from typing import Any
 
 from folkmoot.conversation.answer_types import AnswerType
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
-from folkmoot.engine.seats.seat_manager import PendingQuestion, QuestionView, SeatManager, SeatState
+from folkmoot.engine.seats.question_view import QuestionView
+from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatManager, SeatState
 from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.models.request import JsonObject, ModelRequest
 from folkmoot.view import seat

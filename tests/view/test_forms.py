@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, JsonValue
 
 from folkmoot import Json
-from folkmoot.conversation.answer_types import with_ways_out
+from folkmoot.conversation.answer_types import FieldForPeople, with_ways_out
 from folkmoot.view import forms
 from folkmoot.view.forms import answer_of, form_of, problem_with, way_out_of
 
@@ -153,3 +153,36 @@ def test_a_schema_that_holds_itself_ends() -> None:
         "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
     }
     assert answer_of(form_of(schema), {}) == {}
+
+
+class Rated(BaseModel):
+    option: str
+    score: int | None = Field(ge=-4, le=4)
+
+
+class Ratings(BaseModel):
+    scores: list[Rated]
+    order: list[str]
+
+
+def test_a_person_gives_each_option_a_number_and_does_not_choose_options_row_by_row() -> None:
+    names = ("sea", "hills", "city")
+    wanted = Json(Ratings, options={"scores.option": names, "order": names})
+    assert wanted.schema is not None
+    form = form_of(wanted.schema, {"order": FieldForPeople("Your order", "ranking")})
+    scores, order = form.parts
+    assert [row.label for row in scores.parts] == ["sea", "hills", "city"]
+    assert order.label == "Your order" and [part.label for part in order.parts] == [*names]
+    sent = {"a.scores.0.score": ["4"], "a.scores.2.score": ["-1"]}
+    ranks = {"a.order.0": ["3"], "a.order.1": ["1"], "a.order.2": ["2"]}
+    assert answer_of(form, {**sent, **ranks}) == {
+        "scores": [{"option": "sea", "score": 4}, {"option": "city", "score": -1}],
+        "order": ["hills", "city", "sea"],
+    }
+    for wrong in (
+        {"a.order.0": ["1"]},
+        {**ranks, "a.order.0": ["1"]},
+        {**ranks, "a.order.0": ["9"]},
+    ):
+        with pytest.raises(ValueError, match="each number from 1 to 3 once"):
+            answer_of(form, {**ranks, "a.order.0": wrong})

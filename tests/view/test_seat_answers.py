@@ -27,7 +27,8 @@ from folkmoot.engine.seats.seat_manager import (
 )
 from folkmoot.engine.seats.seats import Seat, SeatSettings, SelfDescription
 from folkmoot.view import seat
-from folkmoot.view.seat import ANSWERED, GONE_ON, NOT_TICKED, STALE
+from folkmoot.view.seat.confirmation import GONE_ON, NOT_TICKED
+from folkmoot.view.seat.pages import ANSWERED, STALE
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import changed, chromium, shows

@@ -14,7 +14,7 @@ from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.seats.seat_manager import SEAT_CLOSED, WITHDRAWN
 from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.models.request import JsonObject
-from folkmoot.view.seat import NOT_TICKED
+from folkmoot.view.seat.confirmation import NOT_TICKED
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import chromium

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
 
@@ -89,6 +89,20 @@ class ParseFailure:
 CHOICE, NUMBER = "choice", "number"
 
 
+class FieldForPeople(NamedTuple):
+    """How a human's page shows one field of a JSON answer.
+
+    `label` replaces the name and the description of the field, which are written for models.
+    `kind` and `options` replace those that follow from the schema: a schema may allow more than a
+    human is asked for. The options of a number are its bounds. A `ranking` is a list of all options
+    of the schema in the order of the human.
+    """
+
+    label: str
+    kind: Literal["", "choice", "number", "ranking"] = ""
+    options: tuple[str, ...] = ()
+
+
 class AnswerType(ABC, Generic[T_co]):
     """A parser of replies, with an optional JSON schema for the request.
 
@@ -125,6 +139,11 @@ class AnswerType(ABC, Generic[T_co]):
     def describe_format(self, options: Mapping[str, Sequence[str]] | None = None) -> str:
         """Return the keys of a JSON reply as a list for a prompt (see `answer_format`)."""
         return describe_format(self.schema, options) if self.schema else ""
+
+    @property
+    def fields_for_people(self) -> Mapping[str, FieldForPeople]:
+        """How a human's page shows the fields of a JSON reply, by dotted path or by name."""
+        return {}
 
     @property
     def configuration_error(self) -> str:
@@ -300,6 +319,8 @@ class Json(AnswerType[M]):
     - `may_decline`: add a boolean field `declined` to the schema. A reply that sets the field is
       `Missing`, regardless of other fields and of `fallback_value`.
     - `total`: the required sum of the numbers, for the embedded respondent. A validator checks it.
+    - `fields_for_people`: the fields as a human's page shows them. The path of a field omits the
+      positions in lists, and a name alone stands for all fields of that name.
 
     A field that repeats its description counts as empty (`answer_format`).
     """
@@ -313,6 +334,7 @@ class Json(AnswerType[M]):
     kind: str = "json"
     may_decline: bool = False
     total: float | None = None
+    fields_for_people: Mapping[str, FieldForPeople] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         schema = self.schema

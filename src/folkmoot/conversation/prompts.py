@@ -4,7 +4,11 @@ A library combines the prompt folder of a study type with the folder that a stud
 `prompts:`. Files of the second folder have priority. Wording is kept exactly. Only `{{ variable }}`
 and `{% … %}` are interpreted.
 
-A text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts it."""
+A text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts it.
+
+A prompt may have wording for humans: `for_people` is true in a template while it is rendered for a
+human's page. Format instructions and lists of options that the page has as buttons are for models
+only. The text for models does not depend on it."""
 
 from __future__ import annotations
 
@@ -52,6 +56,8 @@ REMOVED_MARKS = dict.fromkeys(map(ord, (CACHE_MARK, OPEN, CLOSE)))
 _MARKS = re.compile(f"[{CACHE_MARK}{OPEN}{CLOSE}]")
 # The template variable in which a rendering collects the texts that it interpolates.
 SOURCES = "_sources"
+# The template variable that is true while the wording for humans is rendered.
+FOR_PEOPLE = "for_people"
 # The limit stops a template that would fill the memory. It is about 500,000 tokens.
 MAX_PROMPT_CHARACTERS = 2_000_000
 # Filters of jinja2 that only compute text or numbers. Filters that produce HTML or random values
@@ -74,22 +80,40 @@ class Prompt(SourcedText):
     """A rendered prompt with the sources of its parts and its cache breakpoints.
 
     `spans`: the source of each part. `cache_breakpoints`: ascending character offsets. The text
-    before an offset may be repeated in other prompts.
+    before an offset may be repeated in other prompts. `for_people`: the wording that a human reads
+    in place of the text, or None if humans read the text itself.
     """
 
-    __slots__ = ("cache_breakpoints",)
+    __slots__ = ("cache_breakpoints", "for_people")
     cache_breakpoints: tuple[int, ...]
+    for_people: Prompt | None
 
     def __new__(
-        cls, text: str = "", spans: Iterable[Span] = (), cache_breakpoints: Iterable[int] = ()
+        cls,
+        text: str = "",
+        spans: Iterable[Span] = (),
+        cache_breakpoints: Iterable[int] = (),
+        for_people: Prompt | None = None,
     ) -> Self:
         self = super().__new__(cls, text, spans)
         self.cache_breakpoints = tuple(cache_breakpoints)
+        self.for_people = for_people
         return self
 
     # `str` would restore only the text when a copy is unpickled in a worker process.
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return str(self), self.spans, self.cache_breakpoints
+        return str(self), self.spans, self.cache_breakpoints, self.for_people
+
+
+def as_prompt(text: str, for_people: Prompt | None = None) -> Prompt:
+    """Return a text as a prompt, with its sources and its wording for humans."""
+    sourced = with_sources(text)
+    return Prompt(sourced, sourced.spans, (), for_people)
+
+
+def wording_for_people(text: str) -> str:
+    """Return the text that a human reads in place of a prompt for models."""
+    return text.for_people if isinstance(text, Prompt) and text.for_people is not None else text
 
 
 class PromptLibrary:
@@ -97,7 +121,12 @@ class PromptLibrary:
 
     `render_prompt` raises InputError if a prompt of the researcher fails, and ProtocolError if a
     prompt of the study type fails.
+
+    `renders_for_people`: whether prompts also get their wording for humans. Only a run in which
+    humans take part needs it.
     """
+
+    renders_for_people = False
 
     def __init__(self, folder: Path | None, override_folder: Path | None = None) -> None:
         self.folder = folder
@@ -133,6 +162,15 @@ class PromptLibrary:
         template = self._templates.get(name)
         if template is None:
             template = self._templates[name] = self._compile(name)
+        prompt = self._render_template(name, template, variables)
+        if self.renders_for_people:
+            for_people = self._render_template(name, template, {**variables, FOR_PEOPLE: True})
+            prompt.for_people = None if for_people == prompt else for_people
+        return prompt
+
+    def _render_template(
+        self, name: str, template: Template, variables: Mapping[str, object]
+    ) -> Prompt:
         interpolated: list[SourcedText] = []
         all_variables = {**variables, SOURCES: interpolated}
         try:
@@ -281,7 +319,7 @@ def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
     }
     env.restrict_filters((*ALLOWED_FILTERS, "json", "tojson", "listed"))
     # Replace the globals of jinja2. Some of them, such as `lipsum`, give access to Python objects.
-    env.globals = {"range": env.globals["range"], "cache": CACHE_MARK}
+    env.globals = {"range": env.globals["range"], "cache": CACHE_MARK, FOR_PEOPLE: False}
     return env
 
 
@@ -312,7 +350,12 @@ def mark_source(context: Context, value: object) -> str:
 
     `read_marks` finds the position of the text by these marks.
     """
-    text = with_sources(value)
+    # A prompt may be part of another one, such as the system prompt of a later stage.
+    text = with_sources(
+        wording_for_people(value)
+        if isinstance(value, Prompt) and context.get(FOR_PEOPLE)
+        else value
+    )
     # `isascii` is quick and decides most texts, so the pattern search is rare.
     if not text.isascii() and _MARKS.search(text):
         if text == CACHE_MARK:

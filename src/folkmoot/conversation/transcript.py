@@ -52,6 +52,7 @@ class Utterance(NamedTuple):
     - `id`: the `utterance_id` in the table `utterances`. It is the address of the reply, with
       `#part` if the reply holds several utterances. `Scope.say` sets it.
     - `public`: True if the other speakers of the conversation are shown the utterance.
+    - `for_people`: the wording that humans are shown in place of `text`, for a prompt of the study.
     """
 
     speaker_id: str
@@ -65,6 +66,7 @@ class Utterance(NamedTuple):
     images: tuple[str, ...] = ()
     id: str = ""
     public: bool = True
+    for_people: str = ""
 
     @property
     def source(self) -> Source:

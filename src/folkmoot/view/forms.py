@@ -11,16 +11,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import jsonschema
 from pydantic import JsonValue
 from starlette.requests import Request
 
-from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE
+from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE, FieldForPeople
 
-Kind = Literal["object", "rows", "choice", "several", "number", "text", "lines", "figures", "json"]
+Kind = Literal[
+    "object",
+    "rows",
+    "choice",
+    "several",
+    "ranking",
+    "number",
+    "text",
+    "lines",
+    "figures",
+    "json",
+]
 Schema = Mapping[str, JsonValue]
 # Rows of a list without a maximum length.
 MAX_FORM_ROWS = 12
@@ -28,6 +39,7 @@ MAX_FORM_ROWS = 12
 MAX_DEPTH = 8
 # Limits the memory that a submitted form can take.
 MAX_FORM_FIELDS = 2_000
+NUMBER_TYPES = ("integer", "number")
 YES_NO = (("yes", True), ("no", False))
 WAY_LABELS = {
     NONE_OF_THESE: "None of these",
@@ -47,7 +59,8 @@ class FormField:
     `name` is the name of the HTML field. `options` holds (label, value) pairs. `parts` holds the
     fields of an object or the rows of a list. `ways_out` holds (label, value) pairs that are shown
     separately. `has_declined` is True for an object with the property `declined`, which declines
-    the whole object.
+    the whole object. `fixed` holds the values of an object that the page states and does not ask
+    for: the option of a row that scores it.
     """
 
     name: str
@@ -64,6 +77,25 @@ class FormField:
     parts: tuple[FormField, ...] = ()
     ways_out: tuple[tuple[str, JsonValue], ...] = ()
     has_declined: bool = False
+    fixed: tuple[tuple[str, JsonValue], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaReading:
+    """What all fields of a form share while it is built from a schema.
+
+    `definitions`: the `$defs` of the schema. `fields_for_people`: how fields are shown, by dotted
+    path or by name.
+    """
+
+    definitions: Mapping[str, JsonValue]
+    fields_for_people: Mapping[str, FieldForPeople]
+
+    def find_wording(self, name: str) -> FieldForPeople | None:
+        """Return how the field with this HTML name is shown, or None if the schema says it."""
+        path = [part for part in name.split(".")[1:] if not part.isdigit()]
+        wordings = self.fields_for_people
+        return wordings.get(".".join(path)) or wordings.get(path[-1] if path else "")
 
 
 def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
@@ -71,10 +103,15 @@ def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
     return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
-def form_of(schema: Schema) -> FormField:
+def form_of(
+    schema: Schema, fields_for_people: Mapping[str, FieldForPeople] | None = None
+) -> FormField:
     """Build the form for a JSON schema."""
-    defs = schema.get("$defs")
-    return _build_field("a", "", schema, defs if isinstance(defs, dict) else {}, True)
+    definitions = schema.get("$defs")
+    reading = SchemaReading(
+        definitions if isinstance(definitions, dict) else {}, fields_for_people or {}
+    )
+    return _build_field("a", "", schema, reading, True)
 
 
 def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
@@ -158,13 +195,17 @@ def _build_field(
     name: str,
     key: str,
     schema: Schema,
-    defs: Mapping[str, JsonValue],
+    reading: SchemaReading,
     required: bool,
     depth: int = 0,
 ) -> FormField:
-    schema, way_values = _resolve_schema(schema, defs)
+    schema, way_values = _resolve_schema(schema, reading.definitions)
     label = label_of(key)
     help_text = str(schema.get("description") or "") if key else ""
+    wording = reading.find_wording(name) if key else None
+    if wording is not None:
+        label, help_text = wording.label, ""
+        schema = _with_wording(schema, wording)
     options = _field_options(schema)
     if options:
         way_values = (*(value for _, value in options if _is_way_out(value)), *way_values)
@@ -177,7 +218,7 @@ def _build_field(
     kind = schema.get("type")
     if kind == "boolean":
         return FormField(name, "choice", label, help_text, required, YES_NO, ways_out=labelled_ways)
-    if kind in ("integer", "number"):
+    if kind in NUMBER_TYPES:
         low, high = _number_limit(schema, "minimum"), _number_limit(schema, "maximum")
         is_whole = kind == "integer"
         return FormField(
@@ -209,7 +250,7 @@ def _build_field(
         required_list = required_keys if isinstance(required_keys, list) else []
         parts = tuple(
             _build_field(
-                f"{name}.{key}", key, property_schema, defs, key in required_list, depth + 1
+                f"{name}.{key}", key, property_schema, reading, key in required_list, depth + 1
             )
             for key, property_schema in properties.items()
             if isinstance(property_schema, dict) and not _is_declined(key, property_schema)
@@ -222,17 +263,84 @@ def _build_field(
             ways_out=((DECLINES_ALL, DECLINED),) if has_declined else (), has_declined=has_declined,
         )  # fmt: skip
     if kind == "array" and depth < MAX_DEPTH:
-        return _list_field(
-            FormField(name, "lines", label, help_text, required), schema, defs, depth
-        )
+        lines_field = FormField(name, "lines", label, help_text, required)
+        if wording is not None and wording.kind == "ranking":
+            return _ranking_field(lines_field, schema, reading)
+        return _list_field(lines_field, schema, reading, depth)
     return FormField(name, "json", label, help_text, required)
 
 
+def _with_wording(schema: Schema, wording: FieldForPeople) -> Schema:
+    """Return the schema of what a human is asked for in place of the schema for models."""
+    if wording.kind == "choice":
+        return {"type": "string", "enum": list(wording.options)}
+    if wording.kind == "number":
+        bounds = zip(("minimum", "maximum"), map(float, wording.options), strict=False)
+        return {"type": "number", **dict(bounds)}
+    return schema
+
+
+def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReading) -> FormField:
+    """Return a field with the rank of each option. Ways out are left out: they have no rank."""
+    options = tuple(
+        option
+        for option in _field_options(_item_schema(schema, reading))
+        if not _is_way_out(option[1])
+    )
+    parts = tuple(
+        FormField(
+            f"{lines_field.name}.{number}",
+            "number",
+            label,
+            required=True,
+            low=1,
+            high=len(options),
+            whole=True,
+        )
+        for number, (label, _) in enumerate(options)
+    )
+    return replace(lines_field, kind="ranking", options=options, parts=parts)
+
+
+def _option_rows(
+    lines_field: FormField, items: Schema, reading: SchemaReading, depth: int
+) -> FormField | None:
+    """Return one row for each option, if a list holds one object with numbers for each option.
+
+    Returns None for other lists. A human then need not choose the option of each row.
+    """
+    properties = items["properties"]
+    assert isinstance(properties, dict)
+    schemas = {
+        key: _resolve_schema(schema, reading.definitions)[0]
+        for key, schema in properties.items()
+        if isinstance(schema, dict)
+    }
+    option_keys = [key for key, schema in schemas.items() if _field_options(schema)]
+    numbers = [key for key, schema in schemas.items() if schema.get("type") in NUMBER_TYPES]
+    if len(option_keys) != 1 or not numbers or len(numbers) + 1 != len(schemas):
+        return None
+    others = {**items, "properties": {key: properties[key] for key in numbers}}
+    parts = (
+        _build_field(f"{lines_field.name}.{number}", "", others, reading, False, depth + 1)
+        for number, _ in enumerate(_field_options(schemas[option_keys[0]]))
+    )
+    rows = tuple(
+        replace(part, label=label, fixed=((option_keys[0], value),))
+        for part, (label, value) in zip(parts, _field_options(schemas[option_keys[0]]), strict=True)
+    )
+    return replace(lines_field, kind="rows", parts=rows)
+
+
+def _item_schema(schema: Schema, reading: SchemaReading) -> Schema:
+    items = schema.get("items")
+    return _resolve_schema(items if isinstance(items, dict) else {}, reading.definitions)[0]
+
+
 def _list_field(
-    lines_field: FormField, schema: Schema, defs: Mapping[str, JsonValue], depth: int
+    lines_field: FormField, schema: Schema, reading: SchemaReading, depth: int
 ) -> FormField:
-    item_schema = schema.get("items")
-    items, _ = _resolve_schema(item_schema if isinstance(item_schema, dict) else {}, defs)
+    items = _item_schema(schema, reading)
     name, label, help_text, required = (
         lines_field.name,
         lines_field.label,
@@ -242,13 +350,15 @@ def _list_field(
     options = _field_options(items)
     if options:
         return FormField(name, "several", label, help_text, required, options)
-    if items.get("type") in ("integer", "number"):
+    if items.get("type") in NUMBER_TYPES:
         return FormField(name, "figures", label, help_text, required)
     if isinstance(items.get("properties"), dict):
+        if (option_rows := _option_rows(lines_field, items, reading, depth)) is not None:
+            return option_rows
         max_items = _number_limit(schema, "maxItems")
         rows = min(MAX_FORM_ROWS, MAX_FORM_ROWS if max_items is None else int(max_items))
         parts = tuple(
-            _build_field(f"{name}.{number}", "", items, defs, False, depth + 1)
+            _build_field(f"{name}.{number}", "", items, reading, False, depth + 1)
             for number in range(rows)
         )
         return FormField(name, "rows", label, help_text, required, parts=parts)
@@ -357,30 +467,14 @@ def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonVal
         return chosen_ways[0]
     match field.kind:
         case "object":
-            values_by_key = {
-                form_field.name.rpartition(".")[2]: _field_value(form_field, sent)
-                for form_field in field.parts
-            }
-            given_values = {
-                key: value
-                for key, value in values_by_key.items()
-                if not isinstance(value, _Nothing)
-            }
-            is_blank_object = not chosen_ways and all(
-                value in ("", [], {}) for value in given_values.values()
-            )
-            if is_blank_object and not field.required:
-                return NOTHING
-            return (
-                {DECLINED: bool(chosen_ways), **given_values}
-                if field.has_declined
-                else given_values
-            )
+            return _object_value(field, sent, chosen_ways)
         case "rows":
             rows = (_field_value(form_field, sent) for form_field in field.parts)
             return [row for row in rows if not isinstance(row, _Nothing)]
         case "choice":
             return _picked_option(field, text) if text else NOTHING
+        case "ranking":
+            return _ranked_options(field, sent)
         case "several":
             return [_picked_option(field, text) for text in texts if text]
         case "number":
@@ -395,6 +489,25 @@ def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonVal
             return text if text or field.required else NOTHING
 
 
+def _object_value(
+    field: FormField, sent: Mapping[str, Sequence[str]], chosen_ways: Sequence[JsonValue]
+) -> JsonValue | _Nothing:
+    values_by_key = {
+        form_field.name.rpartition(".")[2]: _field_value(form_field, sent)
+        for form_field in field.parts
+    }
+    given_values = {
+        key: value for key, value in values_by_key.items() if not isinstance(value, _Nothing)
+    }
+    is_blank_object = not chosen_ways and all(
+        value in ("", [], {}) for value in given_values.values()
+    )
+    if is_blank_object and not field.required:
+        return NOTHING
+    given_values = {**dict(field.fixed), **given_values}
+    return {DECLINED: bool(chosen_ways), **given_values} if field.has_declined else given_values
+
+
 def _picked_option(field: FormField, text: str) -> JsonValue:
     """Return the option with the number in `text`.
 
@@ -403,6 +516,21 @@ def _picked_option(field: FormField, text: str) -> JsonValue:
     if text.isdigit() and int(text) < len(field.options):
         return field.options[int(text)][1]
     raise ValueError(f"{field.label}: please choose one of the options.".removeprefix(": "))
+
+
+def _ranked_options(
+    field: FormField, sent: Mapping[str, Sequence[str]]
+) -> list[JsonValue] | _Nothing:
+    """Return the options in the order of their ranks. Raises ValueError for unusable ranks."""
+    ranks = [_field_value(part, sent) for part in field.parts]
+    if all(isinstance(rank, _Nothing) for rank in ranks):
+        return NOTHING
+    if sorted(map(str, ranks)) != sorted(map(str, range(1, len(ranks) + 1))):
+        raise ValueError(f"{field.label}: please give each number from 1 to {len(ranks)} once.")
+    values_by_rank = {
+        str(rank): value for rank, (_, value) in zip(ranks, field.options, strict=True)
+    }
+    return [values_by_rank[str(rank)] for rank in range(1, len(ranks) + 1)]
 
 
 def _parse_number(field: FormField, text: str) -> int | float:

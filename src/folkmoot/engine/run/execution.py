@@ -347,9 +347,11 @@ def _build_run_context(
         journal, providers.open_provider, config, progress, execution.shared_limits, seat_manager
     )
     clock = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
+    prompts = study_file.prompt_library()
+    prompts.renders_for_people = seat_manager is not None
     return RunContext(
         config,
-        study_file.prompt_library(),
+        prompts,
         columns_of_class(study_file.study.tables),
         study_file.study_folder,
         folder,

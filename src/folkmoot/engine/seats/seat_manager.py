@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.seats.activity import PageActivity
 from folkmoot.engine.seats.lobby import (
     Lobby,
@@ -29,6 +28,7 @@ from folkmoot.engine.seats.lobby import (
     make_code,
     restore_occupants,
 )
+from folkmoot.engine.seats.question_view import QuestionView
 from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.errors import StorageError
 from folkmoot.files import write_bytes
@@ -49,25 +49,6 @@ TIMED_OUT, DECLINED, SEAT_CLOSED, WITHDRAWN = "timed out", "declined", "seat clo
 PLAYED_BY_MODEL = "played by a model"
 # The key of a typed name in `people.json`.
 NAME = "name"
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionView:
-    """The content of a question page: speaker, history, prompt and answer kind.
-
-    `answer_kind` is `choice`, `number`, `text` or `json`. `message_count` is the number of request
-    messages that the page represents. Later messages of the request are re-asks.
-    `describe_parse_problem` receives a reply and returns why it cannot be parsed, or an empty
-    string.
-    """
-
-    speaker: Speaker
-    history: tuple[Utterance, ...]
-    prompt: str
-    answer_kind: str
-    options: tuple[str, ...]
-    message_count: int
-    describe_parse_problem: Callable[[str], str] = lambda _text: ""
 
 
 @dataclass(eq=False)

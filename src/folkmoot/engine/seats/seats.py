@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from folkmoot.conversation.answer_types import pin_schema
-from folkmoot.conversation.prompts import Prompt
+from folkmoot.conversation.prompts import Prompt, wording_for_people
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.seats.utterances import SELF_DESCRIPTIONS
 from folkmoot.errors import InputError, Problem
@@ -199,8 +199,16 @@ def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker
     prompt that was written without a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If
     the prompt contains neither, the self-description is put at its beginning.
     """
-    system = with_sources(speaker.system)
-    persona_spans = [span for span in system.spans if _is_persona(span, speaker.id)]
+    system = _describe_as_self(speaker.system, speaker.id, self_description)
+    wording = wording_for_people(speaker.system)
+    if wording is not speaker.system:
+        system.for_people = _describe_as_self(wording, speaker.id, self_description)
+    return replace(speaker, system=system)
+
+
+def _describe_as_self(given_system: str, speaker_id: str, self_description: Quoted) -> Prompt:
+    system = with_sources(given_system)
+    persona_spans = [span for span in system.spans if _is_persona(span, speaker_id)]
     if not persona_spans and SELF_DESCRIPTION_PLACEHOLDER in system:
         persona_spans = find_exactly(system, [SELF_DESCRIPTION_PLACEHOLDER])
     parts: list[Replacement] = []
@@ -216,9 +224,9 @@ def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker
     changed = replace_parts(system, parts)
     # The cache breakpoints are offsets into the old text.
     cache_breakpoints = (
-        shift_offset(offset, parts) for offset in getattr(speaker.system, "cache_breakpoints", ())
+        shift_offset(offset, parts) for offset in getattr(given_system, "cache_breakpoints", ())
     )
-    return replace(speaker, system=Prompt(changed, changed.spans, cache_breakpoints))
+    return Prompt(changed, changed.spans, cache_breakpoints)
 
 
 def _is_persona(span: Span, speaker: str) -> bool:

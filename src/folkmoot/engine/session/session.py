@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 import numpy as np
 
 from folkmoot.conversation.answer_types import AnswerType, Json, Missing, Text
+from folkmoot.conversation.prompts import wording_for_people
 from folkmoot.conversation.transcript import (
     EMPTY_TRANSCRIPT,
     Speaker,
@@ -28,7 +29,7 @@ from folkmoot.conversation.transcript import (
 )
 from folkmoot.engine.calls.progress import AnswerMissing
 from folkmoot.engine.journal.journal import escape_address_part
-from folkmoot.engine.seats.seat_manager import QuestionView
+from folkmoot.engine.seats.question_view import view_for_human
 from folkmoot.engine.seats.seats import (
     SELF_DESCRIPTION_QUESTION,
     Seat,
@@ -149,6 +150,7 @@ class Scope:
         reasks: int = DEFAULT_REASKS,
         about: str = "",
         shows: Sequence[str] = (),
+        for_people: str = "",
     ) -> T | Missing:
         """Ask a speaker a question and return the parsed answer, or `Missing` with the reason.
 
@@ -160,6 +162,9 @@ class Scope:
         `about` names the topic for the embedded respondent, which reads no instructions. `shows`
         lists texts that a prompt written without a template contains. ProtocolError is raised if
         the prompt does not contain one of them.
+
+        `for_people` is the wording for a human in place of a prompt that was written without a
+        template. Templates have their own (`{% if for_people %}`).
         """
         result = await self.ask_detailed(
             speaker,
@@ -171,6 +176,7 @@ class Scope:
             reasks=reasks,
             about=about,
             shows=shows,
+            for_people=for_people,
         )
         return result.value
 
@@ -186,6 +192,7 @@ class Scope:
         reasks: int = DEFAULT_REASKS,
         about: str = "",
         shows: Sequence[str] = (),
+        for_people: str = "",
     ) -> AskResult[T]:
         """Ask like `ask`, but return an `AskResult` with raw reply, parse step and re-asks."""
         check_ask_arguments(speaker, prompt, history, answer_type)
@@ -223,18 +230,7 @@ class Scope:
                 spans,
             )
             if seat is not None and run.seat_manager is not None:
-                spoken = tuple(
-                    utterance
-                    for utterance in history
-                    if utterance.missing is None and utterance.text
-                )
-                answer_form, message_count = (
-                    (wanted.form_kind, wanted.offered_values),
-                    len(messages),
-                )
-                view = QuestionView(
-                    speaker, spoken, prompt, *answer_form, message_count, wanted.problem_in
-                )
+                view = view_for_human(speaker, history, for_people or prompt, wanted, len(messages))
                 run.seat_manager.register_question(seat, address, view)
             asked_at = AskedAt(address, self._row_order, speaker.id)
             result = await ask_until_parsed(run, asked_at, request, wanted, reasks)
@@ -308,8 +304,17 @@ class Scope:
         }
         self._run.record_row(self._row_order, UTTERANCES, row)
         utterance_fields = (stage, round, missing, finish, images, utterance_id, public)
+        # A question may be said and asked. Humans who hear it later read their own wording of it.
+        for_people = "" if (wording := wording_for_people(text)) is text else wording
         text = quote_value(text, "utterance", utterance_id, speaker.id)
-        return Utterance(speaker.id, text, speaker.name, speaker.role, *utterance_fields)
+        return Utterance(
+            speaker.id,
+            text,
+            speaker.name,
+            speaker.role,
+            *utterance_fields,
+            for_people=for_people,
+        )
 
     @overload
     async def map(
@@ -646,14 +651,8 @@ async def _ask_self_description(run: RunContext, seat: Seat) -> Quoted:
         HUMAN_MODEL, messages, schema=answer_type.schema, hints=hints, spans=spans
     )
     if run.seat_manager is not None:
-        view = QuestionView(
-            speaker,
-            (),
-            SELF_DESCRIPTION_QUESTION,
-            "json",
-            (),
-            len(messages),
-            answer_type.problem_in,
+        view = view_for_human(
+            speaker, EMPTY_TRANSCRIPT, SELF_DESCRIPTION_QUESTION, answer_type, len(messages)
         )
         run.seat_manager.register_question(seat, address, view)
     # These rows follow all rows of the protocol, in the order of the seats. Which question to a

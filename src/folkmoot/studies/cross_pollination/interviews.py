@@ -65,6 +65,7 @@ async def interview_participant(
         "clarification_participant",
         base_system_prompt=participant.system,
         initial_choice=participant.initial_choice,
+        options=quote_options(participant.options),
     )
     result = await interview(
         scope,

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from folkmoot.conversation.answer_types import (
     WAYS_OUT,
+    FieldForPeople,
     Json,
     Missing,
     Text,
@@ -122,6 +123,7 @@ async def ask_confidence_and_ranking(
             _ranking_model(participant.options),
             options={"ranking": with_ways_out(participant.options)},
             may_decline=True,
+            fields_for_people={"ranking": FieldForPeople("Your ranking", "ranking")},
         )
         options, answer_format = quote_options(participant.options), answer_type.describe_format({})
         answer = await scope.child("ranking").ask(
@@ -326,9 +328,11 @@ def with_option_order(
         cell_id("participants.persona", participant.id),
         participant.id,
     )
+    as_self = scope.speaks_as_self(participant.id)
     system = scope.prompt(
         "participant_system",
-        persona=SELF_DESCRIPTION_PLACEHOLDER if scope.speaks_as_self(participant.id) else persona,
+        persona=SELF_DESCRIPTION_PLACEHOLDER if as_self else persona,
+        as_self=as_self,
         topic=quote_topic(config),
         options=quote_options(options),
     )
@@ -463,6 +467,7 @@ async def adversarial_dialogue(
         variables = {
             "base_system_prompt": participant.system,
             "initial_choice": participant.initial_choice,
+            "options": quote_options(participant.options),
         }
         moderator_prompt = scope.prompt(
             "adversarial_moderator",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
+    FieldForPeople,
     Json,
     Missing,
     pin_schema,
@@ -277,7 +278,17 @@ class PrivateOpinion(BaseModel):
     )
 
 
-PRIVATE_OPINION = Json(PrivateOpinion, may_decline=True)
+PRIVATE_OPINION = Json(
+    PrivateOpinion,
+    may_decline=True,
+    fields_for_people={
+        "opinion": FieldForPeople("What you think, in one to three sentences"),
+        "position": FieldForPeople(
+            "Where that leaves you, from -1 (strongly against it) through 0 (undecided) to 1 "
+            "(strongly in favour of it)"
+        ),
+    },
+)
 
 
 @dataclass(frozen=True)

@@ -491,6 +491,7 @@ def _resident_speaker(scope: Scope, meeting: Meeting, resident: str, portrait: s
         "persona",
         r=meeting.named_residents[resident],
         portrait=portrait,
+        as_self=resident in meeting.ids_as_self,
         topic=meeting.topic,
         residents=count_residents(meeting),
         rounds=quote_value(meeting.round_count, "value", "study.rounds"),

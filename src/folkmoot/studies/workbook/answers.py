@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from folkmoot.conversation.answer_types import (
     ALL_FIELDS_INSTRUCTION,
     AnswerType,
+    FieldForPeople,
     Json,
     Missing,
     ParsedAnswer,
@@ -265,10 +266,12 @@ class ShownOptions:
     """The options as one participant sees them.
 
     `text` is the text in the prompt. `order` holds the options of a list in the order shown.
+    `for_people` is the text in a question that a human reads, whose page has a list as buttons.
     """
 
     text: str
     order: tuple[str, ...] = ()
+    for_people: str = ""
 
 
 def read_options(text: str) -> Options | dict[str, Options]:
@@ -377,13 +380,17 @@ def format_options(
         kind = "a whole number" if integer else "a number"
         low, high = (quote_value(bound, "value", source_id) for bound in order)
         parts = (f"Answer with {kind} from ", low, " to ", high, ", both included.")
-        return ShownOptions(concatenate_texts(parts, plain=None))
+        wording = (f"Give {kind} from ", low, " to ", high, ".")
+        return ShownOptions(
+            concatenate_texts(parts, plain=None), (), concatenate_texts(wording, plain=None)
+        )
     # `option_position` looks up the answer in this order, which is recorded with it.
     if shuffle:
         order = tuple(order[index] for index in rng.permutation(len(order)))
     quoted = [quote_value(option, "option", source_id) for option in order]
     option_list = format_option_list(quoted, with_labels=False)
-    return ShownOptions(SourcedText("Choose exactly one of these options:\n") + option_list, order)
+    text = SourcedText("Choose exactly one of these options:\n") + option_list
+    return ShownOptions(text, order, SourcedText("Choose exactly one of the options below."))
 
 
 Status = Literal["valid", "invalid", "unchecked"]
@@ -507,6 +514,21 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
             "properties": fields,
             "required": list(fields),
             "additionalProperties": False,
+        }
+
+    @property
+    def fields_for_people(self) -> dict[str, FieldForPeople]:
+        # The schema lets a model refuse in words. A human refuses by a way out of the page.
+        kind: Literal["", "choice", "number"] = ""
+        if self.order:
+            kind = "choice"
+        elif self.is_numeric:
+            kind = "number"
+        return {
+            "response": FieldForPeople("Your answer", kind, self.offered_values),
+            "speculation_score": FieldForPeople(
+                "How much of it is a guess, from 0 (nothing) to 100 (everything)"
+            ),
         }
 
     def _response_schema(self) -> dict[str, object]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Number
+from folkmoot.conversation.prompts import as_prompt
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
 from folkmoot.engine.session.session import AskResult, Scope
 from folkmoot.models.images import find_image_references, find_images, replace_images
@@ -247,9 +248,15 @@ def build_task_prompt(
         speculation=row.generate_speculation_score,
     )
     filled_prompt = fill_prompt(state, task, seat, options.text)
+    text = filled_prompt.text
+    if filled_prompt.has_options and options.for_people:
+        wording = fill_prompt(state, task, seat, options.for_people).text
+        text = as_prompt(text, as_prompt(wording))
     # The text may show the options itself. Then the template must not list them again.
     variables: dict[str, object] = {
         "options": "" if filled_prompt.has_options and name == "question" else options.text,
+        # A human's page has the options of a list as buttons.
+        "options_for_people": "" if options.order else options.for_people or options.text,
         "answer_format": answer_type.describe_format(),
         "listed": isinstance(choices, ListedOptions) and answer_type.validate,
         "numeric": answer_type.is_numeric and answer_type.validate,
@@ -257,7 +264,7 @@ def build_task_prompt(
     if name == "question":
         variables |= {
             "peers": [_peer_answer(state, said) for said in peers],
-            "text": filled_prompt.text,
+            "text": text,
         }
     else:
         variables["called"] = name_of(state.experiment, seat)

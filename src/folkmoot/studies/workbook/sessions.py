@@ -449,6 +449,7 @@ def participant_speaker(
         treatment=treatment,
         context=context,
         facilitator=SourcedText(FACILITATOR),
+        as_self=not profile,
     )
     # The images of the system prompt go with every request of this speaker.
     images = tuple(

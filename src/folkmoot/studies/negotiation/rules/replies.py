@@ -17,6 +17,7 @@ from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
     NONE_OF_THESE,
+    FieldForPeople,
     Json,
     parse_way_out,
     pin_schema,
@@ -219,6 +220,20 @@ REASON_FIRST: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# How a human's page shows the fields of a ballot and of scores. The descriptions in the types
+# are written for models.
+FIELDS_FOR_PEOPLE = {
+    "top_choice": FieldForPeople("The option that you want most"),
+    "acceptable": FieldForPeople("Other options that you could accept"),
+    "new_option": FieldForPeople("An option that you miss, in a few words"),
+    "scores": FieldForPeople("Your scores"),
+    "score": FieldForPeople("From -4 (against it) to 4 (all for it)"),
+    "hard_no": FieldForPeople("Options that you firmly reject"),
+    "objection": FieldForPeople("Any other firm no, in your own words"),
+    "reason": FieldForPeople("Why, in one or two sentences"),
+}
+
+
 def json_answer(
     model: type[M],
     options: Mapping[str, Sequence[str]],
@@ -245,7 +260,13 @@ def json_answer(
     names = REASON_FIRST.get(model.__name__) if order == "reason_first" else None
     if names:
         schema = schema | {"properties": {name: schema["properties"][name] for name in names}}
-    return Json(model, fallback_value=fallback, schema=schema, may_decline=True)
+    return Json(
+        model,
+        fallback_value=fallback,
+        schema=schema,
+        may_decline=True,
+        fields_for_people=FIELDS_FOR_PEOPLE,
+    )
 
 
 # --- ballots -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.lenient_fields import read_list, read_text
+from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import VOTES
 from folkmoot.studies.town_hall.answers.records import (
     TEMPLATE_SENTENCE,
@@ -342,7 +343,13 @@ def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ba
         "required": list(refs),
         "$defs": {"Vote": vote_schema},
     }
-    return Json(Ballot, validation_context=tuple(refs), schema=schema, may_decline=True)
+    return Json(
+        Ballot,
+        validation_context=tuple(refs),
+        schema=schema,
+        may_decline=True,
+        fields_for_people=FIELDS_FOR_PEOPLE,
+    )
 
 
 def yes_or_no(raw: object) -> str | None:
@@ -399,6 +406,7 @@ SATISFACTION = Json(
         "required": ["reason", "satisfaction"],
     },
     may_decline=True,
+    fields_for_people=FIELDS_FOR_PEOPLE,
 )
 UNREAD = "unparsed"
 UNKNOWN = Satisfaction.model_construct(

@@ -28,6 +28,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.json_schemas import json_schema, object_schema
 from folkmoot.conversation.lenient_fields import read_switch
+from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import (
     CHANGES,
     FEELINGS,
@@ -491,14 +492,26 @@ def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
     options = asked.options
     closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
     schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
-    return Json(Thinking, validation_context=asked, schema=schema, may_decline=True)
+    return Json(
+        Thinking,
+        validation_context=asked,
+        schema=schema,
+        may_decline=True,
+        fields_for_people=FIELDS_FOR_PEOPLE,
+    )
 
 
 def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
     """Return the answer type of SPEAK. In round 1 it has no references."""
     closed = (("references.interaction_type", asked.options.interactions),)
     schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
-    return Json(Speaking, validation_context=asked, schema=schema, may_decline=True)
+    return Json(
+        Speaking,
+        validation_context=asked,
+        schema=schema,
+        may_decline=True,
+        fields_for_people=FIELDS_FOR_PEOPLE,
+    )
 
 
 def turn_answer_type(asked: AskContext) -> Json[Turn]:
@@ -531,7 +544,13 @@ def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
         )
     )
     schema = asked_schema(Reflection, closed)
-    return Json(Reflection, validation_context=asked, schema=schema, may_decline=True)
+    return Json(
+        Reflection,
+        validation_context=asked,
+        schema=schema,
+        may_decline=True,
+        fields_for_people=FIELDS_FOR_PEOPLE,
+    )
 
 
 def change_between(before: str, after: str) -> str:

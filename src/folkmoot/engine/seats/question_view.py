@@ -1,0 +1,59 @@
+"""The content of one question page: the same texts that a model in this seat is sent.
+
+Humans read the wording for people of the study's own prompts. What others said is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from folkmoot.conversation.answer_types import AnswerType, FieldForPeople
+from folkmoot.conversation.prompts import wording_for_people
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionView:
+    """The content of a question page: speaker, history, prompt and answer kind.
+
+    `answer_kind` is `choice`, `number`, `text` or `json`. `message_count` is the number of request
+    messages that the page represents. Later messages of the request are re-asks.
+    `describe_parse_problem` receives a reply and returns why it cannot be parsed, or an empty
+    string. `fields_for_people` says how the fields of a JSON reply are shown.
+    """
+
+    speaker: Speaker
+    history: tuple[Utterance, ...]
+    prompt: str
+    answer_kind: str
+    options: tuple[str, ...]
+    message_count: int
+    describe_parse_problem: Callable[[str], str] = lambda _text: ""
+    fields_for_people: Mapping[str, FieldForPeople] = field(default_factory=dict)
+
+
+def view_for_human(
+    speaker: Speaker,
+    history: Transcript,
+    prompt: str,
+    answer_type: AnswerType[Any],
+    message_count: int,
+) -> QuestionView:
+    """Return the page content of a question, with the wording for people where there is one."""
+    spoken = tuple(
+        utterance._replace(text=utterance.for_people or wording_for_people(utterance.text))
+        for utterance in history
+        if utterance.missing is None and utterance.text
+    )
+    return QuestionView(
+        replace(speaker, system=wording_for_people(speaker.system)),
+        spoken,
+        wording_for_people(prompt),
+        answer_type.form_kind,
+        answer_type.offered_values,
+        message_count,
+        answer_type.problem_in,
+        answer_type.fields_for_people,
+    )

@@ -1,0 +1,32 @@
+"""The confirmation of a final step: a box to tick, and a digest of what the page had shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from folkmoot.engine.seats.seat_manager import (
+    SeatState,
+)
+from folkmoot.randomness import digest
+from folkmoot.view import forms
+
+GONE_ON = "Something has changed since that page was opened. Please read it again."
+NOT_TICKED = "Tick the box if you mean it."
+
+
+def state_of(seat_state: SeatState) -> str:
+    """Return a digest of a seat's state, which the confirmation of a final step sends back.
+
+    If a participant has joined or answered since the page was shown, the digest differs. The page
+    then asks for confirmation again.
+    """
+    return digest(
+        seat_state.seat.name, str(seat_state.has_agreed), str(seat_state.answers), size=9
+    ).hex()
+
+
+def problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
+    """Return why a form does not confirm an irreversible step. Returns "" if it does."""
+    if forms.first_of(sent, "state") != state:
+        return GONE_ON
+    return "" if forms.first_of(sent, "sure") == "yes" else NOT_TICKED
