@@ -179,10 +179,6 @@ def test_a_person_gives_each_option_a_number_and_does_not_choose_options_row_by_
         "scores": [{"option": "sea", "score": 4}, {"option": "city", "score": -1}],
         "order": ["hills", "city", "sea"],
     }
-    for wrong in (
-        {"a.order.0": ["1"]},
-        {**ranks, "a.order.0": ["1"]},
-        {**ranks, "a.order.0": ["9"]},
-    ):
+    for first in ("1", "9", ""):
         with pytest.raises(ValueError, match="each number from 1 to 3 once"):
-            answer_of(form, {**ranks, "a.order.0": wrong})
+            answer_of(form, {**ranks, "a.order.0": [first]})
