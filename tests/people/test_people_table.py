@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.people.sources import table
+from folkmoot.people.sources import table_files
 from folkmoot.people.sources.table import read_personas
 
 ROWS = {
@@ -124,7 +124,7 @@ def test_a_table_that_unpacks_without_end_is_refused_unread(
     path = tmp_path / "people.parquet"
     pl.DataFrame({"text": pl.repeat("A cook.", 1_000_001, eager=True)}).write_parquet(path)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(table.pl, "read_parquet", None)  # nothing may be unpacked
+    monkeypatch.setattr(table_files.pl, "read_parquet", None)  # nothing may be unpacked
     with pytest.raises(InputError, match="1,000,001 rows, the limit is 1,000,000"):
         read_personas(path)
 
@@ -141,7 +141,7 @@ def test_one_long_text_in_every_row_is_refused(tmp_path: Path) -> None:
 def test_a_table_of_too_many_columns_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(table, "MAX_COLUMNS", 50)
+    monkeypatch.setattr(table_files, "MAX_COLUMNS", 50)
     path = tmp_path / f"wide.{kind}"
     wide = pl.DataFrame({f"c{k}": [1] for k in range(51)})
     {"csv": wide.write_csv, "parquet": wide.write_parquet, "jsonl": wide.write_ndjson}[kind](path)

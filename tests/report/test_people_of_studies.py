@@ -34,7 +34,7 @@ class Case:
 def votes(run: RunFolder) -> pl.DataFrame:
     table = run.read_table("participants").filter(status="complete")
     return table.select(
-        participant="participant_id", arm="condition", first="initial_choice", last="final_choice"
+        person="participant_id", arm="condition", before="initial_choice", after="final_choice"
     )
 
 
@@ -43,7 +43,7 @@ def talk(run: RunFolder) -> pl.DataFrame:
     said = run.read_table("statements").filter(pl.col("when").is_in(["before", "after"]))
     scores = run.read_table("intents").filter(~pl.col("ladder")).select(*keys, "score")
     both = said.select(*keys, pl.col("position") + SHIFT).join(scores, on=keys)
-    return both.rename({"persona_id": "participant"})
+    return both.rename({"persona_id": "person"})
 
 
 def groups(run: RunFolder) -> pl.DataFrame:
@@ -61,7 +61,7 @@ def sessions(run: RunFolder) -> pl.DataFrame:
     own = run.read_table("computed").filter(pl.col("name").str.starts_with("payoff_"))
     keys = ["session", "treatment", "participant_id"]
     wide = own.select(*keys, "name", pl.col("number") + SHIFT)
-    return wide.pivot("name", index=keys, values="number").rename({"participant_id": "participant"})
+    return wide.pivot("name", index=keys, values="number").rename({"participant_id": "person"})
 
 
 CASES = {
@@ -147,7 +147,7 @@ def test_a_number_that_is_none_is_told_with_column_and_line(
     lines = file.read_text("utf-8").splitlines()
     names = lines[0].split(",")
     at = len(names) - 1
-    if names[at] == "last":  # choices are texts
+    if names[at] == "after":  # choices are texts
         lines[0] = lines[0] + ",clarification_exchanges"
         lines[1:] = [f"{line},1" for line in lines[1:]]
         at += 1

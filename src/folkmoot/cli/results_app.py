@@ -166,14 +166,12 @@ def export(
 def compare(
     runs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUN...", help="Runs, or a CSV or Parquet file with answers of humans."
-        ),
+        typer.Argument(metavar="RUN...", help="Runs, or tables with answers of humans."),
     ],
     people: Annotated[
         list[Path] | None,
         typer.Option(
-            "--people", help="CSV with answers of humans: participant, arm, first, last, …"
+            "--people", help="Table with answers of humans: person, arm, before, after, …"
         ),
     ] = None,
     margin: Annotated[

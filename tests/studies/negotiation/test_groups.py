@@ -272,3 +272,8 @@ def test_a_limit_keeps_types_before_numbers() -> None:
     assert len(groups_of(limit_groups(config(), 7), Path())) == 5
     assert len(groups_of(limit_groups(config(), 2), Path())) == 2
     assert len(groups_of(limit_groups(config(groups=GROUPS), 3), Path())) == 3
+
+
+def test_a_file_without_end_is_refused_and_not_read_to_its_end() -> None:
+    with pytest.raises(InputError, match="larger than the limit for files of groups"):
+        read_groups(Path("/dev/zero"))

@@ -1,23 +1,29 @@
-"""Read the table of a human experiment: one row for each answer of a person about an item.
-
-Columns: `person`, `item` (the rated statement), `before` and `after` (numbers), `arm` (the
-condition), `text_shown` (the text that the person read before the second answer), and attributes of
-the person. `after` may be empty. `arm`, `text_shown` and attributes are optional. The study type
-`replay` uses this table."""
+"""Read a table of human answers as the answers of an experiment, which the study type `replay` asks
+again."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.people.sources.table import clean_name, describe_person, first_line, read_frame
+from folkmoot.people.sources.people_table import (
+    AFTER,
+    ARM,
+    BEFORE,
+    COLUMNS,
+    ITEM,
+    PERSON,
+    TEXT_SHOWN,
+    read_people,
+)
+from folkmoot.people.sources.table import describe_person
+from folkmoot.people.sources.table_files import clean_name, first_line
 
 # The condition of a table without conditions.
 EVERYBODY = "everybody"
-COLUMNS = ("person", "item", "before", "after", "arm", "text_shown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,60 +55,71 @@ class HumanAnswer:
 
 
 def read_experiment(path: Path) -> list[HumanAnswer]:
-    """Return all rows of the table in order.
+    """Return all rows of a table with numeric answers, in order.
 
-    Raises InputError with all problems: missing columns, cells that are not numbers, and
-    contradictory rows. A row is contradictory if an earlier row has the same person and item.
+    A person may answer about several items, also in different arms. Raises InputError with the row
+    of each problem: missing columns, cells that are empty or not numbers, a person who answers
+    twice about one item (in one arm or two), and arms that are stated in some rows only.
     """
-    table = read_frame(path)
-    table = table.rename({column: clean_name(column) for column in table.columns})
-    if lacking := [name for name in ("person", "item", "before", "after") if name not in table]:
+    table = read_people(path)
+    if lacking := [name for name in (PERSON, ITEM, BEFORE, AFTER) if name not in table.columns]:
         hint = f"columns: {', '.join(table.columns)}"
         raise InputError(
             [Problem(f"no column {name!r}", file=str(path), hint=hint) for name in lacking]
         )
     problems: list[Problem] = []
     answers: list[HumanAnswer] = []
-    seen: set[tuple[str, str]] = set()
+    rows_by_answer: dict[tuple[str, str], int] = {}
+    attribute_names = {name: clean_name(name) for name in table.columns if name not in COLUMNS}
+    has_arms = ARM in table.columns and table[ARM].null_count() < table.height
     for number, row in enumerate(table.iter_rows(named=True), first_line(path)):
 
         def tell(column: str, message: str, line: int = number) -> None:
             problems.append(Problem(message, str(path), str(line), column))
 
-        cells = {key: str(value).strip() for key, value in row.items() if value is not None}
-        person, item = cells.get("person", ""), cells.get("item", "")
+        person, item, arm = row[PERSON], row[ITEM], row.get(ARM)
         if not person or not item:
-            tell("item" if person else "person", "is empty")
+            tell(ITEM if person else PERSON, "is empty")
             continue
-        if (person, item) in seen:
-            tell("person", f"{person} answers twice about {item!r}")
+        first_row = rows_by_answer.setdefault((person, item), number)
+        if first_row != number:
+            tell(PERSON, f"{person} answers twice about {item!r}, first in row {first_row}")
             continue
-        seen.add((person, item))
-        before, after = (_number(cells.get(name, "")) for name in ("before", "after"))
-        for column, value in (("before", before), ("after", after)):
+        if has_arms and not arm:
+            tell(ARM, "is empty, and other rows have one")
+        before, after = (_number(row[name]) for name in (BEFORE, AFTER))
+        for column, value in ((BEFORE, before), (AFTER, after)):
             if value is not None and not math.isfinite(value):
-                tell(column, f"{cells[column]!r} is not a finite number")
+                tell(column, f"{row[column]!r} is not a finite number")
         # Without a first answer there is no change to replay.
         if before is None:
-            tell("before", "is empty")
+            tell(BEFORE, "is empty")
             continue
         attributes = {
-            key: value for key, value in row.items() if key not in COLUMNS and key in cells
+            cleaned: row[name]
+            for name, cleaned in attribute_names.items()
+            if row[name] is not None and str(row[name]).strip()
         }
-        arm, text = cells.get("arm") or EVERYBODY, cells.get("text_shown", "")
-        answers.append(HumanAnswer(person, item, before, after, arm, text, attributes))
-    if not answers and not problems:
-        problems.append(Problem("no rows", file=str(path)))
+        text = row.get(TEXT_SHOWN) or ""
+        answers.append(HumanAnswer(person, item, before, after, arm or EVERYBODY, text, attributes))
+    problems += _similar_arms(answers, path)
     if problems:
         raise InputError(problems)
     return answers
 
 
-def _number(cell: str) -> float | None:
-    """Return the number in a cell, None if the cell is empty, or NaN if it holds other text."""
-    if cell in ("", "NA", "NaN"):
-        return None
+def _similar_arms(answers: list[HumanAnswer], path: Path) -> Iterator[Problem]:
+    """Yield a problem for two arms that differ only in case or spaces, which is a slip."""
+    spellings: dict[str, str] = {}
+    for arm in dict.fromkeys(answer.arm for answer in answers):
+        first = spellings.setdefault(" ".join(arm.casefold().split()), arm)
+        if first != arm:
+            yield Problem(f"{first!r} and {arm!r} look like one arm", str(path), key=ARM)
+
+
+def _number(cell: str | None) -> float | None:
+    """Return the number in a cell, None if the cell is missing, or NaN if it holds other text."""
     try:
-        return float(cell)
+        return None if cell is None else float(cell)
     except ValueError:
         return math.nan

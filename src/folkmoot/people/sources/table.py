@@ -1,25 +1,27 @@
-"""Read personas from a table of real profiles: CSV, Parquet or JSON lines, one person per row."""
+"""Read personas from a table: one row for each person, or one for each answer of a person."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import READ_CSV_OPTIONS, header_problem
 from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.people.enrichment import normalise_sex
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, indefinite_article
+from folkmoot.people.sources.people_table import (
+    FIRST_ANSWERS,
+    holds_answers,
+    people_in_answers,
+)
+from folkmoot.people.sources.table_files import clean_name, first_line, read_frame
 
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
-MAX_BYTES = 500_000_000
-MAX_PEOPLE = 1_000_000
-# Far more than any survey has. Each column costs separate work.
-MAX_COLUMNS = 10_000
 # A small Parquet file can encode one long text in every row.
 MAX_CHARACTERS = 200_000_000
 BASE_COLUMNS = ("base_persona", "base")
@@ -44,8 +46,13 @@ ALSO_CALLED = {
 }
 
 
-def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
+def read_personas(
+    path: Path, columns: Mapping[str, str] | None = None, *, with_first_answers: bool = False
+) -> list[Persona]:
     """Return every row as a persona, in the order of the file.
+
+    A table of answers (`people_table`) gives one persona for each person, made of the attributes.
+    `with_first_answers` adds to the description what the person answered first.
 
     These columns have a meaning: `id`, `name`, one of `TEXT_COLUMNS` (the description),
     `base_persona`, and the seven demographics. `ALSO_CALLED` holds other accepted names of them.
@@ -54,7 +61,7 @@ def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[
     "AGE_YRS"}`). Empty cells are left out. Raises InputError for an unreadable file, a repeated id,
     or rows without any information (named by line).
     """
-    table = read_frame(path)
+    table = _read_people_frame(path, with_first_answers)
     given = columns or {}
     unknown = [theirs for theirs in given.values() if theirs not in table.columns]
     if unknown:
@@ -78,7 +85,10 @@ def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[
             for name, value in ((meant[key], value) for key, value in row.items())
             if value is not None and str(value).strip()
         }
+        first_answers = cells.pop(FIRST_ANSWERS, "") if with_first_answers else ""
         persona = _build_persona(number, cells)
+        if persona is not None and first_answers:
+            persona = replace(persona, text=f"{persona.text} {first_answers}")
         where = str(number + first_line(path))
         characters += sum(len(cell) for cell in cells.values() if isinstance(cell, str))
         if characters > MAX_CHARACTERS:
@@ -102,81 +112,21 @@ def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[
     return people
 
 
-def first_line(path: Path) -> int:
-    """Return the line number of the first person in a file."""
-    return 2 if path.suffix.lower() in {".csv", ".tsv"} else 1
-
-
-def read_frame(path: Path) -> pl.DataFrame:
-    """Return the table in a file. Raises InputError if the file cannot be read."""
-    kind = path.suffix.lower()
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(Problem(f"larger than {MAX_BYTES:,} bytes", file=str(path)))
-        # A few bytes of Parquet can encode any number of rows, so check before reading.
-        if kind in {".parquet", ".pq"}:
-            rows = pl.scan_parquet(path).select(pl.len()).collect().item()
-            if rows > MAX_PEOPLE:
-                raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
-            _check_columns(path, len(pl.read_parquet_schema(path)))
-        if kind in {".csv", ".tsv"}:
-            return _read_separated_file(path, "," if kind == ".csv" else "\t")
-        if kind in {".parquet", ".pq"}:
-            return pl.read_parquet(path)
-        if kind in {".jsonl", ".ndjson"}:
-            table = pl.read_ndjson(path, infer_schema_length=None)
-            _check_columns(path, table.width)
-            return table
-    except FileNotFoundError as error:
-        raise InputError(Problem("no such file", file=str(path))) from error
-    except (OSError, pl.exceptions.PolarsError) as error:
-        first = str(error).strip().splitlines()[0]
-        hint = READ_CSV_OPTIONS if kind in {".csv", ".tsv"} else ""
-        raise InputError(Problem(f"cannot be read: {first}", file=str(path), hint=hint)) from error
-    raise InputError(
-        Problem(
-            f"cannot read profiles from a {kind or 'nameless'} file",
-            file=str(path),
-            hint="give .csv, .tsv, .parquet or .jsonl",
-        )
-    )
-
-
-def _check_columns(path: Path, count: int) -> None:
-    if count > MAX_COLUMNS:
-        raise InputError(Problem(f"{count:,} columns, the limit is {MAX_COLUMNS:,}", str(path)))
-
-
-def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
-    # Read the header first, because a file with very many columns is slow to parse.
-    header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0)
-    _check_columns(path, header.width)
-    cells = pl.read_csv(path, separator=mark, infer_schema=False)
-    if wrong := header_problem(cells.columns, mark):
-        raise InputError(Problem(wrong, str(path), "1"))
-    return cells.with_columns(_parse_number_column(column) for column in cells)
-
-
-def _parse_number_column(column: pl.Series) -> pl.Series:
-    """Return the column as numbers if no cell changes its spelling, otherwise unchanged.
-
-    007 and 1.10 would change, so they stay text.
-    """
-    for kind in (pl.Int64, pl.Float64):
-        numbers = column.cast(kind, strict=False)
-        if numbers.cast(pl.String).eq_missing(column).all():
-            return numbers
-    return column
+def _read_people_frame(path: Path, with_first_answers: bool) -> pl.DataFrame:
+    """Return a file with one row for each person, also if it has one for each answer."""
+    table = read_frame(path)
+    if holds_answers(table.columns):
+        people = people_in_answers(table, path)
+        return people if with_first_answers else people.drop(FIRST_ANSWERS)
+    if with_first_answers:
+        hint = "a table of answers has the columns person, item, before and after"
+        raise InputError(Problem("this table has no first answers", str(path), hint=hint))
+    return table
 
 
 def _clean_cell(value: object) -> object:
     """Return a cell without hidden characters."""
     return without_hidden(value) if isinstance(value, str) else value
-
-
-def clean_name(column: str) -> str:
-    """Return the name of a column in lower case with underscores."""
-    return column.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:

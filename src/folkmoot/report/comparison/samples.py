@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,9 +13,17 @@ from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
 from folkmoot.engine.study.study import claims_of_run, find_study_of_run
 from folkmoot.errors import FolkmootError, InputError, Problem
-from folkmoot.files import READ_CSV_OPTIONS, header_problem
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.people.sources.people_table import (
+    AFTER,
+    ARM,
+    BEFORE,
+    ITEM,
+    PERSON,
+    TEXT_SHOWN,
+    read_people,
+)
 from folkmoot.report.preregistration import registered_claims
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
@@ -28,14 +35,14 @@ from folkmoot.storage.tables import (
 
 # Columns that identify a subject. A file of human answers may name it `seat`.
 UNITS = (*PARTICIPANT_COLUMNS, "seat")
-# Short column names that a file of human answers may use, and their names in runs.
-ALIASES = {
-    "participant": "participant_id",
-    "arm": "condition",
-    "first": "initial_choice",
-    "last": "final_choice",
+# The columns of a table of human answers, and their names in the tables of a run.
+NAMES_IN_RUNS = {
+    PERSON: "participant_id",
+    ARM: "condition",
+    BEFORE: "initial_choice",
+    AFTER: "final_choice",
 }
-TEXTS = (*ALIASES, *ALIASES.values())
+TEXTS = tuple(NAMES_IN_RUNS.values())
 CHANGES = ("initial_choice", "final_choice", "position_changed")
 EVERYBODY = "everybody"
 CONDITION = "condition"
@@ -181,36 +188,25 @@ def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.
 
 
 def people_file(path: Path) -> Sample:
-    """Read a CSV or Parquet file of human answers as a `participants` table.
+    """Read a table of human answers (`read_people`) as a `participants` table.
 
     A row is one person, or another unit that the run observes, in one condition. Columns:
 
-    - `first` and `last` (or `initial_choice` and `final_choice`), or `position_changed`.
-    - `arm` (or `condition`, or the condition column of the run) if there are several conditions.
-    - `participant` (or `participant_id`) if people can be matched with simulated participants.
+    - `before` and `after` (the choices), or `position_changed`.
+    - `arm` (or the condition column of the run) if there are several conditions.
+    - `person` if people can be matched with simulated participants.
     - Any other measure under the name that it has in the table of the run.
 
     Raises InputError with column and line of a problem.
     """
-    try:
-        data = _read_csv(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        # The first line of the library's message names the problem. The other lines are hints for
-        # programmers.
-        where = _ragged_line(path)
-        why = f"{where}: more fields than columns" if where else str(error).splitlines()[0]
-        problem = f"{path}: cannot be read as a table: {why}"
-        raise InputError(Problem(problem, hint=READ_CSV_OPTIONS)) from error
-    if wrong := header_problem(data.columns):
-        raise InputError(f"{path}: {wrong}")
-    if not data.height:
-        raise InputError(f"{path}: it has column names and no answers below them")
-    for short, name in ALIASES.items():
-        if {short, name} <= {*data.columns}:
-            raise InputError(f"{path}: {short} and {name} mean the same column; leave one out")
-    data = data.rename({arm: aliase for arm, aliase in ALIASES.items() if arm in data.columns})
-    words = [text for text in TEXTS if text in data.columns]
-    data = data.with_columns(pl.col(words).cast(pl.String).str.strip_chars().replace("", None))
+    data = read_people(path).drop(TEXT_SHOWN, strict=False)
+    if ITEM in data.columns:
+        items = data[ITEM].drop_nulls().unique(maintain_order=True)
+        if len(items) > 1:
+            hint = "a run asks about one item; keep the rows of that item"
+            raise InputError(Problem(f"{len(items)} items", str(path), key=ITEM, hint=hint))
+        data = data.drop(ITEM)
+    data = data.rename({ours: name for ours, name in NAMES_IN_RUNS.items() if ours in data.columns})
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
         # The column is empty in all rows.
         data = data.drop("position_changed")
@@ -238,17 +234,6 @@ def cell_location(path: Path | str, column: str, row: int) -> str:
     # The header is line 1 of a CSV, so row 0 is line 2.
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
     return f"{path}, {line}, {column}"
-
-
-def _ragged_line(path: Path) -> str:
-    """Return the first line of a CSV file with too many fields, or an empty string."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            width = len(next(rows, []))
-            return next((f"line {rows.line_num}" for row in rows if len(row) > width), "")
-    except (OSError, ValueError, csv.Error):
-        return ""
 
 
 def _require_answers(data: pl.DataFrame, path: Path) -> None:
@@ -282,16 +267,6 @@ def _require_answers(data: pl.DataFrame, path: Path) -> None:
                 f"{cell_location(path, column, wrong[0])}: {column} has values that are no finite "
                 "numbers"
             )
-
-
-def _read_csv(path: Path) -> pl.DataFrame:
-    if path.suffix == ".parquet":
-        return pl.read_parquet(path)
-    # Ids and choices may look like numbers. Read as text, 007 remains 007.
-    texts = {name: pl.String() for name in TEXTS}
-    # R writes NA for a missing value.
-    missing = ["", "NA", "NaN"]
-    return pl.read_csv(path, infer_schema_length=None, schema_overrides=texts, null_values=missing)
 
 
 def _parse_truth_values(column: pl.Series, path: Path) -> pl.Series:

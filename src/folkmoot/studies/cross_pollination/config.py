@@ -215,6 +215,11 @@ class Personas(_Part):
         validate_default=True,
         description="file of profiles or of base lines, for `table`, `grounded` and `persona_hub`",
     )
+    first_answers: bool = Field(
+        False,
+        description="with a table of human answers: tell each participant what the person answered "
+        "first",
+    )
     url: str | None = Field(None, description="address from which `persona_hub` is downloaded")
     pool: str = Field(
         "data/personas.json", description="file that keeps enriched personas between runs"

@@ -383,7 +383,7 @@ async def _draw_personas(session: Session[CrossPollinationConfig]) -> list[Perso
     if source_config.source == "table":
         file = _personas_file(session)
         rng = session.child("recruitment").rng
-        rows = table.read_personas(file)
+        rows = table.read_personas(file, with_first_answers=source_config.first_answers)
         if any("first_vote" in person.extra for person in rows):
             # A recorded first vote would be ignored in silence, and the researcher would take the
             # simulated vote for it.

@@ -13,10 +13,10 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.models.images import MIME_TYPES, UNSUPPORTED_TYPES, find_image_references
-from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.generator import check_quotas
 from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_panel
 from folkmoot.people.sources.grounded.profile import check_profile, group_problems
+from folkmoot.people.sources.table_files import first_line
 from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import count_different_names, read_profiles
@@ -54,7 +54,7 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
     except InputError as error:
         return [*problems, *(_at_personas(problem) for problem in error.problems)]
     path = folder / Path(config.personas).expanduser()
-    first = table.first_line(path)
+    first = first_line(path)
     row_problems: list[Problem] = []
     # The line of the file is kept with each problem. Problems of the same kind are grouped
     # afterwards.

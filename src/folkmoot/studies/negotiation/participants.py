@@ -344,15 +344,17 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
     """
     name = str(path)
     try:
-        data = path.read_bytes()
+        # Read no more than the limit: a device or a pipe has no size that could be checked before.
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise InputError(Problem("is larger than the limit for files of groups (20 MB)", file=name))
         # Spreadsheet programs write a byte order mark, which this codec removes.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Problem("is not UTF-8", file=name, hint="save it as UTF-8")) from error
     except OSError as error:
         raise InputError(Problem(f"cannot be read: {error.strerror}", file=name)) from error
-    if len(data) > MOST_BYTES:
-        raise InputError(Problem("is larger than the limit for files of groups (20 MB)", file=name))
     if path.suffix.lower() == ".csv":
         return checked_groups(_from_csv(text, name), weights or {}, name)
     tree = parse_yaml(text, name)

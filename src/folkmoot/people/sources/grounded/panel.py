@@ -19,6 +19,7 @@ from folkmoot.people.sources.grounded.profile import (
     without_answers_not_given,
     without_invented_places,
 )
+from folkmoot.people.sources.table_files import first_line
 
 # Columns that a table of another country must fill. Missing values would be drawn from the American
 # population.
@@ -65,7 +66,7 @@ def read_panel(path: Path) -> Panel:
     rows: list[Mapping[str, object]] = []
     weights: list[float] = []
     problems: list[Problem] = []
-    for line, person in enumerate(table.read_personas(path), table.first_line(path)):
+    for line, person in enumerate(table.read_personas(path), first_line(path)):
         row = {**person.demographics, **person.extra, "name": person.name or None}
         weight = _parse_weight(row.get("weight", 1))
         found = check_profile(row, str(line))

@@ -1,0 +1,130 @@
+"""The table of human answers: one row for each answer of a person about an item.
+
+Columns: `person`, `item` (what was asked), `before` and `after` (numbers or options), `arm` (the
+condition), `text_shown` (what the person read before the second answer), and attributes of the
+person. The same table seeds personas (`table.read_personas`), is replayed
+(`experiment.read_experiment`), is compared with a run (`folkmoot compare --people`) and gives human
+benchmarks (`folkmoot bands`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.sources.table_files import are_whole, clean_name, first_line, read_frame
+
+PERSON, ITEM, BEFORE, AFTER, ARM = "person", "item", "before", "after", "arm"
+TEXT_SHOWN = "text_shown"
+COLUMNS = (PERSON, ITEM, BEFORE, AFTER, ARM, TEXT_SHOWN)
+# The column of `people_in_answers` with what the person answered first.
+FIRST_ANSWERS = "first_answers"
+# Names of earlier versions and of the tables of a run. A file that a run exported can be read.
+ALSO_CALLED = {
+    "participant": PERSON,
+    "participant_id": PERSON,
+    "first": BEFORE,
+    "initial_choice": BEFORE,
+    "last": AFTER,
+    "final_choice": AFTER,
+    "condition": ARM,
+}
+# R writes NA for a missing value, pandas NaN.
+MISSING = ("", "NA", "NaN")
+
+
+def read_people(path: Path) -> pl.DataFrame:
+    """Return the rows of the table in order, with the names of COLUMNS for the columns it has.
+
+    The columns of COLUMNS are text without surrounding spaces, and null if a cell is missing. All
+    others keep their names: they are numbers if each cell is one, and otherwise text or truth
+    values. Raises InputError if the file cannot be read, has no rows, or has two columns with one
+    meaning.
+    """
+    return name_people_columns(read_frame(path), path)
+
+
+def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Return the table of a file with the columns that `read_people` describes."""
+    names: dict[str, str] = {}
+    for column in table.columns:
+        cleaned = clean_name(column)
+        meaning = ALSO_CALLED.get(cleaned, cleaned)
+        name = meaning if meaning in COLUMNS else column
+        if name in names.values():
+            first = next(theirs for theirs, ours in names.items() if ours == name)
+            problem = f"{first} and {column} mean the same column; leave one out"
+            raise InputError(Problem(problem, str(path), "1"))
+        names[column] = name
+    table = table.rename(names)
+    if not table.height:
+        raise InputError(Problem("it has column names and no answers below them", str(path)))
+    return table.with_columns(
+        _clean_text(table[column]) if column in COLUMNS else _parse_column(table[column])
+        for column in table.columns
+    )
+
+
+def _clean_text(column: pl.Series) -> pl.Series:
+    texts = [None if value is None else str(value).strip() for value in column.to_list()]
+    return pl.Series(column.name, [None if text in MISSING else text for text in texts], pl.String)
+
+
+def _parse_column(column: pl.Series) -> pl.Series:
+    """Return a text column as numbers or truth values if all of its known cells are."""
+    if column.dtype != pl.String:
+        return column
+    texts = _clean_text(column)
+    numbers = texts.cast(pl.Float64, strict=False)
+    if texts.null_count() == numbers.null_count() < len(texts):
+        return numbers.cast(pl.Int64) if are_whole(numbers) else numbers
+    known = {text.casefold() for text in texts.drop_nulls()}
+    if known and known <= {"true", "false"}:
+        return texts.str.to_lowercase() == "true"
+    return texts
+
+
+def holds_answers(columns: Sequence[str]) -> bool:
+    """Return True if a table has one row for each answer, and not one row for each person."""
+    cleaned = [clean_name(column) for column in columns]
+    meanings = {ALSO_CALLED.get(name, name) for name in cleaned}
+    return {PERSON, BEFORE} <= meanings
+
+
+def people_in_answers(table: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Return one row for each person in a table of answers: `id`, the attributes, `first_answers`.
+
+    `first_answers` is a sentence for each item about which the person answered. Raises InputError
+    with the row of each problem: an empty `person`, and an attribute that differs from an earlier
+    row of the person.
+    """
+    answers = name_people_columns(table, path)
+    attributes = [name for name in answers.columns if name not in COLUMNS]
+    people: dict[str, dict[str, object]] = {}
+    sentences: dict[str, list[str]] = {}
+    first_rows: dict[str, int] = {}
+    problems: list[Problem] = []
+    for number, row in enumerate(answers.iter_rows(named=True), first_line(path)):
+        person = row[PERSON]
+        if not person:
+            problems.append(Problem("is empty", str(path), str(number), PERSON))
+            continue
+        known = people.setdefault(person, {name: row[name] for name in attributes})
+        first_row = first_rows.setdefault(person, number)
+        for name in attributes:
+            if known[name] != row[name]:
+                problem = f"{person} has {row[name]!r} here and {known[name]!r} in row {first_row}"
+                hint = "an attribute of a person is the same in all rows"
+                problems.append(Problem(problem, str(path), str(number), name, hint))
+        if row[BEFORE] is not None:
+            asked = f"Asked about “{row[ITEM]}”" if row.get(ITEM) else "Asked before"
+            sentences.setdefault(person, []).append(f"{asked}, you answered {row[BEFORE]}.")
+    if problems:
+        raise InputError(problems)
+    rows = [
+        {"id": person, **known, FIRST_ANSWERS: " ".join(sentences.get(person, ()))}
+        for person, known in people.items()
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)

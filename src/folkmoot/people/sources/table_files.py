@@ -1,0 +1,230 @@
+"""Read a file with one table, of personas or of human answers: CSV, Parquet, JSON lines or xlsx.
+
+Every table about people is read here, so each file format has the same limits and messages
+everywhere."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import polars as pl
+from openpyxl.utils import get_column_letter
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.files import READ_CSV_OPTIONS, header_problem
+from folkmoot.spreadsheet_cells import RawCell, RawSheet, read_spreadsheet
+
+MAX_BYTES = 500_000_000
+MAX_PEOPLE = 1_000_000
+# Far more than any survey has. Each column costs separate work.
+MAX_COLUMNS = 10_000
+# A sheet with two filled cells can be a million rows high and ten thousand columns wide.
+MAX_SHEET_AREA = 20_000_000
+# A column of formulas that were never calculated has the same problem in each row.
+MAX_LISTED_PROBLEMS = 20
+# If a workbook has several sheets, the table is on the sheet of this name.
+SHEET = "people"
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_PARQUET = (".parquet", ".pq")
+_JSON_LINES = (".jsonl", ".ndjson")
+
+
+def first_line(path: Path) -> int:
+    """Return the line number of the first person in a file. It is a row number in a spreadsheet."""
+    return 2 if path.suffix.lower() in (*_SEPARATORS, ".xlsx") else 1
+
+
+def clean_name(column: str) -> str:
+    """Return the name of a column in lower case with underscores."""
+    return column.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def read_frame(path: Path) -> pl.DataFrame:
+    """Return the table in a file. Raises InputError if the file cannot be read.
+
+    Cells keep their spelling: a column becomes numeric only if no cell changes.
+    """
+    kind = path.suffix.lower()
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(Problem(f"larger than {MAX_BYTES:,} bytes", file=str(path)))
+        # A few bytes of Parquet can encode any number of rows, so check before reading.
+        if kind in _PARQUET:
+            rows = pl.scan_parquet(path).select(pl.len()).collect().item()
+            if rows > MAX_PEOPLE:
+                raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
+            _check_columns(path, len(pl.read_parquet_schema(path)))
+            return _without_fractions(pl.read_parquet(path))
+        if kind in _SEPARATORS:
+            return _read_separated_file(path, _SEPARATORS[kind])
+        if kind in _JSON_LINES:
+            table = pl.read_ndjson(path, infer_schema_length=None)
+            _check_columns(path, table.width)
+            return _without_fractions(table)
+        if kind == ".xlsx":
+            return _read_sheet(path)
+    except FileNotFoundError as error:
+        raise InputError(Problem("no such file", file=str(path))) from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        # The first line of the library's message names the problem. The other lines are hints for
+        # programmers.
+        ragged = _ragged_line(path, _SEPARATORS[kind]) if kind in _SEPARATORS else ""
+        reason = ragged or str(error).strip().splitlines()[0]
+        hint = READ_CSV_OPTIONS if kind in _SEPARATORS else ""
+        raise InputError(
+            Problem(f"cannot be read as a table: {reason}", file=str(path), hint=hint)
+        ) from error
+    raise InputError(
+        Problem(
+            f"cannot read a table from a {kind or 'nameless'} file",
+            file=str(path),
+            hint="give .csv, .tsv, .xlsx, .parquet or .jsonl",
+        )
+    )
+
+
+def _check_columns(path: Path, count: int) -> None:
+    if count > MAX_COLUMNS:
+        raise InputError(Problem(f"{count:,} columns, the limit is {MAX_COLUMNS:,}", str(path)))
+
+
+def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
+    # Read the header first, because a file with very many columns is slow to parse.
+    header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0)
+    _check_columns(path, header.width)
+    # polars refuses cells that are not UTF-8, but replaces such characters in the header.
+    if any("\ufffd" in column or "\0" in column for column in header.columns):
+        raise InputError(Problem("is not UTF-8", str(path), "1", hint=READ_CSV_OPTIONS))
+    cells = pl.read_csv(path, separator=mark, infer_schema=False)
+    if wrong := header_problem(cells.columns, mark):
+        raise InputError(Problem(wrong, str(path), "1"))
+    return cells.with_columns(_parse_number_column(column) for column in cells)
+
+
+def _without_fractions(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the table with whole numbers in the columns of floats that hold nothing else.
+
+    R and pandas store whole numbers as floats if one is missing, and nobody is 31.0 years old.
+    """
+    return table.with_columns(
+        column.cast(pl.Int64) if column.dtype.is_float() and are_whole(column) else column
+        for column in table
+    )
+
+
+def are_whole(column: pl.Series) -> bool:
+    """Return True if a column holds whole numbers and missing cells only."""
+    known = column.drop_nulls()
+    # Above 2 ** 53 a float does not tell one whole number from the next.
+    return bool((known.is_finite() & (known == known.floor()) & (known.abs() < 2**53)).all())
+
+
+def _ragged_line(path: Path, mark: str) -> str:
+    """Return the first line with too many fields as a problem, or an empty string."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file, delimiter=mark)
+            width = len(next(rows, []))
+            ragged = next((rows.line_num for row in rows if len(row) > width), 0)
+    except (OSError, ValueError, csv.Error):
+        return ""
+    return f"line {ragged}: more fields than columns" if ragged else ""
+
+
+def _parse_number_column(column: pl.Series) -> pl.Series:
+    """Return the column as numbers if no cell changes its spelling, otherwise unchanged.
+
+    007 and 1.10 would change, so they stay text.
+    """
+    for kind in (pl.Int64, pl.Float64):
+        numbers = column.cast(kind, strict=False)
+        if numbers.cast(pl.String).eq_missing(column).all():
+            return numbers
+    return column
+
+
+def _read_sheet(path: Path) -> pl.DataFrame:
+    """Return the one table of a workbook. Raises InputError with the cells that are no table."""
+    sheet = _find_sheet(path)
+    problems = [*_find_gaps(sheet), *_find_unreadable_cells(sheet)]
+    if problems:
+        raise InputError(
+            [
+                Problem(text, str(path), where, hint=hint)
+                for text, where, hint in problems[:MAX_LISTED_PROBLEMS]
+            ]
+        )
+    header = {cell.column: _cell_text(cell) for cell in sheet.cells if cell.row == 1}
+    if wrong := header_problem([*header.values()]):
+        raise InputError(Problem(wrong, str(path), f"{sheet.name}!1"))
+    _check_columns(path, len(header))
+    height = max(cell.row for cell in sheet.cells) - 1
+    if height * len(header) > MAX_SHEET_AREA or height > MAX_PEOPLE:
+        hint = "delete the rows and columns that are not used"
+        raise InputError(
+            Problem(f"the table has {height:,} rows", str(path), sheet.name, hint=hint)
+        )
+    columns: dict[int, list[str | None]] = {column: [None] * height for column in header}
+    for cell in sheet.cells:
+        if cell.row > 1:
+            columns[cell.column][cell.row - 2] = _cell_text(cell)
+    series = (pl.Series(header[number], cells, pl.String) for number, cells in columns.items())
+    return pl.DataFrame([_parse_number_column(column) for column in series])
+
+
+def _find_sheet(path: Path) -> RawSheet:
+    filled = [sheet for sheet in read_spreadsheet(path) if sheet.cells]
+    named = [sheet for sheet in filled if clean_name(sheet.name) == SHEET]
+    if len(filled) != 1 and len(named) != 1:
+        names = ", ".join(sheet.name for sheet in filled[:5])
+        problem = f"{len(filled)} sheets have cells: {names}" if filled else "all sheets are empty"
+        hint = f"call the sheet of the table {SHEET!r}" if filled else ""
+        raise InputError(Problem(problem, str(path), hint=hint))
+    return (named or filled)[0]
+
+
+def _find_gaps(sheet: RawSheet) -> list[tuple[str, str, str]]:
+    """Return problems of the layout as (message, location, hint): a table is a plain rectangle."""
+    problems = [
+        ("these cells are merged", f"{sheet.name}!{area}", "unmerge them and fill in each cell")
+        for area in sheet.merged
+    ]
+    hidden = [str(row) for row in sorted(sheet.hidden_rows)] + [
+        get_column_letter(first) for first, _ in sheet.hidden_columns
+    ]
+    if hidden:
+        hint = "show hidden rows and columns, or delete them"
+        problems.append(("this row or column is hidden", f"{sheet.name}!{hidden[0]}", hint))
+    header = {cell.column for cell in sheet.cells if cell.row == 1}
+    nameless = next((cell for cell in sheet.cells if cell.column not in header), None)
+    if nameless is not None:
+        where = f"{sheet.name}!{get_column_letter(nameless.column)}{nameless.row}"
+        problems.append(("no column name above this cell", where, "write the names into row 1"))
+    return problems
+
+
+def _find_unreadable_cells(sheet: RawSheet) -> list[tuple[str, str, str]]:
+    meanings = {
+        "error": ("this cell is an error", "correct it, or clear the cell"),
+        "formula": ("this formula was never calculated", "open the file and save it again"),
+        "number": ("this is not a valid number", "write it again"),
+    }
+    return [
+        (
+            meanings[cell.kind][0],
+            f"{sheet.name}!{get_column_letter(cell.column)}{cell.row}",
+            meanings[cell.kind][1],
+        )
+        for cell in sheet.cells
+        if cell.kind in meanings
+    ]
+
+
+def _cell_text(cell: RawCell) -> str:
+    """Return a cell as text. Excel stores 3 as 3.0, so a whole number loses its fraction."""
+    if isinstance(cell.value, bool):
+        return str(cell.value).lower()
+    if isinstance(cell.value, float) and cell.value.is_integer():
+        return str(int(cell.value))
+    return str(cell.value)

@@ -1,0 +1,243 @@
+"""One table of human answers: what is valid, in which file formats, and the personas it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import openpyxl
+import polars as pl
+import pytest
+
+from folkmoot.errors import InputError
+from folkmoot.people.sources import table_files
+from folkmoot.people.sources.experiment import EVERYBODY, read_experiment
+from folkmoot.people.sources.people_table import read_people
+from folkmoot.people.sources.table import read_personas
+from folkmoot.report.comparison.samples import people_file
+
+HEADER = "person,item,before,after,arm,text_shown,age,lives in"
+ROWS = (
+    "007,Buses should be free.,2,4,read,Buses are good.,31,town",
+    "7,Buses should be free.,3,NA,control,,45,village",
+    "007,Parks should close.,5,5,control,,31,town",
+)
+
+
+def write(folder: Path, *rows: str, header: str = HEADER, encoding: str = "utf-8") -> Path:
+    path = folder / "people.csv"
+    path.write_bytes("\n".join([header, *rows, ""]).encode(encoding))
+    return path
+
+
+def write_sheet(path: Path, rows: list[list[object]], change: Callable[..., object] = id) -> Path:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    for row in rows:
+        sheet.append(row)
+    change(sheet)
+    book.save(path)
+    return path
+
+
+def in_format(folder: Path, kind: str) -> Path:
+    """Write the same three answers as a file of another format."""
+    path = write(folder, *ROWS)
+    table = pl.read_csv(path, infer_schema=False, null_values=["NA"])
+    other = folder / f"other{kind}"
+    if kind == ".csv":
+        return write(folder, *ROWS, encoding="utf-8-sig")
+    if kind == ".tsv":
+        table.write_csv(other, separator="\t")
+    elif kind == ".parquet":
+        numbers = pl.col("before", "after", "age").cast(pl.Float64)
+        table.with_columns(numbers).write_parquet(other)
+    elif kind == ".jsonl":
+        table.with_columns(pl.col("before", "after", "age").cast(pl.Int64)).write_ndjson(other)
+    else:
+        cells = [list(row) for row in table.rows()]
+        numbers_and_texts = [
+            [*row[:2], *(v and float(v) for v in row[2:4]), *row[4:6], int(row[6]), row[7]]
+            for row in cells
+        ]
+        write_sheet(other, [list(table.columns), *numbers_and_texts])
+    return other
+
+
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".parquet", ".jsonl", ".xlsx"])
+def test_each_format_gives_the_same_answers_people_and_comparison(
+    tmp_path: Path, kind: str
+) -> None:
+    path = in_format(tmp_path, kind)
+    answers = read_experiment(path)
+    assert [(a.person, a.arm, a.before, a.after) for a in answers] == [
+        ("007", "read", 2, 4),
+        ("7", "control", 3, None),
+        ("007", "control", 5, 5),
+    ]
+    assert [a.text_shown for a in answers] == ["Buses are good.", "", ""]
+    assert "31-year-old" in answers[0].persona and "Lives in: town" in answers[0].persona
+
+    people = read_personas(path)
+    assert [person.id for person in people] == ["007", "7"]
+    # The answers, the arm and the text are no attributes of the person.
+    assert people[0].text == "a 31-year-old person. Lives in: town."
+    told = read_personas(path, with_first_answers=True)
+    assert told[0].text.endswith(
+        "Asked about “Buses should be free.”, you answered 2. "
+        "Asked about “Parks should close.”, you answered 5."
+    )
+
+
+def test_a_run_is_compared_with_the_same_table_and_with_older_names(tmp_path: Path) -> None:
+    new = write(tmp_path, "1,read,Park,Bus", "2,read,Bus,Bus", header="person,arm,before,after")
+    sample = people_file(new).tables["participants"]
+    old = write(
+        tmp_path, "1,read,Park,Bus", "2,read,Bus,Bus", header="participant,condition,first,last"
+    )
+    assert people_file(old).tables["participants"].equals(sample)
+    assert sample.columns == [
+        "participant_id",
+        "condition",
+        "initial_choice",
+        "final_choice",
+        "position_changed",
+    ]
+    two = write(tmp_path, "1,A,Park,Bus", "1,B,Bus,Bus", header="person,item,before,after")
+    with pytest.raises(InputError, match=r"item: 2 items \(a run asks about one item"):
+        people_file(two)
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (
+            ["a,Buses,3,4,read,,,", "b,Buses,3,4,read,,,", "a,Buses,2,4,read,,,"],
+            "4: person: a answers twice about 'Buses', first in row 2",
+        ),
+        # A person has one condition for an item.
+        (["a,Buses,3,4,read,,,", "a,Buses,3,4,control,,,"], "a answers twice about 'Buses'"),
+        (["a,Buses,3,4,read,,,", "b,Buses,3,4,,,,"], "3: arm: is empty, and other rows have one"),
+        (["a,Buses,3,4,read,,,", "b,Buses,3,4,Read,,,"], "'read' and 'Read' look like one arm"),
+        (["a,,3,4,,,,"], "2: item: is empty"),
+        ([",Buses,3,4,,,,"], "2: person: is empty"),
+        (["a,Buses,,4,,,,"], "2: before: is empty"),
+        (["a,Buses,3,inf,,,,"], "2: after: 'inf' is not a finite number"),
+        (["a,Buses,3 of 5,4,,,,"], "2: before: '3 of 5' is not a finite number"),
+        ([], "no answers below"),
+    ],
+)
+def test_answers_that_cannot_be_replayed_are_refused_by_row(
+    tmp_path: Path, rows: list[str], problem: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read_experiment(write(tmp_path, *rows))
+    assert problem in str(caught.value)
+
+
+def test_one_row_and_one_person_in_two_arms_are_answers(tmp_path: Path) -> None:
+    (answer,) = read_experiment(write(tmp_path, "a,Buses,3,", header="person,item,before,after"))
+    assert (answer.arm, answer.after) == (EVERYBODY, None)
+    both = read_experiment(write(tmp_path, "a,Buses,3,4,read,,,", "a,Parks,3,4,control,,,"))
+    assert [each.arm for each in both] == ["read", "control"]
+
+
+def test_attributes_that_contradict_each_other_make_no_persona(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,Buses,3,4,,,30,town", "a,Parks,3,4,,,31,town")
+    with pytest.raises(InputError, match="3: age: a has 31 here and 30 in row 2"):
+        read_personas(path)
+
+
+def test_first_answers_need_a_table_of_answers(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,a baker", header="id,text")
+    with pytest.raises(InputError, match="no first answers"):
+        read_personas(path, with_first_answers=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "cannot be read as a table: empty CSV"),
+        (
+            b"person;item;before;after\na;Buses;3;4\n",
+            "separated by semicolons; save it with commas",
+        ),
+        ("person,item,before,after\na,Busse für alle,3,4\n".encode("latin-1"), "UTF-8"),
+        ("person,item,before,after\na,Buses,3,4\n".encode("utf-16"), "UTF-8"),
+        (b"person,item,before,before,after\na,Buses,3,3,4\n", "two columns are called before"),
+        (b"person,item,before,first,after\na,Buses,3,3,4\n", "before and first mean the same"),
+        (b"person,item,before,After,after\na,Buses,3,3,4\n", "After and after mean the same"),
+        (b"person,item,before,after\na,Buses, free,3,4\n", "line 2: more fields than columns"),
+        ("person,item,before,after,Größe\na,Buses,3,4,5\n".encode("latin-1"), "is not UTF-8"),
+        (b"person,item,before\na,Buses,3\n", "no column 'after'"),
+        (b"PK\x03\x04 not a table", ""),
+    ],
+)
+def test_odd_files_are_refused_with_what_to_do(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_experiment(path)
+    assert "people.csv" in str(caught.value) and problem in str(caught.value)
+
+
+def test_ten_thousand_rows_are_read(tmp_path: Path) -> None:
+    rows = (f"p{n},item {n % 30},{n % 5},{n % 4},arm {n % 3},,{n % 80},x" for n in range(10_000))
+    path = write(tmp_path, *rows)
+    assert len(read_experiment(path)) == 10_000
+    assert len(read_personas(path)) == 10_000
+
+
+NAMES: list[object] = ["person", "item", "before", "after"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda s: s.merge_cells("A2:A3"), "Sheet!A2:A3: these cells are merged (unmerge"),
+        (lambda s: setattr(s.row_dimensions[3], "hidden", True), "Sheet!3: this row or column is"),
+        (lambda s: s.cell(2, 7, "note"), "Sheet!G2: no column name above this cell"),
+        (lambda s: s.cell(1, 5, "before"), "two columns are called before"),
+        (lambda s: s.cell(2, 3, "=1+1"), "Sheet!C2: this formula was never calculated"),
+        (lambda s: s.parent.create_sheet("notes").cell(1, 1, "x"), "2 sheets have cells: Sheet,"),
+        (lambda s: s.cell(900_000, 1, "x"), "is empty"),
+        (lambda s: s.delete_rows(1, 3), "all sheets are empty"),
+    ],
+)  # fmt: skip
+def test_a_sheet_that_is_no_plain_table_is_refused_by_cell(
+    tmp_path: Path, change: Callable[..., object], problem: str
+) -> None:
+    rows: list[list[object]] = [NAMES, ["a", "Buses", 3, 4], ["b", "Buses", 2, 4]]
+    path = write_sheet(tmp_path / "people.xlsx", rows, change)
+    with pytest.raises(InputError) as caught:
+        read_experiment(path)
+    assert problem in str(caught.value)
+
+
+def test_the_sheet_named_people_is_the_table(tmp_path: Path) -> None:
+    def add_codebook(sheet: openpyxl.worksheet.worksheet.Worksheet) -> None:
+        sheet.title = "People"
+        sheet.parent.create_sheet("codebook").cell(1, 1, "x")
+
+    rows: list[list[object]] = [NAMES, [7, "Buses", 3.5, 4]]
+    (answer,) = read_experiment(write_sheet(tmp_path / "people.xlsx", rows, add_codebook))
+    assert (answer.person, answer.before) == ("7", 3.5)
+
+
+def test_a_sheet_of_few_cells_and_a_huge_area_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_files, "MAX_SHEET_AREA", 100)
+    path = write_sheet(tmp_path / "people.xlsx", [NAMES], lambda s: s.cell(500, 1, "a"))
+    with pytest.raises(InputError, match="the table has 499 rows"):
+        read_people(path)
+
+
+def test_a_file_that_only_calls_itself_a_workbook_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "people.xlsx"
+    path.write_text("person,item\n")
+    with pytest.raises(InputError, match=r"not an \.xlsx workbook"):
+        read_people(path)
