@@ -170,6 +170,20 @@ async def test_an_open_end_goes_alone_where_its_likely_cost_fits() -> None:
     round_trip.cancel()
 
 
+@pytest.mark.parametrize(("usd", "calls"), [(None, 1), (1.0, None)])
+async def test_a_call_of_the_head_may_still_leave_room_for_that_of_a_worker(
+    usd: float | None, calls: int | None
+) -> None:
+    fleet = Fleet(usd=usd, calls=calls, size=2)
+    reserved = await fleet.budget.reserve_call(CallPrice(1.0, 1.0))
+    waiting = asyncio.ensure_future(fleet.run([(0, 0.5, 1)]))
+    await turns(200)
+    assert not waiting.done()
+    # The call of the head fails and costs nothing.
+    fleet.budget.release_reservation(reserved)
+    assert await waiting == [None]
+
+
 async def test_what_a_lost_worker_had_is_lent_to_others() -> None:
     fleet = Fleet(concurrency=2, calls=5, size=2)
     fleet.workers[0].get_limiter(MODEL, 0.0, local=False)

@@ -314,15 +314,16 @@ class Leases:
     ) -> tuple[float, float]:
         """Return the budget (USD, calls) for a call that does not fit.
 
-        The result is 0 as long as other workers are busy, so that cheaper calls may run. If all
-        other workers are idle, the call runs alone, provided that its expected cost fits. Otherwise
-        the budget is used up.
+        The result is 0 as long as other workers or the head itself have calls in flight. They may
+        cost less than they reserved, and cheaper calls may run. If all others are idle, the call
+        runs alone, provided that its expected cost fits. Otherwise the budget is used up.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
-        if not budget_demand.is_idle or any(
+        others_are_busy = not self._budget.is_idle or any(
             account.usd or account.calls or not account.budget_demand.is_idle
             for account in other_accounts
-        ):
+        )
+        if others_are_busy or not budget_demand.is_idle:
             return 0.0, 0.0
         free_usd, free_calls = self._budget.remaining()
         if (

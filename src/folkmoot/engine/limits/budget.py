@@ -318,7 +318,7 @@ class Budget:
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:
         """Return the error to raise if the next call has this price and does not fit."""
         calls, usd = self._possible
-        if self.calls is not None and self.spent_calls >= self.calls:
+        if self.calls is not None and (self.usd is None or self.spent_calls >= self.calls):
             possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""
             return BudgetReachedError(
                 f"The budget of {self.calls} calls (budget_calls) is used up{possible}. All "
