@@ -105,7 +105,7 @@ def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
     }  # fmt: skip
     assert len(drawn) == 2 and drawn != {("A11", "A12", "A13", "A14")}
     says = next(f.says for f in compute_findings(held[0].folder) if f.key == "inclusion")
-    assert "At level placebo those drawn as vulnerable by lot scored" in says
+    assert "At level placebo the residents drawn at random as vulnerable scored" in says
     assert "a placebo gap of" in says and "At level bare no vulnerable residents" in says
 
 

@@ -85,7 +85,7 @@ def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
     )
     found = load_study_file(path)
     told = [line for line in found.study.notes(found.config) if "femal" in line]
-    assert told == ["prompts use the gender 'femal' as it is written. did you mean female?"]
+    assert told == ["prompts contain the gender 'femal' exactly as written. did you mean female?"]
 
 
 def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path
     assert {f.key for f in found} >= {"inclusion", "quality"}
     assert "steps" not in {f.key for f in found}  # without the vulnerable there is no gap
     assert (
-        "no vulnerable residents were heard" in next(f for f in found if f.key == "inclusion").says
+        "vulnerable residents have no score" in next(f for f in found if f.key == "inclusion").says
     )
     assert held.table("discussions")["gap_weighted_inclusivity_score"].null_count() == 4
 

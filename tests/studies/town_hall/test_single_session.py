@@ -114,7 +114,7 @@ def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Pa
     settings = small_hall(tmp_path) | {"levels": ["1"]}
     held = hold(tmp_path, settings, scripted(once))
     log = (held.path / "run.log").read_text("utf-8")
-    assert "the first was no use (filtered)" in log and "too long" not in log
+    assert "the first reply was unusable (filtered)" in log and "too long" not in log
     found = held.folder.read_json("set01_lv1/metrics_summary.json")
     assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
 

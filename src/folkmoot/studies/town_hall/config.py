@@ -66,12 +66,12 @@ class Topic(_Part):
 
     title: str = Field(
         min_length=1,
-        description="the question before the hall, in one line",
+        description="the question that the town hall discusses, in one line",
         examples=["Should Mill Street be closed to cars?"],
     )
     background: str = Field(
         min_length=1,
-        description="what every resident has read about it, in plain words",
+        description="background that every resident has read, in plain words",
         examples=[
             "The city proposes to close Mill Street to cars for one year. Buses and deliveries in "
             "the\nmorning stay allowed. Shops fear for their customers, parents want a safe way to "
@@ -86,14 +86,15 @@ class Topic(_Part):
     )
     stakes: dict[str, Listed] = Field(
         default_factory=dict,
-        description="what is at stake for whom: an ownership, a vulnerable type, the label of a "
-        "profile, or `all` → sentences",
+        description="what is at stake for residents: an ownership, a vulnerable type, the label of "
+        "a profile, or `all` → sentences",
         examples=[{"all": ["The bus will take another way."]}],
     )
     matters: list[str] = Field(
         default_factory=list,
-        description="nouns of what is to be settled, without an article, for the embedded "
-        "respondent; no prompt holds them, and without them it picks nouns from the other texts",
+        description="nouns for the subjects of the discussion, without an article, for the "
+        "embedded respondent; no prompt contains them, and by default it takes nouns from the "
+        "other texts",
         examples=[["parking", "shops", "way to school"]],
         json_schema_extra=field_notes(essential=True),
     )
@@ -122,7 +123,7 @@ class Ratios(_Part):
     )
     participation_tendency: Shares = Field(
         {"active": 0.20, "moderate": 0.50, "passive": 0.30},
-        description="shares of how much residents take part",
+        description="shares of participation tendency",
     )
     information_access: Shares = Field(
         {"high": 0.30, "medium": 0.45, "low": 0.25}, description="shares of access to information"
@@ -176,7 +177,9 @@ class LevelSettings(_Part):
     A switch that is left out keeps the value of the built-in level or of the level named by `like`.
     """
 
-    like: LevelName | None = Field(None, description="level from which the rest is taken")
+    like: LevelName | None = Field(
+        None, description="level that gives the values of all other switches"
+    )
     context: Literal["shared", "separate"] | None = Field(
         None,
         description="`shared`: one session speaks for all residents; `separate`: each has their "
@@ -240,8 +243,8 @@ class TownHallConfig(CodingStudyConfig):
     model: str | None = Field(
         None,
         min_length=1,
-        description="model of the planner, and of every resident for whom a level names none; "
-        "without a hosted model here the models of the levels are not asked either",
+        description="model of the planner, and of every resident for whom a level names none; if "
+        "it is not a hosted model, the models of the levels are not used either",
         examples=["synthetic", SOURCE_MODEL],
         json_schema_extra=field_notes(essential=True),
     )
@@ -291,7 +294,7 @@ class TownHallConfig(CodingStudyConfig):
     )
     repeated_reaction: Literal["highest", "lowest", "last"] = Field(
         "highest",
-        description="which level counts when one statement answers the same resident twice",
+        description="reaction level that counts if one statement refers to the same resident twice",
     )
     max_vote_items: PositiveInt = Field(6, description="maximum number of items on the ballot")
     longest_shared_reply: PositiveInt = Field(
@@ -467,7 +470,7 @@ def _level_problems(level: Level, vulnerable_count: int, is_described: bool) -> 
 
 
 def _unknown_level_problem(name: str, known: list[str]) -> Problem:
-    known_text = f"known are {', '.join(known)}; define new ones under level_settings"
+    known_text = f"known levels: {', '.join(known)}; define new ones under level_settings"
     hint = f"{did_you_mean(name, known)} {known_text}".lstrip()
     return Problem(f"there is no level {name!r}", key="levels", hint=hint)
 

@@ -64,11 +64,13 @@ SCORE = "weighted_inclusivity_score"
 SAID_ALOUD = "weighted_inclusivity_score_said_aloud"
 SCALE = "Weighted inclusivity score, 0 (ignored) to 4 (agreed with)"
 INTERVALS = (
-    "Intervals, from five sets on: 95 %, over sets on the scale of log odds, not adjusted for the "
-    "number of rows. There is none where a share is 0 or 100 % in all sets."
+    "95 % intervals over sets on the log-odds scale, not adjusted for the number of rows. There is "
+    "no interval with fewer than five sets, or if a share is 0 or 100 % in all sets."
 )
-GAPS = f"{EXPLORATORY} Intervals: 95 %, one by one, clustered by set."
-NOT_PEOPLE = "Differences between levels are differences between ways of running models."
+GAPS = f"{EXPLORATORY} Each interval is at 95 % by itself, clustered by set."
+NOT_PEOPLE = (
+    "Differences between levels are differences between ways of running models, not between people."
+)
 OUTCOMES = {
     "items_originated_per_resident": "items originated",
     "items_passed_per_resident": "items passed",
@@ -187,7 +189,7 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
         sentences.append(_compare_scores(estimates_by_level, public_estimates))
     # Without intervals (fewer than five sets) no reader would conclude anything from a gap.
     if any(estimates["gap"].has_interval for estimates in estimates_by_level.values()):
-        sentences.append("Gaps at one level are exploratory: nothing is concluded from them.")
+        sentences.append("Gaps within one level are exploratory and support no conclusion.")
     gaps = {f"level {level}": estimates["gap"] for level, estimates in estimates_by_level.items()}
     return Finding(
         "inclusion",
@@ -197,10 +199,9 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
         interval_chart(gaps, "inclusion gap (vulnerable minus general)", zero=0.0),
         notes=(
             "Mean level over all possible reactions of others, from the second round on. "
-            "References count as the speakers gave them.",
-            "`said_aloud`: the same, of references alone whose words a rule finds in the "
-            "statement. A check by another rule: it misses paraphrases and is fooled by "
-            "shared words.",
+            "References are those that the speakers stated.",
+            "`said_aloud`: the same score, only from references that a text rule finds in the "
+            "statement. This check misses paraphrases and is misled by shared words.",
             GAPS,
         ),
         headline=True,
@@ -211,11 +212,13 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
 
 def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimate]) -> str:
     general = format_mean_value(estimates["general"].value, 3)
-    if not switches["vulnerable"] or known(estimates["vulnerable"].value) is None:
-        return f"At level {level} no vulnerable residents were heard; the others scored {general}."
+    if not switches["vulnerable"]:
+        return f"At level {level} no vulnerable residents took part; the others scored {general}."
+    if known(estimates["vulnerable"].value) is None:
+        return f"At level {level} vulnerable residents have no score; the others scored {general}."
     group_text = "the vulnerable residents"
     if switches["labels"] == "shuffled":
-        group_text = "those drawn as vulnerable by lot"
+        group_text = "the residents drawn at random as vulnerable"
     placebo = " placebo" * (switches["labels"] == "shuffled")
     return (
         f"At level {level} {group_text} scored "
@@ -251,8 +254,8 @@ def _compare_scores(
     ]
     if not gaps:
         return (
-            "The gaps are equal to two decimals if only references count that a rule over words "
-            "finds in the statement."
+            "With only the references that a text rule finds in the statement, the gaps are equal "
+            "to two decimals."
         )
     reversed_levels = [
         name for name, (score_gap, public_gap) in known_pairs.items() if score_gap * public_gap < 0
@@ -263,7 +266,7 @@ def _compare_scores(
         else ""
     )
     return (
-        "If only references count that a rule over words finds in the statement, the gaps are "
+        "With only the references that a text rule finds in the statement, the gaps are "
         f"{join_clauses(gaps)}{warning}"
     )
 
@@ -285,7 +288,7 @@ def step_finding(
         axis="change of the inclusion gap",
         notes=(
             f"What changes: {join_clauses(changes)}",
-            "The same residents at both levels; sets are the clusters.",
+            "Both levels have the same residents. Intervals are clustered by set.",
             NOT_PEOPLE,
         ),
         units=sets,
@@ -343,8 +346,8 @@ def outcome_finding(levels: Levels, sets: int) -> Finding:
     ]
     return Finding(
         "outcome",
-        "What is carried into the outcome",
-        f"Of the items that vulnerable residents raised these shares passed, as a mean over sets: "
+        "Which points enter the outcome",
+        f"Share of the ballot items of vulnerable residents that passed, as a mean over sets: "
         f"{join_clauses(clauses)}",
         ResultTable.from_records(rows, "Per resident, except for the rate; means over sets"),
         interval_chart(pass_rates, "share of the items raised that passed", percent=True),
@@ -410,8 +413,8 @@ def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
         "Every measure for the vulnerable and for the general residents, and the gap.",
         ResultTable.from_records(rows),
         notes=(
-            "Means over sets, for looking up. Gaps are differences of means, and nothing is tested "
-            "here: the claims of the study are those of “What was tested”.",
+            "Means over sets, for reference. Gaps are differences of means, and none is tested "
+            "here. “What was tested” has the claims of the study.",
             *(f"{name}: {meaning}" for name, meaning in meanings.items()),
         ),
         section="All measures",
@@ -488,8 +491,9 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
             interval_chart(gaps, "gap in the share of concerns", zero=0.0, percent=True),
             notes=(
                 codings.note,
-                "One concern a resident: the points that they made aloud. Who never spoke is left "
-                "out. Gaps are differences of means of sets that have both groups.",
+                "Each resident has one concern: the points of the resident's public statements. "
+                "Residents who never spoke are left out. Gaps are differences of means over sets "
+                "that have both groups.",
                 LEVELS,
                 GAPS,
             ),
@@ -549,8 +553,9 @@ def _quotes_finding(read: coding.CodebookResults, rows: Sequence[CodedConcern]) 
     ]
     return Finding(
         "heard_quotes",
-        "Concerns and the words that met them",
-        f"Set {rows[0].set_no}: the quotes by which concerns were coded. The table codes has all.",
+        "Concerns and the quotes that respond to them",
+        f"The quotes on which the codes of set {rows[0].set_no} are based. The table codes has the "
+        "quotes of all sets.",
         ResultTable.from_records(quoted),
         notes=(read.note,),
         section="Concerns",
@@ -599,11 +604,12 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
         "The vulnerable residents got no reaction in these shares of cases: "
         f"{join_clauses(ignored_shares)}",
         ResultTable.from_records(
-            rows, "Share of possible reactions; low and high: of those ignored"
+            rows, "Share of possible reactions. Low and high: interval of the share ignored."
         ),
         BarChart(tuple(bars), unit="share of possible reactions", percent=True),
         notes=(
-            "Five-level reaction spectrum after Park & Lee (2016); no reference is `ignore`.",
+            "Five-level reaction spectrum after Park & Lee (2016). No reference counts as "
+            "`ignore`.",
             INTERVALS,
         ),
         unit="set",
@@ -636,7 +642,9 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
         "stances",
         "How stances move between rounds",
         f"The share of reflections in which a stance was kept: {join_clauses(kept_shares)}",
-        ResultTable.from_records(rows, "Share of reflections; low and high: of those kept"),
+        ResultTable.from_records(
+            rows, "Share of reflections. Low and high: interval of the share kept."
+        ),
         notes=(INTERVALS,),
         unit="set",
         units=with_change["set"].n_unique(),
@@ -658,9 +666,8 @@ def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[
         for row in residents.filter(set=first_set).sort("id").iter_rows(named=True)
     }
     note = (
-        f"* vulnerable resident. The discussion of set {first_set}; the table reactions "
-        "has those of "
-        "all sets. A response refutes, asks, cites or agrees."
+        f"* vulnerable resident. Shown is set {first_set}; the table reactions has all sets. A "
+        "response refutes, asks, cites or agrees."
     )
     findings = []
     for level in sorted(first_reactions["level"].unique()):
@@ -680,7 +687,7 @@ def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[
             }
             for resident_id in names
         ]
-        caption = "Responses over all rounds: rows respond, columns are responded to"
+        caption = "Responses over all rounds, of residents in rows to residents in columns"
         findings.append(
             Finding(
                 f"who_responded_{level}",
@@ -697,10 +704,11 @@ def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[
 
 def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, str]) -> str:
     if not counts:
-        return "Nobody responded to anybody."
+        return "No resident responded to another."
     if not names:
         return (
-            f"{format_count(counts.total(), 'response')} between residents who are not on record."
+            f"{format_count(counts.total(), 'response')} between residents who are not in the "
+            "table of residents."
         )
     received = {
         label: sum(counts[speaker, resident_id] for speaker in names)
@@ -711,7 +719,7 @@ def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, st
     unheard_text = (
         f"{format_count(len(unheard), 'resident')} got no response ({', '.join(unheard)})."
         if unheard
-        else "Everybody got some response."
+        else "Every resident got a response."
     )
     return (
         f"{format_count(counts.total(), 'response')} between "

@@ -435,8 +435,9 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
     return {
         "sets": discussions["set"].n_unique(),
         "intervals": (
-            "95 % over sets: of shares on the scale of log odds, else t (G − 1 degrees of freedom, "
-            "G sets); null below five sets, and where a share is 0 or 1 in all sets"
+            "95 % intervals over sets: for shares on the log-odds scale, otherwise t intervals "
+            "(G − 1 degrees of freedom, G sets). Null with fewer than five sets, and if a share is "
+            "0 or 1 in all sets"
         ),
         "figures": {name: FIGURES[name] for name in names},
         "main": {

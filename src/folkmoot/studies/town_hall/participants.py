@@ -123,7 +123,7 @@ class Profile(BaseModel):
         ages = find_ages(age_group)
         if ages and years > ages.oldest:
             raise ValueError(
-                f"nobody of age group {age_group} has lived anywhere for {years} years; "
+                f"a resident of age group {age_group} cannot have lived here for {years} years; "
                 f"give at most {ages.oldest}"
             )
         return years
@@ -521,7 +521,7 @@ def read_profile(file: Path) -> Resident:
         ]
         raise InputError(problems) from error
     if not story:
-        hint = "below the second `---`, tell who this is in a few sentences"
+        hint = "below the second `---`, describe the person in a few sentences"
         problems.append(Problem("there is no description", name, hint=hint))
     if problems:
         raise InputError(problems)

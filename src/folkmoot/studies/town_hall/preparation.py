@@ -127,7 +127,9 @@ def config_advisories(config: TownHallConfig) -> list[str]:
         known_words = Ratios.model_fields[key].default
         for word in getattr(config.residents.ratios, key).keys() - known_words.keys():
             suggestion = did_you_mean(word, known_words)
-            lines.append(f"prompts use the {key} {word!r} as it is written. {suggestion}".rstrip())
+            lines.append(
+                f"prompts contain the {key} {word!r} exactly as written. {suggestion}".rstrip()
+            )
     unlisted = [
         name for name in config.level_settings if name not in BUILT_IN and name not in config.levels
     ]
@@ -157,13 +159,13 @@ def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
     for key in ("contributions", "stakes"):
         for group in getattr(config.topic, key).keys() - known_keys:
             hint = did_you_mean(group, known_keys, f"known are {', '.join(sorted(known_keys))}")
-            message = "no resident matches this"
+            message = "this key matches no resident"
             problems.append(Problem(message, key=f"topic.{key}.{group}", hint=hint))
     labels = [resident.label for resident in profiles]
     # Tables and topic entries name vulnerable residents by label.
     for label in sorted({label for label in labels if labels.count(label) > 1}):
         message = f"two vulnerable profiles have the label {label!r}"
-        hint = "give each a label of its own, or name each file once"
+        hint = "give each its own label, or list each file once"
         problems.append(Problem(message, key="vulnerable", hint=hint))
     return [*problems, *_check_residents(config.residents)]
 
@@ -183,14 +185,16 @@ def _check_residents(settings: ResidentSettings) -> list[Problem]:
     years = settings.residence_years
     if years.low >= years.high:
         message = f"low ({years.low}) is not below high ({years.high})"
-        problems.append(Problem(message, key="residents.residence_years", hint="swap them"))
+        problems.append(
+            Problem(message, key="residents.residence_years", hint="swap the two values")
+        )
     for group, share in settings.ratios.age_group.items():
         ages = find_ages(group)
         if share and years.low < years.high and ages and years.low > (ages.youngest or ages.oldest):
-            message = f"low ({years.low}) is more than the age of the youngest of age group {group}"
+            message = f"low ({years.low}) is above the lowest age of age group {group}"
             key, hint = (
                 "residents.residence_years.low",
-                "residents live here no longer than they live",
+                "residents cannot live here longer than their age",
             )
             problems.append(Problem(message, key=key, hint=f"{hint}: lower it"))
     problems += _check_occupations(settings)
@@ -222,7 +226,7 @@ def _check_sum_is_one(shares: Mapping[str, float], key: str) -> list[Problem]:
     if abs(total - 1) <= TOLERANCE:
         return []
     excess = total - 1
-    hint = f"take {excess:g} away" if excess > 0 else f"add {-excess:g}"
+    hint = f"subtract {excess:g}" if excess > 0 else f"add {-excess:g}"
     return [Problem(f"the shares sum to {total:g}, not to 1", key=key, hint=hint)]
 
 

@@ -206,8 +206,9 @@ def answer_quality_finding(quality: OfRun) -> Finding:
         "quality",
         "How well answers could be read",
         f"Of {total('answers'):,} answers, {total('parse_steps', 'exact'):,} could be read "
-        f"as they came. {format_count(total('reasks'), 're-ask')} followed; the minimal structure "
-        f"replaced the answers of {format_count(total('minimal_structures'), 'resident')}; "
+        f"without changes. {format_count(total('reasks'), 're-ask')} followed. The minimal "
+        "structure replaced the answers of "
+        f"{format_count(total('minimal_structures'), 'resident')}; "
         f"{format_count(total('dropped'), 'field')} had to be dropped (ids that do not exist, "
         "self-references, levels out of range).",
         ResultTable.from_records(rows),

@@ -616,7 +616,7 @@ async def shared_round(
     if len(calls) > 1:
         missing_reason = calls[0].missing
         explanation = (
-            f"the first was no use ({missing_reason})"
+            f"the first reply was unusable ({missing_reason})"
             if missing_reason
             else "too long for one reply of the session"
         )

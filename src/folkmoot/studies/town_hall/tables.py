@@ -15,21 +15,22 @@ GROUPS = ("vulnerable", "general", "gap")
 # Figure → its meaning. Figures can be compared between groups of different sizes.
 FIGURES: Mapping[str, str] = {
     "weighted_inclusivity_score": "mean level of all possible reactions, 0 ignored to 4 agreed",
-    "weighted_inclusivity_score_said_aloud": "the same, of references alone that a rule over words "
-    "finds in the statement",
+    "weighted_inclusivity_score_said_aloud": "the same score, only from references that a text "
+    "rule finds in the statement",
     "positive_reaction_ratio": "share of reactions that cite or agree",
-    "reactions_per_resident": "reactions met with, per resident",
-    "positive_reactions_per_resident": "citing or agreeing reactions met with, per resident",
+    "reactions_per_resident": "reactions received, per resident",
+    "positive_reactions_per_resident": "citing or agreeing reactions received, per resident",
     "interactions_per_resident": "public references to a resident, per resident",
-    "avg_agree_level": "private agreement with what they said, 1 to 5",
-    "response_rate": "share of private reactions that wished to respond",
-    "compelling_citations_per_resident": "times named most compelling, per resident",
+    "avg_agree_level": "private agreement of others with the statements, 1 to 5",
+    "response_rate": "share of private reactions with the wish to respond",
+    "compelling_citations_per_resident": "times that others named the resident most convincing, "
+    "per resident",
     "responders_per_resident": "different residents who responded, per resident",
-    "opinion_survival": "share of later rounds in which their words were still taken up",
+    "opinion_survival": "share of later rounds in which others still referred to the statements",
     "speaking_volume_per_resident": "new points and references made, per resident",
-    "items_originated_per_resident": "vote items that a resident raised, per resident",
-    "items_passed_per_resident": "of these, passed, per resident",
-    "opinion_reflection_rate": "share of the items they raised that passed",
+    "items_originated_per_resident": "ballot items raised, per resident",
+    "items_passed_per_resident": "raised ballot items that passed, per resident",
+    "opinion_reflection_rate": "share of raised ballot items that passed",
     "concerns_in_final_per_resident": "concerns in the closing text, per resident",
     "pre_satisfaction": "satisfaction before, 1 to 10",
     "post_satisfaction": "satisfaction after, 1 to 10",
@@ -42,17 +43,17 @@ SHARES = frozenset(
 )
 
 PART = "main comparison or supplementary"
-SET = "number of the set; the same residents at every level"
-IS_VULNERABLE = "one of the vulnerable residents"
+SET = "number of the set, which has the same residents at every level"
+IS_VULNERABLE = "whether the resident is one of the vulnerable"
 VULNERABLE_TYPE = "housing or participation; empty for general residents"
-SILENT = "chose to say nothing"
-PASSED = "more yes than no; a tie fails"
+SILENT = "whether the resident chose to say nothing"
+PASSED = "whether the item passed: more yes than no, a tie fails"
 
 
 class OfDiscussion(Row):
     """A row that belongs to one discussion. Base class of most tables."""
 
-    discussion_id: str = column("one discussion: a set at a level")
+    discussion_id: str = column("id of the discussion, which is one set at one level")
     set: int = column(SET)
     level: str = column("level of technical implementation")
     part: str = column(PART)
@@ -63,7 +64,7 @@ class ResidentRow(Row, table="residents", key=("set", "id")):
 
     set: int = column(SET)
     id: str = column("id of the resident")
-    name: str = column("name that the resident goes by")
+    name: str = column("name of the resident")
     age_group: str = column("age group")
     gender: str = column("gender")
     residence_years: int = column("years lived in the quarter")
@@ -87,11 +88,11 @@ class ResidentRow(Row, table="residents", key=("set", "id")):
 class PortraitRow(OfDiscussion, table="portraits", key=("discussion_id", "agent_id")):
     """The persona text of one resident in one discussion."""
 
-    agent_id: str = column("the resident")
-    portrait: str = column("the description that the model was given")
+    agent_id: str = column("id of the resident")
+    portrait: str = column("description of the resident in prompts")
     label: str = column(
-        "short name of a vulnerable profile under which the resident is listed in the discussion; "
-        "drawn by lot where labels are shuffled"
+        "short name of the vulnerable profile that the discussion lists for the resident; drawn at "
+        "random if labels are shuffled"
     )
 
 
@@ -99,24 +100,30 @@ class RoundRow(OfDiscussion, table="rounds"):
     """One resident in one round: statement, stance, and the reactions of other residents."""
 
     round: int = column("round of discussion, from 1")
-    agent_id: str = column("the resident")
+    agent_id: str = column("id of the resident")
     is_vulnerable: bool = column(IS_VULNERABLE)
     vulnerable_type: str | None = column(VULNERABLE_TYPE)
     seat_model: str | None = column(
-        "model dealt to this seat by the level; empty for the run's own"
+        "model that the level assigns to the resident; empty for the model of the run"
     )
-    overall_stance: str | None = column("stance in THINK; empty where thinking is off or unread")
+    overall_stance: str | None = column(
+        "stance in THINK; empty if thinking is off or could not be read"
+    )
     stance_missing: str | None = column(
-        "why THINK has no stance: none_of_these, declined, template_sentence (the prompt's own "
-        "words came back) or unparsed"
+        "reason why THINK has no stance: none_of_these, declined, template_sentence (the reply "
+        "repeats the prompt) or unparsed"
     )
     silent: bool = column(SILENT)
-    words: int = column("words of the public statement")
-    thinking_parse_error: bool = column("THINK could not be read: the minimal structure stands")
-    speaking_parse_error: bool = column("SPEAK could not be read: left out of possible reactions")
-    new_points: int | None = column("points that answer nobody; empty where they are not known")
+    words: int = column("number of words of the public statement")
+    thinking_parse_error: bool = column(
+        "whether THINK could not be read, so that the minimal structure was used"
+    )
+    speaking_parse_error: bool = column(
+        "whether SPEAK could not be read, so that it counts for no possible reaction"
+    )
+    new_points: int | None = column("points that respond to no other resident; empty if unknown")
     references_made: int | None = column(
-        "public references that the resident made; empty where they are not known"
+        "public references that the resident made; empty if unknown"
     )
     reactions_ignore: int = column("others who could have reacted and made no reference (level 0)")
     reactions_refute: int = column("others who disagreed (level 1)")
@@ -125,32 +132,40 @@ class RoundRow(OfDiscussion, table="rounds"):
     reactions_agree: int = column("others who agreed (level 4)")
     total_reaction_count: int = column("others who reacted at all")
     positive_reaction_count: int = column("others who cited or agreed (levels 3 and 4)")
-    positive_ratio: float | None = column("positive of all reactions; empty when there was none")
-    weighted_inclusivity_score: float | None = column("sum of levels over possible reactions, 0–4")
+    positive_ratio: float | None = column("share of positive reactions; empty without reactions")
+    weighted_inclusivity_score: float | None = column(
+        "sum of levels divided by the number of possible reactions, 0–4"
+    )
     weighted_inclusivity_score_said_aloud: float | None = column(
-        "the same, of references alone that a rule over words finds in the statement"
+        "the same score, only from references that a text rule finds in the statement"
     )
     avg_agree_level: float | None = column("mean private agreement with the resident, 1–5")
     cited_as_compelling_count: int = column(
-        "times named most compelling in reflections on the round"
+        "times that reflections on the round named the resident most convincing"
     )
     possible_reactions: int = column(
         "others who could have reacted (readable statements, from round 2)"
     )
-    unknown_reactions: int = column("others who referred to the resident, nobody knows how")
+    unknown_reactions: int = column("others who referred to the resident in an unknown way")
     interaction_count: int = column("public references to the resident")
-    response_rate: float | None = column("share of private reactions that wished to respond")
+    response_rate: float | None = column("share of private reactions with the wish to respond")
     cited_as_disagreed_count: int = column(
-        "times named most disagreed with in reflections on the round"
+        "times that others named the resident as the one they disagree with most in the round"
     )
-    questions_received: int = column("public questions put to the resident")
+    questions_received: int = column("public questions to the resident")
     speaking_volume: int | None = column("new points and references that the resident made")
-    responders: str = column("who reacted, ids joined by |")
+    responders: str = column("ids of the residents who reacted, joined by |")
     stance_after: str | None = column("stance in REFLECT after the round")
-    stance_after_missing: str | None = column("why REFLECT has no stance; see stance_missing")
+    stance_after_missing: str | None = column(
+        "reason why REFLECT has no stance, as in stance_missing"
+    )
     change_type: str | None = column("maintain, soften, harden or flip")
-    most_compelling: str | None = column("who convinced the resident most in this round")
-    most_disagreed: str | None = column("with whom the resident disagreed most in this round")
+    most_compelling: str | None = column(
+        "id of the resident who convinced this resident most in the round"
+    )
+    most_disagreed: str | None = column(
+        "id of the resident with whom this resident disagreed most in the round"
+    )
 
 
 class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
@@ -160,14 +175,13 @@ class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
     reflect or consensus.
     """
 
-    discussion_id: str = column("one discussion: a set at a level")
+    discussion_id: str = column("id of the discussion, which is one set at one level")
     set: int = column(SET)
     level: str = column("level of technical implementation")
-    turn: int | None = column("place in which the statement is listed to those who hear it")
+    turn: int | None = column("position of the statement in the list that listeners see")
     is_vulnerable: bool = column(IS_VULNERABLE)
     addressee: str | None = column(
-        "of a question: to whom it is put, which is who is shown it; an id, all, moderator or "
-        "planner"
+        "addressee of a question, who alone is shown it: an id, all, moderator or planner"
     )
 
 
@@ -175,20 +189,20 @@ class ReactionRow(OfDiscussion, table="reactions"):
     """One possible reaction of one resident (the speaker) to another (the target) in a round."""
 
     round: int = column("round of discussion, from 1")
-    speaker: str = column("who could react")
-    target: str = column("to whom")
+    speaker: str = column("id of the resident who could react")
+    target: str = column("id of the resident to whom the speaker could react")
     reaction_level: int | None = column(
-        "0 ignore, 1 refute, 2 question, 3 cite, 4 agree, of references as the speaker gave them; "
-        "empty where the type of the reference is not known"
+        "level by the speaker's own references: 0 ignore, 1 refute, 2 question, 3 cite, 4 agree; "
+        "empty if the type of the reference is unknown"
     )
     reaction: str | None = column("name of the reaction's level")
     interaction_types: str = column("interaction types of the references, joined by |")
     said_aloud: bool | None = column(
-        "whether a rule over words finds a reference to the target in the statement; empty "
-        "without a reference"
+        "whether a text rule finds a reference to the target in the statement; empty without a "
+        "reference"
     )
     reaction_level_said_aloud: int | None = column(
-        "reaction_level of the references that the rule finds: a check of robustness"
+        "reaction_level by the references that the rule finds, as a robustness check"
     )
     agree_level: int | None = column("private agreement of the speaker with the target, 1–5")
     agree_missing: str | None = column(
@@ -204,14 +218,14 @@ class ReferenceRow(OfDiscussion, table="references"):
     """One public reference of a speaker to another resident, as the speaker stated it."""
 
     round: int = column("round of discussion, from 1")
-    speaker: str = column("who referred")
-    target: str = column("to whom")
+    speaker: str = column("id of the resident who refers to another")
+    target: str = column("id of the resident who is referred to")
     interaction_type: str | None = column("agree, disagree, partial_agree, cite or question")
     missing: str | None = column(
-        "why there is no interaction type: none_of_these, declined, unknown_value, missing_value"
+        "reason for a missing type: none_of_these, declined, unknown_value, missing_value"
     )
-    content: str = column("the words in which the speaker answered the target")
-    said_aloud: bool = column("whether a rule over words finds the reference in the statement")
+    content: str = column("words of the statement that respond to the target")
+    said_aloud: bool = column("whether a text rule finds the reference in the statement")
 
 
 class TypedAnswerRow(OfDiscussion, table="typed_answers"):
@@ -222,59 +236,59 @@ class TypedAnswerRow(OfDiscussion, table="typed_answers"):
 
     stage: str = column("think, speak, moderate, reflect, plan, vote or consensus")
     round: int | None = column("round of discussion, from 1")
-    agent_id: str = column("who answered: a resident, moderator or planner")
+    agent_id: str = column("id of the resident, or moderator or planner")
     answer: str = column(
-        "the answer as JSON, with the fields of the source; null fields have their reason under "
-        "_missing, an unread answer has _parse_error, a declined one _declined"
+        "the answer as JSON, with the fields of the source study. Reasons for null fields are "
+        "under _missing. An unreadable answer has _parse_error, a declined one _declined"
     )
 
 
 class ItemRow(OfDiscussion, table="items", key=("discussion_id", "item_id")):
     """One item of a ballot."""
 
-    item_id: str = column("item of the ballot")
-    text: str = column("the proposal")
-    origin: str = column("residents who raised it, joined by |")
-    vulnerable_originated: bool = column("whether a vulnerable resident raised it")
-    yes: int = column("votes for it")
-    no: int = column("votes against it")
-    declined: int = column("votes that were declined, or are for neither yes nor no")
+    item_id: str = column("id of the ballot item")
+    text: str = column("text of the proposal")
+    origin: str = column("ids of the residents who raised the item, joined by |")
+    vulnerable_originated: bool = column("whether a vulnerable resident raised the item")
+    yes: int = column("votes for the item")
+    no: int = column("votes against the item")
+    declined: int = column("votes that were declined or are neither yes nor no")
     uncast: int = column("votes that could not be read")
     passed: bool = column(PASSED)
-    tie: bool = column("as many yes as no, which fails")
+    tie: bool = column("whether there were as many yes as no, so that the item failed")
 
 
 class VoteRow(OfDiscussion, table="votes", key=("discussion_id", "item_id", "agent_id")):
     """One resident's vote on one item."""
 
-    item_id: str = column("item of the ballot")
-    agent_id: str = column("the resident")
+    item_id: str = column("id of the ballot item")
+    agent_id: str = column("id of the resident")
     is_vulnerable: bool = column(IS_VULNERABLE)
     originated: bool = column("whether this resident raised the item")
-    vote: str | None = column("yes or no; empty where there is no vote")
+    vote: str | None = column("yes or no; empty without a vote")
     missing: str | None = column(
-        "why there is no vote: none_of_these, declined, template_sentence (the prompt's own words "
-        "came back) or unparsed"
+        "reason for a missing vote: none_of_these, declined, template_sentence (the reply repeats "
+        "the prompt) or unparsed"
     )
-    reason: str = column("the reason given")
+    reason: str = column("the resident's reason")
     passed: bool = column(PASSED)
 
 
 class SatisfactionRow(OfDiscussion, table="satisfaction"):
     """The satisfaction of one resident before and after a discussion."""
 
-    agent_id: str = column("the resident")
+    agent_id: str = column("id of the resident")
     is_vulnerable: bool = column(IS_VULNERABLE)
     pre_satisfaction: int | None = column("satisfaction before the discussion, 1–10")
     post_satisfaction: int | None = column("satisfaction after the outcome, 1–10")
-    satisfaction_delta: int | None = column("after minus before")
-    pre_reason: str = column("reason given before")
-    post_reason: str = column("reason given after")
+    satisfaction_delta: int | None = column("satisfaction after minus before")
+    pre_reason: str = column("the resident's reason before the discussion")
+    post_reason: str = column("the resident's reason after the outcome")
     pre_missing: str | None = column(
-        "why there is no satisfaction before: cannot_say, declined, template_sentence (the "
-        "prompt's own words came back) or unparsed"
+        "reason for a missing satisfaction before: cannot_say, declined, template_sentence (the "
+        "reply repeats the prompt) or unparsed"
     )
-    post_missing: str | None = column("why there is no satisfaction after")
+    post_missing: str | None = column("reason for a missing satisfaction after, as in pre_missing")
 
 
 class RepairRow(OfDiscussion, table="repairs"):
@@ -282,12 +296,12 @@ class RepairRow(OfDiscussion, table="repairs"):
 
     stage: str = column("part of the discussion")
     round: int | None = column("round of discussion, from 1")
-    agent_id: str = column("the resident (or who else answered)")
+    agent_id: str = column("id of the resident, or moderator or planner")
     field: str = column("field that was repaired or dropped")
-    kind: str = column("what was wrong")
-    was: str = column("what the model wrote")
-    became: str | None = column("what it was repaired to; empty when it was dropped")
-    dropped: bool = column("whether it was dropped")
+    kind: str = column("problem with the value")
+    was: str = column("value that the model wrote")
+    became: str | None = column("value after the repair; empty if the value was dropped")
+    dropped: bool = column("whether the value was dropped")
 
 
 def _with_figures(base: type[Row]) -> type[Row]:
@@ -317,13 +331,15 @@ class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: 
     items_passed: int = column("items that passed")
     ties_failed: int = column("items that failed by a tie")
     vulnerable_originated_items: int = column("items that a vulnerable resident raised")
-    vulnerable_items_passed: int = column("of these, passed")
+    vulnerable_items_passed: int = column("items of vulnerable residents that passed")
     vulnerable_opinion_reflection_rate: float | None = column(
-        "passed of originated; empty where none was"
+        "share of the items of vulnerable residents that passed; empty without such items"
     )
-    answers: int = column("answers asked for")
-    reasks: int = column("answers that had to be asked for again")
-    minimal_structures: int = column("residents for whom the minimal structure stands")
+    answers: int = column("requested answers")
+    reasks: int = column("re-asks because of unreadable answers")
+    minimal_structures: int = column(
+        "residents with the minimal structure in place of an unreadable answer"
+    )
     silent_turns: int = column("turns in which a resident chose to say nothing")
     votes_uncast: int = column("votes that could not be read")
     ways_out: int = column("stances, agreements, votes and ratings that took a way out")
@@ -336,9 +352,9 @@ class QualityRow(OfDiscussion, table="quality"):
     """One count on how well the answers of a discussion could be read."""
 
     count: str = column("what is counted, as in quality.json")
-    stage: str | None = column("part of the discussion, where it is counted by part")
-    kind: str | None = column("what of it, where it is counted by kind; blank: none of any kind")
-    n: int = column("how many")
+    stage: str | None = column("part of the discussion, if counts are by part")
+    kind: str | None = column("kind, if counts are by kind; blank: none of any kind")
+    n: int = column("the count")
 
 
 class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position")):
@@ -346,7 +362,7 @@ class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position"
 
     set: int = column(SET)
     field: str = column("stances, feelings, interactions, changes or votes")
-    position: int = column("place in the list, from 1")
+    position: int = column("position in the list, from 1")
     option: str = column("the option")
 
 
@@ -361,8 +377,8 @@ class OfStep(Row):
     """A row that compares two levels."""
 
     part: str = column(PART)
-    from_level: str = column("level that is compared from")
-    to_level: str = column("level that is compared to")
+    from_level: str = column("level that is subtracted")
+    to_level: str = column("level from which `from_level` is subtracted")
     consecutive: bool = column("whether the two levels follow each other in the main comparison")
     switches_changed: str = column("switches in which the two levels differ, joined by |")
 
@@ -370,16 +386,16 @@ class OfStep(Row):
 class Compared(Row):
     """An estimate of a figure for a group, with its interval over sets."""
 
-    figure: str = column("measure that is compared; levels.json says what each is")
+    figure: str = column("name of the measure; levels.json gives the meanings")
     group: str = column("vulnerable, general, or gap (vulnerable minus general)")
     estimate: float | None = column(
         "mean over sets (of the difference within sets, in `differences`)"
     )
     low: float | None = column(
-        "lower end of the 95 % interval over sets; empty with fewer than five"
+        "lower end of the 95 % interval over sets; empty with fewer than five sets"
     )
     high: float | None = column("upper end of the 95 % interval")
-    sets: int = column("sets that have this figure")
+    sets: int = column("number of sets that have this figure")
 
 
 class LevelRow(Compared, OfLevel, table="levels"):
@@ -390,7 +406,8 @@ class DifferenceRow(Compared, OfStep, table="differences"):
     """The mean difference of a figure between two levels, within sets."""
 
     p: float | None = column(
-        "two-sided p of no difference within sets, paired t; empty with fewer than five"
+        "two-sided p-value of no difference within sets, paired t test; empty with fewer than five "
+        "sets"
     )
 
 
