@@ -150,7 +150,8 @@ def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
     says = result["compare_claims"].says
     assert "in Adversarial (ACP): survey and first differ: supported (+15 points" in says
     assert "in Simple voting: survey and first differ: supported (+47 points" in says
-    assert "compare_people" not in result
+    # The human figures are those of the table, and not published ones of other people.
+    assert "people: 55 % (in survey)." in result["compare_people"].says
     reverse = found([people, base])
     says = reverse["compare_claims"].says
     assert "in Simple voting: first and survey differ: supported (−47 points" in says

@@ -289,6 +289,16 @@ def compare_command(names: Sequence[str], margin: float) -> None:
     print_findings(output_console(), compare_runs(runs, margin))
 
 
+def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None:
+    """Print human benchmarks: those of a table of human answers, or those that are published."""
+    from folkmoot.report.comparison.bands import computed_bands, published_bands
+
+    if table is None and scale is not None:
+        raise InputError("--scale goes with a table of human answers")
+    finding = published_bands() if table is None else computed_bands(table, scale)
+    print_findings(output_console(), [finding])
+
+
 def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: bool) -> None:
     """Write the preregistration of a study, and print its path and the digest of the plan.
 

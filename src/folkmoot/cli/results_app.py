@@ -182,3 +182,30 @@ def compare(
     from folkmoot.cli.results import compare_command
 
     compare_command([*runs, *map(str, people or ())], margin)
+
+
+@app.command()
+@with_error_handling
+def bands(
+    people: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[TABLE]",
+            help="Table with answers of humans; omit it to list published figures.",
+            show_default=False,
+        ),
+    ] = None,
+    scale: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--scale",
+            metavar="LOW HIGH",
+            help="Lowest and highest possible rating (default: those of the table).",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Show figures of humans to hold a run against, published or computed from a table."""
+    from folkmoot.cli.results import bands_command
+
+    bands_command(people, scale)

@@ -15,7 +15,8 @@ import polars as pl
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import join_words
 from folkmoot.kit.findings import ALPHA, HOLM_NOTE, Row, collect_findings, join_clauses, known
-from folkmoot.measures.bands import human_band, sentence
+from folkmoot.measures.bands import Band, human_band, sentence
+from folkmoot.measures.computed_bands import AnswerTable, compute_bands
 from folkmoot.measures.diversity import jensen_shannon, total_variation
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.clustered import clustered_share
@@ -566,16 +567,20 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
 
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:
-    """Return the finding that compares rates of change with published human figures.
+    """Return the finding that compares rates of change with human figures.
 
-    Returns None if no run has rates of change, or if a source is human data.
+    They are computed from a table of human answers, if there is one, and published otherwise.
+    Returns None if no run has rates of change, or if too few humans gave two answers.
     """
     rates_by_run = {
-        sample.name: own_rates for sample in runs if (own_rates := _change_rates(sample))
+        sample.name: own_rates
+        for sample in runs
+        if not sample.is_human and (own_rates := _change_rates(sample))
     }
-    if not rates_by_run or any(sample.is_human for sample in runs):
+    people = next((sample for sample in runs if sample.is_human), None)
+    band = human_band("debate_choice_changed") if people is None else _band_of_people(people)
+    if not rates_by_run or band is None:
         return None
-    band = human_band("top_choice_changed")
     rows: list[Row] = []
     sentences = []
     for name, own_rates in rates_by_run.items():
@@ -587,18 +592,43 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
                 "condition": condition_name(condition),
                 "changed_rate": rate.value,
                 "interval": format_span(rate.low, rate.high) if rate.has_interval else None,
-                "people_low_rate": band.low,
-                "people_high_rate": band.high,
+                "people_low_rate": known(band.low),
+                "people_centre_rate": band.centre,
+                "people_high_rate": known(band.high),
             }
         )
+    notes = (f"{band.range.capitalize()}.", band.caveat, f"Source: {band.source}.")
     return Finding(
         "compare_people",
         "Compared with people",
         " ".join(sentences),
         ResultTable.from_records(rows, "Of each run the condition in which most changed."),
-        notes=(f"{band.range.capitalize()}. {band.caveat} Source: {band.source}.",),
+        notes=(" ".join(filter(None, notes)),),
         section=SECTION,
     )
+
+
+def _band_of_people(people: Sample) -> Band | None:
+    """Return the share of humans who ended with another choice, over the arms of their table."""
+    table = people.tables["participants"]
+    if not {"initial_choice", "final_choice"} <= {*table.columns}:
+        return None
+    pairs = table.drop_nulls(["initial_choice", "final_choice"])
+
+    def read_column(name: str | None) -> list[str]:
+        if name is None or name not in pairs.columns:
+            return [""] * pairs.height
+        return pairs[name].cast(pl.String).fill_null("").to_list()
+
+    answers = AnswerTable(
+        read_column("participant_id"),
+        read_column(None),
+        read_column(condition_column(pairs)),
+        read_column("initial_choice"),
+        read_column("final_choice"),
+    )
+    bands = compute_bands(answers, f"in {people.name}", f"computed from {people.name}")
+    return next((band for band in bands if band.key == "choice_changed"), None)
 
 
 def _change_rates(sample: Sample) -> dict[str, Estimate]:

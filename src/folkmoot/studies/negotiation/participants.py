@@ -348,7 +348,9 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise InputError(Problem("is larger than the limit for files of groups (20 MB)", file=name))
+            raise InputError(
+                Problem("is larger than the limit for files of groups (20 MB)", file=name)
+            )
         # Spreadsheet programs write a byte order mark, which this codec removes.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -38,8 +38,8 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 # Names of the human benchmarks that fit a table.
 SHORT_LABELS = {
-    "top_choice_changed": "changed their choice",
-    "effective_number_ratio": "options after over before",
+    "debate_choice_changed": "changed their choice",
+    "debate_effective_number_ratio": "options after over before",
     "normalised_entropy": "evenness",
 }
 
@@ -151,7 +151,10 @@ def human_bands(votes: Votes) -> Finding | None:
 
     No verdict is given, because the human studies differ in design.
     """
-    change, ratio = human_band("top_choice_changed"), human_band("effective_number_ratio")
+    # A participant reads a few texts or has a short talk, so the human figures are those of a short
+    # debate and not those of days of deliberation.
+    change = human_band("debate_choice_changed")
+    ratio = human_band("debate_effective_number_ratio")
     level = human_band("normalised_entropy")
     change_rates = wilson_rates(
         {
@@ -181,8 +184,8 @@ def human_bands(votes: Votes) -> Finding | None:
                 for band, values in observed
                 for label, estimate in values.items()
             ],
-            "Ranges over cases with real people. No verdict where their design differs: hours "
-            "or days of talk are no norm for minutes of reading.",
+            "Ranges over human studies. No verdict, because their questions and texts differ from "
+            "those of this study.",
         ),
         interval_chart(
             change_rates, change.label, percent=True, bands=(("people", change.low, change.high),)

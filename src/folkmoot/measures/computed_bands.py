@@ -1,0 +1,259 @@
+"""Human benchmarks (`bands.Band`) that are computed from a table of human answers.
+
+What a treatment changes (the share who changed, the correlation of both answers) is computed in
+each arm. How answers are spread over options is computed for each item, because options of
+different items cannot be counted together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.measures.bands import Band
+from folkmoot.measures.diversity import effective_number, normalised_entropy
+
+FloatArray = NDArray[np.float64]
+# An arm or item with fewer answers is left out of a range: its value is mostly chance.
+MIN_ANSWERS = 20
+# Of more arms or items than these the range is the middle 80 %: extremes of many are mostly chance.
+MAX_IN_FULL_RANGE = 12
+# The ratings below, on and above the middle of the scale, counted as three options.
+SIDES = ("against", "undecided", "for")
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """Pairs of human answers: n of each sequence, in the same order.
+
+    `before`, `after`: ratings, or options as texts. `scale`: lowest and highest possible rating, or
+    None for options.
+    """
+
+    persons: Sequence[str]
+    items: Sequence[str]
+    arms: Sequence[str]
+    before: Sequence[float] | Sequence[str]
+    after: Sequence[float] | Sequence[str]
+    scale: tuple[float, float] | None = None
+
+
+class _Measure(NamedTuple):
+    """One benchmark. `compute` gets the answers before and after of one arm or of one item."""
+
+    key: str
+    label: str
+    unit: str
+    is_by_item: bool
+    needs_ratings: bool
+    compute: Callable[[_Answers], float]
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """The answers of one arm or item: numbers of options, and ratings if there is a scale."""
+
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
+    option_count: int
+    ratings: tuple[FloatArray, FloatArray] | None
+    scale_width: float
+
+    def select(self, rows: NDArray[np.bool_]) -> _Answers:
+        ratings = (self.ratings[0][rows], self.ratings[1][rows]) if self.ratings else None
+        return _Answers(
+            self.before[rows], self.after[rows], self.option_count, ratings, self.scale_width
+        )
+
+    def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how often each option was chosen.
+
+        Options that nobody chose in this item, before or after, belong to other items.
+        """
+        used = np.union1d(self.before, self.after)
+        counts = np.bincount(options, minlength=self.option_count)
+        return counts if self.ratings else counts[used]
+
+
+def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
+    """Return the benchmarks of a table of human answers, without those that cannot be computed.
+
+    The range is over arms or items of at least `MIN_ANSWERS` answers (`_range_of`). The centre is
+    that of all answers, or the median over items. The result is empty with fewer than `MIN_ANSWERS`
+    answers. `design`: what the people were asked, and when.
+    """
+    if len(answers.before) < MIN_ANSWERS:
+        return []
+    coded = _code_answers(answers)
+    by_arm, by_item = (_large_groups(names) for names in (answers.arms, answers.items))
+    bands = []
+    for measure in _MEASURES:
+        if measure.needs_ratings and coded.ratings is None:
+            continue
+        groups = by_item if measure.is_by_item else by_arm
+        values = [measure.compute(coded.select(rows)) for rows in groups]
+        values = [value for value in values if math.isfinite(value)]
+        centre = float(np.median(values)) if measure.is_by_item and values else math.nan
+        if not measure.is_by_item:
+            centre = measure.compute(coded)
+        if not math.isfinite(centre):
+            continue
+        low, high, description = _range_of(values, measure.is_by_item, len(answers.before))
+        bands.append(
+            Band(
+                measure.key,
+                measure.label if coded.ratings is None else measure.label.replace(_OPTION, _SIDE),
+                design,
+                low,
+                high,
+                centre,
+                measure.unit,
+                len(set(answers.persons)),
+                description,
+                source,
+                "",
+            )
+        )
+    return bands
+
+
+def _range_of(
+    values: Sequence[float], is_by_item: bool, answer_count: int
+) -> tuple[float, float, str]:
+    """Return the range of the values of arms or items, and what it is."""
+    centre = "median over items" if is_by_item else f"all {answer_count:,} answers"
+    if len(values) < 2:
+        return math.nan, math.nan, f"no range; centre: {centre}"
+    is_full = len(values) <= MAX_IN_FULL_RANGE
+    low, high = np.quantile(values, [0, 1] if is_full else [0.1, 0.9])
+    groups = f"{len(values)} {'items' if is_by_item else 'arms'}"
+    covered = "lowest to highest" if is_full else "middle 80 %"
+    least = f"with at least {MIN_ANSWERS} answers"
+    return float(low), float(high), f"{covered} of {groups} {least}; centre: {centre}"
+
+
+def _code_answers(answers: AnswerTable) -> _Answers:
+    if answers.scale is not None:
+        low, high = answers.scale
+        ratings = np.asarray(answers.before, float), np.asarray(answers.after, float)
+        middle = (low + high) / 2
+        sides = [np.sign(rating - middle).astype(np.int64) + 1 for rating in ratings]
+        return _Answers(sides[0], sides[1], len(SIDES), ratings, high - low)
+    options = {
+        option: number
+        for number, option in enumerate(dict.fromkeys([*answers.before, *answers.after]))
+    }
+    before, after = (
+        np.array([options[option] for option in column], np.int64)
+        for column in (answers.before, answers.after)
+    )
+    return _Answers(before, after, len(options), None, math.nan)
+
+
+def _large_groups(names: Sequence[str]) -> list[NDArray[np.bool_]]:
+    column = np.asarray(names, object)
+    groups = [column == name for name in dict.fromkeys(names)]
+    return [rows for rows in groups if rows.sum() >= MIN_ANSWERS]
+
+
+def _ratings_of(answers: _Answers) -> tuple[FloatArray, FloatArray]:
+    assert answers.ratings is not None
+    return answers.ratings
+
+
+def _share_changed(answers: _Answers) -> float:
+    return float((answers.before != answers.after).mean())
+
+
+def _share_moved(answers: _Answers) -> float:
+    before, after = _ratings_of(answers)
+    return float((before != after).mean())
+
+
+def _mean_absolute_change(answers: _Answers) -> float:
+    before, after = _ratings_of(answers)
+    return float(np.abs(after - before).mean()) / answers.scale_width
+
+
+def _correlation(answers: _Answers) -> float:
+    before, after = _ratings_of(answers)
+    return float(np.corrcoef(before, after)[0, 1]) if before.std() and after.std() else math.nan
+
+
+def _evenness(answers: _Answers) -> float:
+    counts = answers.counts(answers.before)
+    return normalised_entropy(counts) if len(counts) > 1 else math.nan
+
+
+def _effective_ratio(answers: _Answers) -> float:
+    before, after = (answers.counts(side) for side in (answers.before, answers.after))
+    return effective_number(after) / effective_number(before)
+
+
+def _spread(answers: _Answers) -> float:
+    before, _ = _ratings_of(answers)
+    return float(before.std(ddof=1)) / answers.scale_width
+
+
+def _spread_ratio(answers: _Answers) -> float:
+    before, after = _ratings_of(answers)
+    return float(after.std() / before.std()) if before.std() else math.nan
+
+
+_OPTION, _SIDE = "with another option", f"on another side ({', '.join(SIDES)})"
+_MEASURES = (
+    _Measure("choice_changed", f"share who ended {_OPTION}", "share", False, False, _share_changed),
+    _Measure("rating_moved", "share who changed their rating", "share", False, True, _share_moved),
+    _Measure(
+        "rating_mean_change",
+        "mean absolute change, as a share of the scale",
+        "ratio",
+        False,
+        True,
+        _mean_absolute_change,
+    ),
+    _Measure(
+        "rating_pre_post_r",
+        "correlation of ratings before and after",
+        "r",
+        False,
+        True,
+        _correlation,
+    ),
+    _Measure(
+        "effective_number_ratio",
+        "effective number of options after over before",
+        "ratio",
+        True,
+        False,
+        _effective_ratio,
+    ),
+    _Measure(
+        "normalised_entropy",
+        "evenness of options before (entropy over its maximum)",
+        "share",
+        True,
+        False,
+        _evenness,
+    ),
+    _Measure(
+        "rating_sd_of_scale",
+        "standard deviation of an item before, as a share of the scale",
+        "ratio",
+        True,
+        True,
+        _spread,
+    ),
+    _Measure(
+        "rating_sd_ratio",
+        "standard deviation of an item after over before",
+        "ratio",
+        True,
+        True,
+        _spread_ratio,
+    ),
+)

@@ -1,0 +1,88 @@
+"""Human benchmarks that are computed from a table of human answers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from folkmoot.cli.app import app
+from folkmoot.errors import InputError
+from folkmoot.measures.bands import Band
+from folkmoot.measures.computed_bands import AnswerTable, compute_bands
+from folkmoot.report.comparison.bands import bands_of_table, published_bands
+
+
+def by_key(answers: AnswerTable) -> dict[str, Band]:
+    return {band.key: band for band in compute_bands(answers, "a test", "made up")}
+
+
+def test_shares_are_computed_by_arm_and_spread_by_item() -> None:
+    """Two arms of 20 in which 4 and 10 change, and two items on scales of 1 to 5."""
+    before = [2.0] * 20 + [4.0] * 20
+    # In the first arm 4 cross to the other side. In the second, 10 move to the middle.
+    after = [4.0] * 4 + [1.0] * 6 + [2.0] * 10 + [3.0] * 10 + [4.0] * 10
+    arms = ["read"] * 20 + ["talk"] * 20
+    items = ["buses", "parks"] * 20
+    persons = [f"p{n}" for n in range(40)]
+    bands = by_key(AnswerTable(persons, items, arms, before, after, (1.0, 5.0)))
+    changed = bands["choice_changed"]
+    assert (changed.low, changed.centre, changed.high) == (0.2, 0.35, 0.5)
+    assert "on another side (against, undecided, for)" in changed.label
+    assert changed.n == 40 and changed.range.startswith("lowest to highest of 2 arms")
+    moved = bands["rating_moved"]
+    assert (moved.low, moved.centre, moved.high) == (0.5, 0.5, 0.5)
+    # 4 people by 2 points, 6 and 10 by 1, of a scale of 4.
+    assert bands["rating_mean_change"].centre == pytest.approx((8 + 6 + 10) / 40 / 4)
+    # Each item has 10 people against and 10 for: two of three sides, equally often.
+    evenness = bands["normalised_entropy"]
+    assert evenness.centre == pytest.approx(math.log(2) / math.log(3))
+    # An item has 10 ratings of 2 and 10 of 4, and so a standard deviation of about 1 of 4 points.
+    assert bands["rating_sd_of_scale"].centre == pytest.approx(math.sqrt(20 / 19) / 4)
+
+
+def test_options_need_no_scale_and_small_arms_are_in_no_range() -> None:
+    before = ["Park"] * 30 + ["Bus"] * 10
+    after = ["Park"] * 21 + ["Bus"] * 19
+    arms = ["read"] * 35 + ["talk"] * 5
+    bands = by_key(AnswerTable(["x"] * 40, [""] * 40, arms, before, after))
+    changed = bands["choice_changed"]
+    assert changed.centre == pytest.approx(9 / 40) and not changed.has_range
+    assert changed.label == "share who ended with another option"
+    assert set(bands) == {"choice_changed", "effective_number_ratio", "normalised_entropy"}
+
+
+def test_options_of_other_items_do_not_count() -> None:
+    """Each item has two equally popular options, so its evenness is 1."""
+    before = ["Yes", "No"] * 20 + ["Park", "Bus"] * 20
+    items = ["a"] * 40 + ["b"] * 40
+    bands = by_key(AnswerTable(["x"] * 80, items, [""] * 80, before, before))
+    assert bands["normalised_entropy"].low == pytest.approx(1.0)
+
+
+def test_too_few_answers_give_no_benchmark() -> None:
+    few = AnswerTable(["x"] * 19, [""] * 19, [""] * 19, ["a"] * 19, ["a"] * 19)
+    assert compute_bands(few, "", "") == []
+
+
+def write(folder: Path, *rows: str) -> Path:
+    path = folder / "people.csv"
+    path.write_text("\n".join(["person,item,before,after,arm", *rows]), "utf-8")
+    return path
+
+
+def test_the_command_prints_what_the_table_says(tmp_path: Path) -> None:
+    rows = [f"p{n},Buses,{1 + n % 5},{1 + (n + n % 2) % 5},read" for n in range(40)]
+    path = write(tmp_path, *rows, "late,Buses,3,NA,read")
+    shown = CliRunner().invoke(app, ["bands", str(path), "--scale", "1", "5"])
+    assert shown.exit_code == 0 and "8 figures of 40 people in people.csv" in shown.output
+    with pytest.raises(InputError, match=r"go from 1 to 5 \(give the lowest"):
+        bands_of_table(path, (1.0, 4.0))
+    (tmp_path / "few").mkdir()
+    with pytest.raises(InputError, match="1 pair of answers before and after, and 20 are needed"):
+        bands_of_table(write(tmp_path / "few", "a,Buses,1,2,read", "b,Buses,1,,read"))
+    published = CliRunner().invoke(app, ["bands"])
+    assert published.exit_code == 0 and "Niemeyer" in published.output
+    assert len(published_bands().notes) == 4
