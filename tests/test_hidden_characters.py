@@ -121,7 +121,7 @@ def test_ids_and_names_of_profiles_are_refused_and_answers_read_without(tmp_path
 def test_hidden_characters_in_literals_are_found(tmp_path: Path) -> None:
     for text in ("['a', '\\u202eb']", "['a', '\\ud800']"):
         found = mistakes(put(good(), "constants!B2", text), tmp_path)
-        assert any("constants!B2" in p and "it is invisible" in p for p in found), found
+        assert any("constants!B2" in p and "which is invisible" in p for p in found), found
 
 
 def test_a_table_of_people_names_the_line_of_an_id(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_server_that_takes_no_images_ends_the_run_with_its_words(
 def test_images_that_models_do_not_take_are_mistakes(ending: str, tmp_path: Path) -> None:
     book = put(good(), f"{PROMPTS}3", f"See https://example.org/{{{{ goods }}}}.{ending}")
     (found,) = mistakes(book, tmp_path)
-    assert found.startswith(f"book.xlsx:{PROMPTS}3: models take no images of type {ending}")
+    assert found.startswith(f"book.xlsx:{PROMPTS}3: models accept no images of type {ending}")
     assert "PNG" in found
 
 
@@ -249,7 +249,7 @@ def test_the_preview_says_what_it_leaves_out(tmp_path: Path) -> None:
     (first, *_) = [
         p for p in previews(save(good(), tmp_path / "b.xlsx")) if "Summarizer" in p.title
     ]
-    assert "what was said before is left out" in first.note
+    assert "earlier messages are left out" in first.note
     assert first.messages[-1].content == "Sum up."
     assert "You keep the books." in first.messages[0].content
 

@@ -426,12 +426,12 @@ def test_sessions_at_random_under_treatments_by_hand_do_not_mix(tmp_path: Path) 
 
 def test_too_few_respondents_are_an_error(tmp_path: Path) -> None:
     found = mistakes(setting(good(), "num_sessions", 3), tmp_path)
-    assert len(found) == 1 and "more respondents than the 8" in found[0]
+    assert len(found) == 1 and "more respondents than the available 8" in found[0]
 
 
 def test_more_roles_than_participants_are_an_error(tmp_path: Path) -> None:
     found = mistakes(setting(good(), "num_agents_per_session", 1), tmp_path)
-    assert any("2 roles cannot be dealt to 1 participants" in m for m in found)
+    assert any("2 roles cannot be assigned to 1 participants" in m for m in found)
 
 
 # --- order and permutations ------------------------------------------------------------------
@@ -495,7 +495,7 @@ def test_constants_must_be_lists(tmp_path: Path, value: str) -> None:
         (f"{TASKS}!F3", "{{ goods | round(1) }}", "cannot be filled in"),
         (f"{TASKS}!F3", "{{ 1 / 0 }}", "1 / 0 has no value: division by zero"),
         (f"{TASKS}!F3", "{{ goods ~ 's' }}", "write {{ a }}{{ b }}"),
-        (f"{TASKS}!F3", "{{ from }}", "from is a word of Python"),
+        (f"{TASKS}!F3", "{{ from }}", "from is a reserved word of Python"),
         (f"{TASKS}!F6", '{"Buyer": "{{ sum(offer) }}?"}', "in the sheet computed"),
         (f"{TASKS}!F3", "{{ treatment.colour }}", "nothing is called treatment.colour"),
         (f"{TASKS}!F3", "{{ role.labl }}", "did you mean {{role.label}}?"),

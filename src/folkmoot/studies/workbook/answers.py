@@ -201,7 +201,7 @@ def _reject_non_literals(tree: ast.AST, text: str) -> None:
             if duplicates:
                 raise NotALiteral(f"duplicate key {duplicates[0]!r}")
         if isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Set)):
-            raise NotALiteral("only lists, tuples, dicts, texts and numbers may stand here")
+            raise NotALiteral("only lists, tuples, dicts, texts and numbers are allowed here")
 
 
 def _count_items(value: object, depth: int = 0) -> int:
@@ -213,7 +213,7 @@ def _count_items(value: object, depth: int = 0) -> int:
         items = sum(_count_items(item, depth + 1) for item in value) + len(value)
     else:
         if isinstance(value, str) and (hidden := hidden_in(value)):
-            raise NotALiteral(f"a text holds {hidden}; it is invisible")
+            raise NotALiteral(f"a text contains {hidden}, which is invisible")
         if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
             raise NotALiteral("a number is too large")
         items = 1
@@ -298,7 +298,7 @@ def _role_label(key: object) -> str:
 def _single_option(value: object) -> Options:
     if isinstance(value, str):
         if not value.strip():
-            raise NotALiteral("an empty text holds no options")
+            raise NotALiteral("the text of the options is empty")
         return read_nested(value)
     if isinstance(value, list):
         return _parse_list(value)

@@ -81,7 +81,7 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
     """Report images that cannot be sent, and options that are images."""
     for image, where in shown_images(experiment):
         if image.file_extension in UNSUPPORTED_TYPES:
-            message = f"models take no images of type {image.file_extension} ({image.url[:80]})"
+            message = f"models accept no images of type {image.file_extension} ({image.url[:80]})"
             problems.add_problem(message, where, _SEND_AS)
     for play in experiment.tasks.values():
         option_sets = play.options.values() if isinstance(play.options, dict) else [play.options]
@@ -90,7 +90,7 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
                 map(find_image_references, options.options)
             ):
                 problems.add_problem(
-                    "an option is an image, which nobody can answer with",
+                    "an option is an image, which cannot be given as an answer",
                     play.task.at.get("response_options", ""),
                     "show the images in the prompt and give the options names",
                 )
@@ -247,7 +247,7 @@ def _check_names(workbook: Workbook, problems: Problems) -> None:
         *((computed.name, computed.at.get("name", "")) for computed in workbook.computed),
     ]:
         if name in cells_by_name:
-            hint = f"it is in {cells_by_name[name]} as well; rename one"
+            hint = f"it is in {cells_by_name[name]} too; rename one of them"
             problems.add_problem(f"duplicate name {name!r}", where, hint)
         cells_by_name.setdefault(name, where)
     for name, where in cells_by_name.items():
@@ -452,10 +452,10 @@ def _check_availability(
             problems.add_problem(
                 f"{name} is not known yet when {task.task_id} is asked (or not to this role)",
                 where,
-                "it needs a task_order below this one's; equal ones are shuffled",
+                "give it a lower task_order than this task; tasks with equal numbers are shuffled",
             )
     if OPTIONS in names and task.response_options is None and task.type != "context":
-        hint = f"fill in {task.at.get('response_options', OPTIONS)} or leave the words out"
+        hint = f"fill in {task.at.get('response_options', OPTIONS)} or remove the placeholder"
         problems.add_problem(f"the prompt says {{{OPTIONS}}}, but there are none", where, hint)
 
 

@@ -82,7 +82,7 @@ class _Part(BaseModel):
 
 
 Places = Annotated[
-    Mapping[str, str], Field(description="cells in which these values stand: key → sheet and cell")
+    Mapping[str, str], Field(description="cells that contain these values: key → sheet and cell")
 ]
 
 
@@ -106,14 +106,14 @@ class Settings(_Part):
     num_agents_per_session: int = Field(
         description="Participants in each session, special roles not counted."
     )
-    num_sessions: int = Field(description="How many sessions are played.")
+    num_sessions: int = Field(description="Number of sessions.")
     max_conversation_length: int | None = Field(
         None,
         description="Maximum number of messages of a session that a model writes. A session that "
         "reaches it ends there.",
     )
     max_rounds: int | None = Field(
-        None, description="Most tasks of a session (the short layout's own limit)."
+        None, description="Maximum number of tasks in a session (only in the short layout)."
     )
     treatment_assignment_strategy: TreatmentStrategy = Field(
         description="simple_random: each session draws independently. complete_random: as "
@@ -135,7 +135,9 @@ class Settings(_Part):
     role_column: str | None = Field(
         None, description="Only for manual: name of the column (row 1 or row 2)."
     )
-    random_seed: int = Field(42, description="The same seed draws the same. Blank: 42.")
+    random_seed: int = Field(
+        42, description="The same seed gives the same random draws. Blank: 42."
+    )
     show_profile: bool = Field(True, description="Participants are told their profile.")
     include_backstories: bool = Field(
         False, description="A model writes a backstory of each participant from the profile."
@@ -181,8 +183,8 @@ class Role(LabelledPart):
     """A role: that of participants, or one of the special roles Facilitator and Summarizer."""
 
     label: str = Field(
-        description="Facilitator must be there: it poses the questions. Summarizer may be there. "
-        "All others are roles of participants."
+        description="Facilitator is required: it asks the questions. Summarizer is optional. All "
+        "other roles are roles of participants."
     )
     description: str = Field(description="What the role is told about itself.")
 
@@ -201,18 +203,18 @@ class Task(_Part):
 
     task_id: str = Field(description="Must be unique.")
     type: TaskType = Field(
-        description="context: told to all at the beginning, must come first. discussion: one "
-        "after another, all hear. public_question: one after another, answers so far "
-        "are shown. "
-        "private_question: answers are hidden until the round ends."
+        description="context: told to all at the beginning, must come first. discussion: "
+        "participants speak one after another, and all hear it. public_question: participants "
+        "answer one after another and see the answers so far. private_question: answers are hidden "
+        "until the round ends."
     )
     task_order: int = Field(
         description="Tasks with the same number are shuffled, anew in each session."
     )
     is_adapted: bool = Field(
-        False, description="1 if the original wording was changed. For the record only."
+        False, description="1 if the original wording was changed. For documentation only."
     )
-    human_text: str = Field("", description="The original wording. For the record only.")
+    human_text: str = Field("", description="The original wording. For documentation only.")
     llm_text: str | Mapping[str, str] = Field(
         description='What is asked. Plain text for all, or {"Role 1": "…", "Role 2": "…"}: the '
         "order of the dict is the order of speaking, and a role that is not in it "
@@ -230,12 +232,14 @@ class Task(_Part):
         False, description="1: each participant sees the list in their own order."
     )
     validate_response: bool = Field(
-        False, description="1: an answer that does not fit is re-asked, up to 5 times."
+        False,
+        description="1: after an answer that does not fit, the question is asked again, up to 5 "
+        "times.",
     )
     generate_speculation_score: bool = Field(
         False, description="1: asks how speculative the answer is, 0 to 100."
     )
-    format_response: bool = Field(False, description="1: the answer is asked for as JSON.")
+    format_response: bool = Field(False, description="1: the answer is requested as JSON.")
     at: Places = Field(default_factory=dict)
 
 
@@ -341,11 +345,11 @@ class Workbook(_Part):
     tasks: tuple[Task, ...] = Field(description="The sheet of tasks.")
     profiles: Profiles = Field(
         description="Row 1: short names. Row 2: the questions as asked. From row 3 on: one person "
-        "a row. The column ID must be there, its values must be unique; it is never shown."
+        "a row. The column ID is required, and its values must be unique. It is never shown."
     )
     constants: tuple[Constant, ...] = Field((), description="The sheet of constants.")
     computed: tuple[Computed, ...] = Field((), description="The sheet of calculated values.")
-    notes: tuple[str, ...] = Field((), description="What the user should know before a run.")
+    notes: tuple[str, ...] = Field((), description="Advisories for the researcher.")
 
 
 # A default that stops a mistake, such as two long lists of constants, before it costs money.
@@ -362,15 +366,15 @@ class WorkbookConfig(StudyConfig):
     source: str = Field("", description="name of the spreadsheet")
     max_permutations: PositiveInt = Field(
         MOST_PERMUTATIONS,
-        description="largest number of experiments that the constants may make",
+        description="maximum number of experiments that the constants may give",
     )
     reasks: NonNegative = Field(
         5, description="maximum number of re-asks when an answer fails validation"
     )
     images: Literal["send", "placeholder"] = Field(
         "send",
-        description="`send` images to the model; `placeholder`: models that take none read [image] "
-        "in their place",
+        description="`send` images to the model, or `placeholder`: send the text [image] in their "
+        "place, for models that accept no images",
     )
     first_sessions: PositiveInt | None = Field(
         None, description="play at most this many sessions of each experiment (`--limit`)"

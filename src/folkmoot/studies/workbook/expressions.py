@@ -178,7 +178,9 @@ def parse_expression(text: str) -> ast.expr:
         reserved = [
             word for word in _WORD.findall(source) if iskeyword(word) and word not in _KEYWORDS
         ]
-        hint = f"{reserved[0]} is a word of Python; rename what is called so" if reserved else ""
+        hint = (
+            f"{reserved[0]} is a reserved word of Python; choose another name" if reserved else ""
+        )
         raise ExpressionProblem(detail, hint or "e.g. endowment - give + total / 4") from error
     assert isinstance(tree, ast.expr)
     return tree
@@ -204,7 +206,7 @@ class _Pipes(ast.NodeTransformer):
         if isinstance(right, ast.Call):
             arguments, keywords, right = right.args, right.keywords, right.func
         if not isinstance(right, ast.Name):
-            raise ExpressionProblem("after | stands a function", "e.g. payoff | round(1)")
+            raise ExpressionProblem("a function must follow |", "e.g. payoff | round(1)")
         return ast.Call(right, [self.visit(left), *map(self.visit, arguments)], keywords)
 
 
@@ -230,7 +232,7 @@ def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
             raise ExpressionProblem("others(…) must be within an aggregate", hint)
     is_aggregate = _is_aggregate(node)
     if depth + is_aggregate > MAX_NESTED:
-        raise ExpressionProblem("sums within sums within sums", "compute the inner one first")
+        raise ExpressionProblem("aggregates are nested too deeply", "compute the inner one first")
     for child in ast.iter_child_nodes(node):
         _check(child, depth + is_aggregate, inside=is_aggregate)
 
@@ -465,7 +467,7 @@ class Evaluator:
     def _spend(self, *values: object) -> None:
         self._work -= sum(len(value) for value in values if isinstance(value, str))
         if self._work < 0:
-            raise ValueError("too much is done with long texts")
+            raise ValueError("the texts are too long to compute with")
 
     def _aggregate(self, node: ast.Call, participant: str | None) -> object:
         name, inner = _function_name(node), node.args[0]
@@ -548,7 +550,7 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
             math.fsum(values) if any(isinstance(value, float) for value in values) else sum(values)
         )
     if not values:
-        raise _Absent(f"nobody has a value for {name}(…)")
+        raise _Absent(f"no participant has a value for {name}(…)")
     if name == "mean":
         return math.fsum(values) / len(values)
     return min(values) if name == "min" else max(values)
@@ -608,7 +610,8 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
     except CycleError as error:
         cycle = " → ".join(reversed(error.args[1]))
         raise ExpressionProblem(
-            f"computed values go in a circle: {shorten(cycle, 200)}", "break the circle"
+            f"computed values depend on each other in a circle: {shorten(cycle, 200)}",
+            "break the circle",
         ) from error
 
 

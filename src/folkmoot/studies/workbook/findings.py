@@ -414,7 +414,9 @@ def _between_constants(
         f"constants_{measure.name}",
         f"{measure.name}, by constants",
         statement,
-        ResultTable.from_records(rows, f"{CLUSTERED}. Minus first: the same people, paired."),
+        ResultTable.from_records(
+            rows, f"{CLUSTERED}. Each value minus the first, paired by participant."
+        ),
         kit.interval_chart(
             dict(itertools.islice(means_by_label.items(), MOST_LINES)), measure.name
         ),

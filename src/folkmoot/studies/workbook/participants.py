@@ -161,7 +161,7 @@ def build_experiment(
     )
     # Dicts drop equal labels, so the lengths show whether two have become one.
     if len(treatments) + len(roles) < labels:
-        message = "two labels become one when placeholders are filled in"
+        message = "two labels are equal after placeholders are filled in"
         problems.add_problem(message, hint="rename one")
     return experiment, problems.found
 
@@ -398,8 +398,8 @@ class _Assignment:
             self._report_problem(
                 "sessions",
                 f"{session_count} sessions of {size} need more "
-                f"respondents{treatment_text} than the {people} there "
-                f"are: they fill {len(groups)}",
+                f"respondents{treatment_text} than the available {people}, which fill "
+                f"{len(groups)}",
                 self.settings.at.get("num_sessions", ""),
                 "add respondents or lower num_sessions or the size of sessions",
             )
@@ -494,7 +494,7 @@ class _Assignment:
         elif len(labels) > len(group.rows):
             self._report_problem(
                 "roles",
-                f"{len(labels)} roles cannot be dealt to {len(group.rows)} participants",
+                f"{len(labels)} roles cannot be assigned to {len(group.rows)} participants",
                 self.settings.at.get("num_agents_per_session", ""),
                 "a session needs at least one participant for each role",
             )

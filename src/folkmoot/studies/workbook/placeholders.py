@@ -202,8 +202,10 @@ def _read_expression(expression_text: str, names: _Names) -> ast.expr:
         raise ExpressionProblem(message, hint) from problem
     # Computed values are recorded and checked. An aggregate in a text would be neither.
     if has_aggregate(tree):
-        message = f"{shorten(expression_text, 40)} goes over all participants"
-        raise ExpressionProblem(message, "give it a name in the sheet computed, and write the name")
+        message = f"{shorten(expression_text, 40)} aggregates over all participants"
+        raise ExpressionProblem(
+            message, "define it with a name in the sheet computed, and write that name here"
+        )
     names |= names_used(tree)
     return tree
 
@@ -258,7 +260,7 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
         raise ExpressionProblem(f"the placeholder cannot be filled in: {error}") from error
     filled = concatenate_texts(rendered, plain=None)
     if BROKEN.search(filled):
-        message = "the filled text holds a broken character"
+        message = "the filled text contains an invalid character"
         raise ExpressionProblem(message, "correct the placeholder")
     # Spans have to move by the number of characters that are stripped at the start.
     stripped = filled.strip()

@@ -263,12 +263,12 @@ def _limit_notes(experiment: Experiment) -> list[str]:
     if limit is not None and needed > limit:
         notes.append(
             f"a session needs about {needed} messages, max_conversation_length is {limit}: "
-            "sessions will be cut, and what was not asked stays missing"
+            "sessions will end early, and questions that were not asked are missing"
         )
     if settings.max_rounds is not None and len(rounds) > settings.max_rounds:
         notes.append(
             f"there are {len(rounds)} rounds, max_num_rounds is {settings.max_rounds}: "
-            "sessions will be cut"
+            "sessions will end early"
         )
     return notes
 
@@ -289,7 +289,9 @@ def _constant_notes(workbook: Workbook, count: int) -> list[str]:
     for constant in workbook.constants:
         if constant.name not in used_names:
             added = count - count // len(constant.values)
-            adds = f"it adds {format_count(added, 'experiment')} that say the same" if added else ""
+            adds = (
+                f"it adds {format_count(added, 'experiment')} with the same texts" if added else ""
+            )
             where = constant.at.get("name", "")
             note = f"{where}: no text uses the constant {constant.name}"
             notes.append(f"{note}; {adds}" if adds else note)
@@ -350,15 +352,15 @@ def _option_notes(experiment: Experiment) -> list[str]:
         if play.task.randomize_response_order and is_asked and not _has_list(options):
             notes.append(
                 f"{play.task.at.get('randomize_response_order')}: there is no list of options "
-                "whose order could be randomized; it changes nothing"
+                "to randomize, so the setting has no effect"
             )
         if play.task.validate_response and any(
             isinstance(option, FreeOptions) for option in options
         ):
             type_name = play.task.var_type or "text"
             notes.append(
-                f"{play.task.at.get('response_options')}: options in words can only be checked for "
-                f"being {type_name}; a range like (0, 10) or a list is enforced"
+                f"{play.task.at.get('response_options')}: options in words are only checked to be "
+                f"of type {type_name}; to enforce options, write a range like (0, 10) or a list"
             )
     return notes
 
@@ -369,7 +371,9 @@ def _has_list(options: Iterable[object]) -> bool:
 
 def _image_notes(config: WorkbookConfig) -> list[str]:
     if config.images == "placeholder":
-        return ["images: placeholder: models read [image] where an image stands; none is sent"]
+        return [
+            "images: placeholder: models read [image] in place of each image, and no image is sent"
+        ]
     cells = cells_with_images(config)
     note = "images are shown, and their tokens are not part of the estimate: "
     return [note + ", ".join(cells)] if cells else []
@@ -385,7 +389,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
         if not column and what in (name.casefold() for name in workbook.profiles.names):
             notes.append(
                 f"the profile column {what!r} assigns nothing: participants will see it as part "
-                "of who they are"
+                "of their profile"
             )
     return notes
 
@@ -408,11 +412,9 @@ def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
 
 # --- the first prompts ------------------------------------------------------------------------
 
-STORY = SourcedText(
-    "(Here stands the story of this person, which a model writes when the run starts.)"
-)
-SAID = "what was said before is left out; it stands before the last message"
-NOT_YET = "answers that nobody has given yet read “not available”"
+STORY = SourcedText("(Backstory of this participant, which a model writes when the run starts.)")
+SAID = "earlier messages are left out; they come before the last message"
+NOT_YET = "answers that do not exist yet are shown as “not available”"
 
 
 def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:

@@ -23,27 +23,28 @@ from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 class Variable(Row, table="variables"):
     """One variable: an asked task or a computed value, with its definition."""
 
-    var_name: str = column("the variable")
-    task_id: str | None = column("the task, as in the prompts sheet", default=None)
+    var_name: str = column("name of the variable")
+    task_id: str | None = column("task_id of the prompts sheet", default=None)
     task_type: str = column("discussion, public_question or private_question, or computed")
     task_order: int | None = column(
-        "the task_order of the sheet; equal ones are shuffled for each session", default=None
+        "task_order of the sheet; tasks with equal numbers are shuffled for each session",
+        default=None,
     )
-    var_type: str | None = column("category, integer or float, where the sheet says", default=None)
+    var_type: str | None = column(
+        "category, integer or float; empty if the sheet states none", default=None
+    )
     question: str | dict[str, str] | None = column(
-        "the prompt as the sheet has it; by role, as JSON, where roles differ", default=None
+        "the prompt in the sheet; as JSON by role if roles have different prompts", default=None
     )
-    response_options: str | None = column(
-        "the response options as the sheet has them", default=None
-    )
+    response_options: str | None = column("the response options in the sheet", default=None)
     human_text: str | None = column("the original wording", default=None)
     is_adapted: bool | None = column("whether the original wording was changed", default=None)
-    expression: str | None = column("how a computed value is calculated", default=None)
+    expression: str | None = column("expression of a computed value", default=None)
 
 
 class InExperiment(Row):
     experiment_id: str = column(
-        "the experiment; with constants one per combination of their values"
+        "id of the experiment; each combination of constants is one experiment"
     )
 
 
@@ -52,12 +53,12 @@ class Permutation(InExperiment, table="permutations", key=("experiment_id", "con
         "number of the combination of constants, from 1; the last row varies fastest"
     )
     constant: str = column("name of the constant")
-    value: str = column("its value in this experiment")
+    value: str = column("value of the constant in this experiment")
 
 
 class TreatmentTold(InExperiment, table="treatments", key=("experiment_id", "treatment")):
     treatment: str = column("label of the treatment arm")
-    description: str = column("what participants are told, with the constants filled in")
+    description: str = column("text that participants are told, with the constants filled in")
     attributes: dict[str, str] | None = column(
         "further columns of the sheet, as JSON", default=None
     )
@@ -66,8 +67,8 @@ class TreatmentTold(InExperiment, table="treatments", key=("experiment_id", "tre
 class RoleTold(InExperiment, table="roles", key=("experiment_id", "role")):
     role: str = column("label of the role")
     description: str = column(
-        "what those in the role are told, with the constants filled in; what depends on the "
-        "treatment is filled in for each session"
+        "text that the role is told, with the constants filled in; parts that depend on the "
+        "treatment are filled in for each session"
     )
     attributes: dict[str, str] | None = column(
         "further columns of the sheet, as JSON", default=None
@@ -75,17 +76,17 @@ class RoleTold(InExperiment, table="roles", key=("experiment_id", "role")):
 
 
 class OptionsOffered(InExperiment, table="options", key=("experiment_id", "task_id", "role")):
-    task_id: str = column("the task, as in the prompts sheet")
+    task_id: str = column("task_id of the prompts sheet")
     role: str = column("label of the role that is asked")
     options: list[str] = column(
         "the response options, with the constants filled in, as JSON: the entries of a list, the "
-        "two bounds of a range, or the words"
+        "two bounds of a range, or the free text"
     )
 
 
 class InSession(InExperiment):
     session: str = column(
-        "the session: its number, or the workbook's own label where assigned by hand"
+        "number of the session, or its label in the workbook if sessions are assigned manually"
     )
     treatment: str = column("label of the treatment arm, the same for a whole session")
 
@@ -96,14 +97,14 @@ class Assignment(InSession, table="assignment", key=("experiment_id", "participa
     name: str = column("name under which others in the session see the participant")
     profile: dict[str, str] = column(
         "column of the profiles sheet → the respondent's answer, as JSON, without the columns that "
-        "assign"
+        "assign sessions, treatments or roles"
     )
 
 
 class SessionPlayed(InSession, table="sessions"):
-    participants: int = column("how many sat in the session")
+    participants: int = column("number of participants in the session")
     messages: int = column("messages that models wrote: answers, contributions, summaries")
-    ended: str = column("completed, or which limit ended the session")
+    ended: str = column("completed, or the limit that ended the session")
     stopped_in: str | None = column("the task in which a limit was reached")
     order: list[str] = column("task ids in the order played, as JSON")
 
@@ -111,42 +112,42 @@ class SessionPlayed(InSession, table="sessions"):
 class Answered(InSession, table="responses"):
     participant_id: str = column("ID of the respondent in the profiles sheet")
     role: str = column("label of the role")
-    task_id: str = column("the task, as in the prompts sheet")
+    task_id: str = column("task_id of the prompts sheet")
     task_type: str = column("discussion, public_question or private_question")
-    place: int = column("place of the task in the order that this session had, from 1")
+    place: int = column("position of the task in the order of this session, from 1")
     task_order: int = column(
-        "the task_order of the sheet; equal ones are shuffled for each session"
+        "task_order of the sheet; tasks with equal numbers are shuffled for each session"
     )
-    var_name: str = column("the variable")
-    var_type: str | None = column("category, integer or float, where the sheet says")
+    var_name: str = column("name of the variable")
+    var_type: str | None = column("category, integer or float; empty if the sheet states none")
     value: str | None = column("the answer as text")
-    number: float | None = column("the answer as a number, where it is one")
+    number: float | None = column("the answer as a number, if it is one")
     status: str | None = column(
-        "valid, invalid (kept after the last re-ask), unchecked (no validation asked)"
+        "valid, invalid (kept after the last re-ask), unchecked (no validation requested)"
     )
-    reasks: int = column("how often the answer was asked for again because it failed validation")
+    reasks: int = column("number of re-asks because the answer failed validation")
     speculation_score: int | None = column(
-        "0 not speculative at all to 100 entirely, as the model rates itself"
+        "0 (not speculative) to 100 (entirely speculative), as the model rates itself"
     )
     options: list[str] | None = column(
         "the options in the order shown to this participant, as JSON"
     )
-    position: int | None = column("place of the chosen option in the order shown, from 1")
+    position: int | None = column("position of the chosen option in the order shown, from 1")
     missing: str | None = column(
-        "why there is no answer; conversation_length: the session was cut before; empty_prompt: "
-        "nothing remained of the task's text for this participant, so that nothing was asked"
+        "reason for a missing answer; conversation_length: the session ended before the question; "
+        "empty_prompt: the text of the task was empty for this participant, so nothing was asked"
     )
     finish: str | None
 
 
 class Said(UtteranceRow, InSession):
     task_id: str | None = column(
-        "the task, as in the prompts sheet; empty for a story that a model wrote of a participant"
+        "the task, as in the prompts sheet; empty for the backstory of a participant"
     )
     turn: int | None = column(
-        "place in the talk of the session, from 1, private answers included; empty: what one "
-        "participant alone was told (its own question with the options) or wrote (its reply as it "
-        "stands, where others hear only the answer in it)"
+        "position in the conversation of the session, from 1, including private answers; empty for "
+        "texts of one participant alone (a question with its options, or a whole reply of which "
+        "others hear only the answer)"
     )
 
 
@@ -156,9 +157,9 @@ class ComputedValue(
     name: str = column("name of the computed value")
     scope: str = column("participant: one value each; session: one value for all")
     participant_id: str | None = column("ID of the respondent in the profiles sheet")
-    number: float | None = column("the value, where it is a number")
+    number: float | None = column("the value, if it is a number")
     value: str | None = column("the value as text")
-    missing: str | None = column("why it could not be computed")
+    missing: str | None = column("reason why the value could not be computed")
 
 
 TABLES = (

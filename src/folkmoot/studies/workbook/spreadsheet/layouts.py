@@ -346,7 +346,7 @@ def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> No
     """Report an invisible character in a cell of a table."""
     cell = sheet.rows.get(row, {}).get(column)
     if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
-        message = f"the cell holds {found}; it is invisible"
+        message = f"the cell contains {found}, which is invisible"
         problems.add_problem(message, sheet.cell_address(row, column), "delete it")
 
 
@@ -356,7 +356,7 @@ def check_unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
     for row in rows:
         text = row.text(column)
         if text and seen.setdefault(text, row) is not row:
-            hint = f"it is in {seen[text].address_of(column)} as well; make them differ"
+            hint = f"it is in {seen[text].address_of(column)} too; choose different values"
             title = row.titles.get(column, column)
             problems.add_problem(f"duplicate {title} {text!r}", row.address_of(column), hint)
 

@@ -431,7 +431,7 @@ def _task_type(row: Row, problems: Problems) -> TaskType:
     task_type: str | None = None
     if text.casefold() in REPEATED:
         task_type = text.casefold().removeprefix("repeat_")
-        message = f"type {text} is not supported: a round cannot repeat itself"
+        message = f"type {text} is not supported: a task cannot repeat itself"
         problems.add_problem(
             message, where, f"write each repetition as a row of its own, of type {task_type}"
         )
