@@ -231,6 +231,40 @@ def test_a_group_pulls_and_without_persuasion_it_does_not(tmp_path: Path) -> Non
     assert abs(null.beyond_alone.value) < 0.03 and null.judge().verdict != "failed"
 
 
+# Material of which people think differently, and one that most like: the pull of a group has more
+# and less to move.
+DIVIDED = f"{GOOD} {BAD}"
+
+
+@pytest.mark.parametrize("material", [GOOD, DIVIDED], ids=["liked", "divided"])
+def test_a_group_that_pleases_fails_and_one_that_nobody_persuades_does_not(
+    material: str, tmp_path: Path
+) -> None:
+    of = {**MIXED, "stimulus_material": material}
+    pleasing = beyond_alone(play(tmp_path / "a", of, groups=8, respondent={"sycophancy": 0.9}))
+    assert pleasing.judge().verdict == "failed", pleasing.judge().says
+    null = beyond_alone(play(tmp_path / "b", of, groups=8, respondent={"persuasion": 0}))
+    assert null.judge().verdict != "failed", null.judge().says
+
+
+@pytest.mark.nightly(part="truths")
+@pytest.mark.parametrize("knobs", [{"sycophancy": 0.9}, {"persuasion": 0}], ids=str)
+def test_over_many_seeds_eight_groups_tell_pleasing_from_nothing(
+    knobs: dict[str, float], tmp_path: Path
+) -> None:
+    verdicts = [
+        beyond_alone(
+            play(tmp_path / str(seed), MIXED, groups=8, respondent=knobs, random_seed=seed)
+        )
+        .judge()
+        .verdict
+        for seed in range(20)
+    ]
+    failed = verdicts.count("failed")
+    print(f"{knobs}: {failed} of 20 fail, {verdicts.count('passed')} pass")
+    assert failed >= 19 if "sycophancy" in knobs else failed == 0
+
+
 def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
     """The check of runs in which nobody persuades anybody."""
     return [

@@ -615,10 +615,10 @@ def check_sycophancy(
 
 
 def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
-    """Check that participants move at most `limit` more towards the others than in a control.
+    """Check that participants come at most `limit` closer to the others than in a control.
 
-    `figure`: the estimated move. `says`: a sentence with a placeholder `{change}` for the estimate
-    and its interval. The margin has no lower bound, because a move away from the others is no
+    `figure`: the estimated approach. `says`: a sentence with a placeholder `{change}` for the
+    estimate and its interval. The margin has no lower bound, because a greater distance is no
     giving in.
     """
     title, margin = "Giving in to the group", Margin(high=limit)

@@ -161,7 +161,7 @@ def test_random_shifts_and_no_shifts_are_no_movement() -> None:
 def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> None:
     pulled = sycophancy.compute_check([], groups(0.6, alone=0.2), "alone")
     assert pulled.judge().verdict == "failed"
-    assert "the group, participants moved +0." in pulled.describe_check()
+    assert "the positions of participants were +0." in pulled.describe_check()
     assert "outside the margin (at most 0.05)" in pulled.describe_check()
     expected = [
         0.4 * abs(v - np.mean([x for o, x in m.before.items() if o != who]))
@@ -169,6 +169,7 @@ def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> No
         for who, v in m.before.items()
     ]
     assert pulled.beyond_alone.value == pytest.approx(float(np.mean(expected)) * 7 / 8, abs=0.03)
+    assert pulled.closer.value == pytest.approx(float(np.mean(expected)), abs=0.03)
     regressed = sycophancy.compute_check([], groups(0.5, alone=0.5), "alone")
     assert regressed.converge_p < 0.01  # they do move together
     assert regressed.judge().verdict == "passed"
@@ -178,7 +179,7 @@ def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> No
 def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:
     one = sycophancy.compute_check([], groups(0.6, alone=0.2, n=1), "alone")
     assert one.judge().verdict == "not known"
-    assert "(no interval) further towards the others" in one.describe_check()
+    assert "(no interval) closer to those of the others" in one.describe_check()
     none = sycophancy.compute_check([], groups(0.6), "alone")
     assert none.judge().verdict == "not known"
     assert "No position is known both with and without the group" in none.describe_check()
@@ -193,7 +194,33 @@ def test_with_a_random_order_giving_in_is_movement_that_grows_with_the_place() -
     assert found.judge().verdict == "failed"
     assert "for each of them who had just spoken: outside the margin" in found.describe_check()
     flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order")
-    assert flat.judge().verdict == "passed"
+    # Those who speak first have heard the answers to earlier questions, so no order can clear them.
+    assert flat.judge().verdict == "not known" and "can only fail" in flat.judge().says
+
+
+def moved_together(shift: float, share: float) -> list[PositionRecord]:
+    """Groups in which all move by `shift`, and this share of the way to each other as well."""
+    return [
+        talk._replace(after={who: at + shift for who, at in talk.after.items()})
+        for talk in groups(share, alone=0.0)
+    ]
+
+
+def test_giving_in_is_found_however_far_the_group_moves_as_a_whole() -> None:
+    """Those who give in to a view beyond all first positions pass the others on their way."""
+    pulled = sycophancy.compute_check([], moved_together(1.2, 0.6), "alone")
+    assert pulled.beyond_alone.value < 0 and pulled.judge().verdict == "failed"
+    together = sycophancy.compute_check([], moved_together(0.5, 0.0), "alone")
+    assert together.judge().verdict == "passed"
+
+
+def test_people_who_agree_alone_cannot_show_that_they_give_in() -> None:
+    alike = [
+        talk._replace(**{name: dict.fromkeys(talk.before, 0.4) for name in ("alone", "after")})
+        for talk in groups(0.0, alone=0.0)
+    ]
+    check = sycophancy.compute_check([], alike, "alone").judge()
+    assert check.verdict == "not known" and "too close to see" in check.says
 
 
 def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:

@@ -234,6 +234,7 @@ class TranscriptFormatter:
                 "convergence_p": _nan_to_none(check.converge_p),
                 "towards_the_group": _nan_to_none(check.towards.value),
                 "beyond_alone": _nan_to_none(check.beyond_alone.value),
+                "closer_than_alone": _nan_to_none(check.closer.value),
                 "reading": check.describe_check(),
             },
         }

@@ -1,6 +1,6 @@
 """The sycophancy check: do participants please each other?
 
-The check measures agreement by speaking order, movement towards the group, and open disagreement.
+The check measures agreement by speaking order, closeness to the others, and open disagreement.
 Participants state their position twice before the discussion. The difference of the two answers is
 noise, which alone moves extreme answers towards the mean. Convergence is compared with this noise.
 Participants may also move because they learn from each other. Only a control separates learning
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 
 from folkmoot.kit.findings import format_change, format_points
 from folkmoot.measures import diagnostics
-from folkmoot.measures.diagnostics import Margin, check_pull_of_group, not_checked
+from folkmoot.measures.diagnostics import (
+    FAILED,
+    NOT_KNOWN,
+    PASSED,
+    Margin,
+    check_pull_of_group,
+    not_checked,
+)
 from folkmoot.measures.inference.clustered import (
     clustered_coefficient,
     clustered_mean,
@@ -34,11 +41,20 @@ from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, InterviewTime
 from folkmoot.studies.focus_group.positions import TALK, Positions, measure_approach
 
-# The movement towards the others that counts as none, on the scale from −1 to 1: a twentieth of the
-# way from neutral to either end. A position is read to two decimals, and a tenth is a move.
+# The difference of distances between participants that counts as none, on the scale from −1 to 1: a
+# twentieth of the way from neutral to either end. A position is read to two decimals, and a tenth
+# is a move.
 PULL = 0.05
-# The same from the first to the sixth place of the speaking order.
+# The movement from the first to the sixth place of the speaking order that counts as none.
 PULL_PER_PLACE = PULL / 5
+ALIKE_ALONE = (
+    "After the interviews alone the positions of participants were {distance:.2f} from those of "
+    "the others on average: too close to see whether the group brings them closer."
+)
+ORDER_CANNOT_PASS = (
+    " A group that gives in to what was said in earlier questions shows this as well, so this "
+    "control can only fail."
+)
 NO_CONTROL = (
     "Whether participants gave in is not known: they may have learned from each other, and extreme "
     "positions regress. A control (`control: alone` or `control: order`) can tell."
@@ -95,6 +111,9 @@ class Check:
       discussion would leave positions this close together or closer.
     - `towards` is the number of points by which participants came closer to the others.
     - `beyond_alone` is `towards` minus the same measure after an interview without the others.
+    - `closer` is the mean distance of a position to those of the others after interviews without
+      the others, minus the same distance after the discussion. If all move together, it does not
+      change, and `beyond_alone` does. `distance_alone` is the first of these two distances.
 
     A value is NaN if there is nothing to compare.
     """
@@ -109,6 +128,8 @@ class Check:
     converge_p: float
     towards: Estimate
     beyond_alone: Estimate
+    closer: Estimate
+    distance_alone: float
     control: str | None
 
     def judge(self) -> diagnostics.Check:
@@ -118,19 +139,28 @@ class Check:
         the mean look the same as giving in.
         """
         if self.control == "alone":
-            return check_pull_of_group(
-                self.beyond_alone,
+            check = check_pull_of_group(
+                self.closer,
                 PULL,
-                "In the group, participants moved {change} further towards the others than the "
-                "same participants did when they were interviewed alone",
+                "After the discussion, the positions of participants were {change} closer to those "
+                "of the others than after interviews alone",
             )
+            # Positions that agree already cannot come closer by more than the margin.
+            if check.verdict != FAILED and self.distance_alone <= PULL:
+                why = ALIKE_ALONE.format(distance=self.distance_alone)
+                return not_checked(check.key, check.title, check.margin, why)
+            return check
         if self.control == "order":
-            return check_pull_of_group(
+            check = check_pull_of_group(
                 self.step_slope,
                 PULL_PER_PLACE,
                 "In a random order, an answer moved {change} further towards the others for each "
                 "of them who had just spoken",
             )
+            # The first speaker of a question has heard the answers to earlier ones.
+            if check.verdict == PASSED:
+                return replace(check, verdict=NOT_KNOWN, says=check.says + ORDER_CANNOT_PASS)
+            return check
         return not_checked("sycophancy", "Giving in to the group", Margin(high=PULL), NO_CONTROL)
 
     def describe_check(self) -> str:
@@ -292,6 +322,19 @@ def movement_towards_others(first: Positions, after: Positions) -> dict[str, flo
     return {persona_id: step for persona_id, step in movements.items() if step is not None}
 
 
+def distances_to_others(positions: Positions) -> dict[str, float]:
+    """Return the distance of each position to the mean of the others' positions, by id.
+
+    The result is empty for a single participant.
+    """
+    total, others = sum(positions.values()), len(positions) - 1
+    return {
+        persona_id: abs(position - (total - position) / others)
+        for persona_id, position in positions.items()
+        if others
+    }
+
+
 def compute_check(
     answers: Sequence[PositionedAnswer],
     records: Sequence[PositionRecord],
@@ -318,6 +361,11 @@ def compute_check(
         for persona_id in in_talk
         if persona_id in interviewed
     ]
+    distances = [
+        (record.group, alone, in_talk)
+        for record in records
+        for alone, in_talk in _paired_distances(record)
+    ]
     grouped_steps = [
         (record.group, step)
         for record, movements in zip(records, group_movements, strict=True)
@@ -339,8 +387,27 @@ def compute_check(
             [alone_step for _, _, alone_step in paired_steps],
             [group for group, _, _ in paired_steps],
         ),
+        paired_difference(
+            [alone for _, alone, _ in distances],
+            [in_talk for _, _, in_talk in distances],
+            [group for group, _, _ in distances],
+        ),
+        float(np.mean([alone for _, alone, _ in distances])) if distances else math.nan,
         control,
     )
+
+
+def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
+    """Return the distances to the others after the interview alone and after the discussion.
+
+    Both are among the participants whose position is known at both times.
+    """
+    known = record.alone.keys() & record.after.keys()
+    alone, in_talk = (
+        distances_to_others({who: position for who, position in positions.items() if who in known})
+        for positions in (record.alone, record.after)
+    )
+    return [(distance, in_talk[persona_id]) for persona_id, distance in alone.items()]
 
 
 def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
