@@ -71,7 +71,7 @@ def add_strict_findings(
 
     Two findings about unclear answers are added. `compute` computes the findings of a run folder.
     `strict_tables` is None if the study type does not declare which tables depend on unclear
-    answers.
+    answers. Findings are then computed once, and the finding on closed answers says so.
     """
     if not run.has_table("answers"):
         return [*findings]

@@ -124,7 +124,9 @@ class Study(Generic[ConfigT]):
         repeats: returns the questions that participants answered twice, with both answers. The
             report uses them to detect models that answer at random.
         strict_tables: returns the tables without some rows of `answers`, see `strict_answers.py`.
-            None if no finding depends on a single choice or number.
+            None if the study type does not declare which tables are based on these answers. The
+            report then says that findings were not computed a second time, unless the run asked
+            for no single choice or number.
         render_run: returns lines of rich markup that `folkmoot show RUN [ID]` adds. It receives the
             run and the key of a conversation or participant, which is empty for the whole run.
         load_config: reads the configuration from files with one of the `file_suffixes`.
