@@ -10,7 +10,12 @@ import pytest
 import yaml
 
 import folkmoot
-from folkmoot.engine.settings.hypotheses import NOT_SEALED, Hypothesis, build_hypotheses_finding
+from folkmoot.engine.settings.hypotheses import (
+    ADDED_LATER,
+    NOT_SEALED,
+    Hypothesis,
+    build_hypotheses_finding,
+)
 from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY, STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import compute_findings, find_study_of_run
 from folkmoot.engine.study.study_file import load_study_file
@@ -18,6 +23,7 @@ from folkmoot.errors import DriftError, InputError
 from folkmoot.measures.inference.claims import judge
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.inference.proportions import newcombe
+from folkmoot.report.document.document import build_document
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
@@ -275,3 +281,20 @@ def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(tmp_pa
     plan.write_text(plan.read_text("utf-8").replace('"greater"', '"less"'), "utf-8")
     first = compute_findings(find_study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
     assert first.alarms == (NOT_SEALED,) and "Sealed in the plan" not in first.notes[0]
+    # What may have been written after the data is no longer tested as if it had been before.
+    assert "supported" not in first.says and "contradicted" not in first.says
+    assert {row[1] for row in first.grid.rows} == {"no conclusion"}
+    front = build_document(RunFolder(done.path)).front
+    assert front is not None and front.contrasts == () and front.colour == "red"
+    assert NOT_SEALED in {light.reason for light in front.lights}
+    assert "before the first call" not in front.fixed
+
+
+def test_a_hypothesis_that_was_added_after_the_run_confirms_nothing(tmp_path: Path) -> None:
+    path = small_study("cross_pollination", tmp_path)
+    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    edited = done.path / "study.yaml"
+    settings = yaml.safe_load(edited.read_text("utf-8"))
+    edited.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
+    first = compute_findings(find_study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
+    assert first.alarms == (ADDED_LATER,) and "supported" not in first.says

@@ -12,9 +12,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+import folkmoot
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.report.document.deviations import changes_since_run, list_deviations
+from folkmoot.report.document.trust import build_trust_section
 from folkmoot.storage.run_folder import RunFolder
+from tests.contract.small import small_study
 
 
 def test_a_run_that_kept_to_its_plan_has_no_deviations(finished: RunFolder) -> None:
@@ -87,3 +90,18 @@ def test_prompts_that_changed_since_the_run(pilot: RunFolder, tmp_path: Path) ->
     (own / "second_vote.md").write_text("Vote.", "utf-8")
     (note,) = changes_since_run(pilot, replace(study, prompts=own))
     assert "changed since this run: second_vote" in note
+
+
+def test_a_changed_hypothesis_is_named_by_its_place_and_not_by_the_whole_list(
+    tmp_path: Path,
+) -> None:
+    path = small_study("cross_pollination", tmp_path)
+    stated = "{measure: position_changed, contrast: [acp, simple_voting], direction: less}"
+    path.write_text(path.read_text("utf-8") + f"\nhypotheses:\n- {stated}\n", "utf-8")
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    study = run.path / "study.yaml"
+    study.write_text(study.read_text("utf-8").replace("direction: less", "direction: greater"))
+    text = told(run.path)
+    assert "study.yaml has hypotheses[0].direction: greater; the sealed plan has less." in text
+    rows = build_trust_section(RunFolder(run.path), find_study_of_run(run)).versions.rows
+    assert ("study.yaml.hypotheses[0].direction", "less", "greater") in rows

@@ -34,6 +34,8 @@ PHRASES: Mapping[tuple[str, str], str] = {
     ("neither shown nor ruled out", "equivalent"): "equivalence is neither shown nor ruled out",
 }
 NOT_TESTED = "not tested"
+# In place of a verdict on a claim that is not primary.
+NO_CONCLUSION = "no conclusion"
 # Verdict of a check of the model → what is said of its figure.
 CHECK_PHRASES: Mapping[str, str] = {
     "passed": "inside the margin ({margin})",

@@ -16,7 +16,15 @@ from typing import Any
 
 from folkmoot.engine.run.execution import RunOptions, seal_registration
 from folkmoot.engine.run.runner import create_router, run_folder_path
-from folkmoot.engine.session.plan import CLAIMS, DESIGN, SEATS, Plan, digest_registration
+from folkmoot.engine.session.plan import (
+    CLAIMS,
+    DESIGN,
+    REGISTERED,
+    SEATS,
+    Plan,
+    digest_registration,
+)
+from folkmoot.engine.settings.hypotheses import is_seal_intact
 from folkmoot.engine.study.study import claims_of
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.measures.inference.claims import Claim
@@ -457,6 +465,13 @@ def registered_claims(run: RunFolder) -> list[Claim] | None:
     if part is None:
         return None
     return [_claim_from(stated) for stated in part["data"]]
+
+
+def is_registration_intact(run: RunFolder) -> bool:
+    """Return whether a run sealed claims before its first call and no sealed part was edited."""
+    sealed = run.plan.get("sealed", {})
+    parts = [sealed[name] for name in REGISTERED if name in sealed]
+    return CLAIMS in sealed and all(map(is_seal_intact, parts))
 
 
 def _claim_from(stated: Mapping[str, Any]) -> Claim:

@@ -26,6 +26,7 @@ from folkmoot.measures.inference.claims import (
     judge_families,
 )
 from folkmoot.measures.inference.estimates import finite_or_none, format_count, format_percent
+from folkmoot.measures.wording import NO_CONCLUSION
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
@@ -136,7 +137,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                     else "none",
                     "result": result.verdict_phrase
                     if result.claim.family == "primary" or result.why
-                    else "no conclusion",
+                    else NO_CONCLUSION,
                     "excluded_first": result.lost[0],
                     "excluded_second": result.lost[1],
                     "least_if_missing": finite_or_none(result.bounds.low)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -17,13 +18,14 @@ from folkmoot.engine.settings.claims import evaluate_claims, is_same_contrast, j
 from folkmoot.errors import Problem
 from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
-from folkmoot.measures.inference.claims import Claim, Direction, Result
+from folkmoot.measures.inference.claims import Claim, Direction, Family, Result
 from folkmoot.measures.inference.estimates import (
     ALPHA,
     finite_or_none,
     format_count,
     format_percent,
 )
+from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, NO_CONCLUSION
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
@@ -68,8 +70,8 @@ class Hypothesis(BaseModel):
             raise ValueError("must name two different arms")
         return contrast
 
-    def as_claim(self) -> Claim:
-        """Return the hypothesis as a primary claim.
+    def as_claim(self, family: Family = "primary") -> Claim:
+        """Return the hypothesis as a claim.
 
         The kind and the unit of the claim are placeholders until the table of the measure is known.
         """
@@ -79,7 +81,7 @@ class Hypothesis(BaseModel):
             "mean",
             self.direction,
             self.smallest,
-            "primary",
+            family,
             UNKNOWN_UNIT,
         )
 
@@ -116,46 +118,56 @@ def check_hypotheses(
 NOT_SEALED = (
     "Not confirmed as preregistered: the sealed part of plan.json no longer has its original hash."
 )
+NO_PLAN = "Not confirmed as preregistered: the run has no sealed plan."
+ADDED_LATER = "Not confirmed as preregistered: the sealed plan has no hypotheses."
 
 
-def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], bool]:
-    """Return the hypotheses of a run, and whether the plan proves them older than the data.
+def is_seal_intact(part: Mapping[str, Any]) -> bool:
+    """Return whether a sealed part of a plan still has the content that its hash was made of."""
+    # The same form as in `Plan.seal_part`, so that an edited plan has another hash.
+    content = json.dumps(part.get("data"), sort_keys=True)
+    return bool(part.get("hash") == digest(content).hex())
 
-    They come from the sealed plan. If the plan has none, they come from the settings of the run,
-    and the second value is False.
+
+def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
+    """Return the hypotheses of a run, and the reason why nothing proves them older than the data.
+
+    They come from the sealed plan. If the plan has none, they come from the settings of the run.
+    The reason is empty if the seal of the plan is intact.
     """
     sealed = run.plan.get("sealed", {}).get("design", {})
-    if not sealed:
-        return [
-            Hypothesis.model_validate(hypothesis)
-            for hypothesis in run.config.get("hypotheses") or ()
-        ], False
     settings = sealed.get("data", {}).get("settings", {})
-    hypotheses = [
-        Hypothesis.model_validate(hypothesis) for hypothesis in settings.get("hypotheses") or ()
-    ]
-    # The same form as in `Plan.seal_part`, so that an edited plan has another hash.
-    content = json.dumps(sealed.get("data"), sort_keys=True)
-    is_intact = sealed.get("hash") == digest(content).hex()
+    stated = settings.get("hypotheses") or ()
+    doubt = "" if is_seal_intact(sealed) else NOT_SEALED
     # The settings may still hold hypotheses that were added after the run.
-    if not hypotheses:
-        return [
-            Hypothesis.model_validate(hypothesis)
-            for hypothesis in run.config.get("hypotheses") or ()
-        ], False
-    return hypotheses, is_intact
+    if not stated:
+        stated = run.config.get("hypotheses") or ()
+        doubt = ADDED_LATER if sealed else NO_PLAN
+    return [Hypothesis.model_validate(hypothesis) for hypothesis in stated], doubt
+
+
+def stated_claims(run: RunFolder) -> list[Claim]:
+    """Return the hypotheses of a run as claims.
+
+    They are primary only if the sealed plan proves them older than the data. A hypothesis that may
+    have been written after the data confirms nothing.
+    """
+    hypotheses, doubt = read_sealed(run)
+    return [hypothesis.as_claim("exploratory" if doubt else "primary") for hypothesis in hypotheses]
 
 
 def build_hypotheses_finding(
-    run: RunFolder, hypotheses: Sequence[Hypothesis], *, sealed: bool = True
+    run: RunFolder, hypotheses: Sequence[Hypothesis], *, doubt: str = ""
 ) -> Finding:
     """Return the first finding of a report: each hypothesis with its estimate and verdict.
 
     The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni). So if no difference
-    exists, the probability that any hypothesis is called supported is at most 5 %. `sealed` tells
-    whether the plan proves that the hypotheses are older than the data.
+    exists, the probability that any hypothesis is called supported is at most 5 %. `doubt` is the
+    reason why the plan does not prove that the hypotheses are older than the data. They are then
+    exploratory and get no verdict.
     """
-    results = evaluate_hypotheses(run, hypotheses)
+    family: Family = "exploratory" if doubt else "primary"
+    results = evaluate_claims(run, [hypothesis.as_claim(family) for hypothesis in hypotheses])
     alpha = ALPHA / len(hypotheses)
     rows: list[dict[str, TableCell]] = []
     lines: list[tuple[str, float, float, float]] = []
@@ -164,7 +176,7 @@ def build_hypotheses_finding(
         rows.append(
             {
                 "hypothesis": result.claim.says,
-                "verdict": result.verdict,
+                "verdict": result.verdict if result.why or not doubt else NO_CONCLUSION,
                 "difference": finite_or_none(estimate.value),
                 "low": finite_or_none(estimate.low),
                 "high": finite_or_none(estimate.high),
@@ -181,32 +193,45 @@ def build_hypotheses_finding(
         if estimate.has_interval:
             lines.append((result.claim.says, estimate.value, estimate.low, estimate.high))
     level_text = (
-        f" at a level of {format_percent(1 - alpha, 1)} each" if len(hypotheses) > 1 else ""
+        f" at a level of {format_percent(1 - alpha, 1)} each"
+        if len(hypotheses) > 1 and not doubt
+        else ""
     )
-    seal_text = "Sealed in the plan before the first call. " if sealed else f"{NOT_SEALED} "
+    adjusted_text = (
+        "adjusted among exploratory claims by Holm's method"
+        if doubt
+        else "times the number of hypotheses"
+    )
+    estimates = "; ".join(
+        f"{result.claim.outcome or result.claim.measure}: {result.describe_estimate}"
+        for result in results
+    )
     return Finding(
         KEY,
-        "Preregistered hypotheses" if sealed else "Hypotheses (not confirmed as sealed)",
-        " ".join([*(result.says for result in results), *([] if sealed else [NOT_SEALED])]),
+        "Hypotheses (not confirmed as sealed)" if doubt else "Preregistered hypotheses",
+        f"{doubt} {ESTIMATES} {estimates}."
+        if doubt
+        else " ".join(result.says for result in results),
         ResultTable.from_records(
             rows,
-            f"95 % intervals{level_text}; adjusted p: of no difference, times the number of "
-            "hypotheses; "
+            f"95 % intervals{level_text}; adjusted p: of no difference, {adjusted_text}; "
             "excluded: units of which the measure is not known; least and "
             "most if missing: the difference over all ways of filling them in, without sampling "
             "error (Horowitz and Manski 2000).",
         ),
         IntervalChart(tuple(lines), "difference", 0.0) if lines else None,
         notes=(
-            f"{seal_text}Supported: the whole interval lies where "
-            "the hypothesis says, beyond the smallest difference that matters. Contradicted: all "
-            "of it lies elsewhere. Undecided: anything else. All other findings of this run are "
-            "exploratory.",
+            f"{doubt} {EXPLORATORY}"
+            if doubt
+            else "Sealed in the plan before the first call. Supported: the whole interval lies "
+            "where the hypothesis says, beyond the smallest difference that matters. "
+            "Contradicted: all of it lies elsewhere. Neither shown nor ruled out: anything else. "
+            "All other findings of this run are exploratory.",
             *_missing_answer_caveats(results),
         ),
-        section=FINDINGS_SECTION if sealed else "Hypotheses",
+        section="Hypotheses" if doubt else FINDINGS_SECTION,
         headline=True,
-        alarms=() if sealed else (NOT_SEALED,),
+        alarms=(doubt,) if doubt else (),
         # Each hypothesis has its own unit of analysis. One with too few units is not tested.
         unit="unit of the table that holds the measure" if lines else "",
         units=max(result.estimate.unit_count for result in results),
@@ -225,18 +250,13 @@ def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def evaluate_hypotheses(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> list[Result]:
-    """Return the results of hypotheses, in order, evaluated as one family of primary claims."""
-    return evaluate_claims(run, [hypothesis.as_claim() for hypothesis in hypotheses])
-
-
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
     """Return the results of declared claims, evaluated together with the hypotheses of a run.
 
     See `join_claims`. If a claim is about the same contrast as a hypothesis, it gets the result of
     the hypothesis.
     """
-    claims = join_claims([hypothesis.as_claim() for hypothesis in read_sealed(run)[0]], declared)
+    claims = join_claims(stated_claims(run), declared)
     results = dict(zip(claims, evaluate_claims(run, claims), strict=True))
     results_by_claim = {}
     for claim in declared:

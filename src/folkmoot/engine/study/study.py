@@ -26,7 +26,11 @@ from folkmoot.engine.settings.claims import (
     tested_finding,
 )
 from folkmoot.engine.settings.config import ConfigT, StudyConfig
-from folkmoot.engine.settings.hypotheses import Hypothesis, build_hypotheses_finding, read_sealed
+from folkmoot.engine.settings.hypotheses import (
+    build_hypotheses_finding,
+    read_sealed,
+    stated_claims,
+)
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.strict_answers import StrictTables, add_strict_findings
 from folkmoot.engine.study.study_code import load_study_code
@@ -273,22 +277,22 @@ def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
 
     See `join_claims`.
     """
-    return _join_declared_claims(study, config.hypotheses, study.claims(config))
+    stated = [hypothesis.as_claim() for hypothesis in config.hypotheses]
+    return _join_declared_claims(study, stated, study.claims(config))
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
     """Return the claims of a run: hypotheses of its sealed plan, then claims of its study type."""
     return _join_declared_claims(
-        study, read_sealed(run)[0], read_declared(run, study.config, study.claims)
+        study, stated_claims(run), read_declared(run, study.config, study.claims)
     )
 
 
 def _join_declared_claims(
-    study: Study, hypotheses: Sequence[Hypothesis], declared: Sequence[Claim]
+    study: Study, stated: Sequence[Claim], declared: Sequence[Claim]
 ) -> list[Claim]:
     tables = declared_tables(study.tables)
-    stated = [as_declared(hypothesis.as_claim(), tables, declared) for hypothesis in hypotheses]
-    return join_claims(stated, declared)
+    return join_claims([as_declared(claim, tables, declared) for claim in stated], declared)
 
 
 # The key of the finding that is shown in place of findings that failed.
@@ -369,7 +373,7 @@ def _join_key(key: Iterable[object]) -> str:
 
 
 def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
-    hypotheses, sealed = read_sealed(run)
+    hypotheses, doubt = read_sealed(run)
 
     def compute_all_findings(run: RunFolder) -> list[Finding]:
         findings = study.findings(run)
@@ -383,7 +387,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
             replace(finding, title=f"{finding.title} (exploratory)") for finding in findings
         )
         return [
-            build_hypotheses_finding(run, hypotheses, sealed=sealed),
+            build_hypotheses_finding(run, hypotheses, doubt=doubt),
             *exploratory,
             *last_findings,
         ]

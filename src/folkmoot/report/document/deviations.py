@@ -82,7 +82,8 @@ def both_versions(run: RunFolder, study: Study) -> ResultTable:
 
     def describe_difference(part: str, registered: object, carried_out: object) -> None:
         for where, was, now in _differing_leaves(registered, carried_out):
-            place = f"{part}.{where}" if where else part
+            separator = "." if where and not where.startswith("[") else ""
+            place = f"{part}{separator}{where}"
             rows.append(
                 {"what": place, "registered": _format_value(was), "carried_out": _format_value(now)}
             )
@@ -107,11 +108,17 @@ def both_versions(run: RunFolder, study: Study) -> ResultTable:
 def _differing_leaves(
     was: object, now: object, where: str = ""
 ) -> Iterator[tuple[str, object, object]]:
-    """Yield (path, first value, second value) for each difference of two nested values."""
+    """Yield (path, first value, second value) for each difference of two nested values.
+
+    A path looks like `hypotheses[0].direction`. Lists of different lengths differ as a whole.
+    """
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
             inner = f"{where}.{key}" if where else str(key)
             yield from _differing_leaves(was.get(key), now.get(key), inner)
+    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for place, (first, second) in enumerate(zip(was, now, strict=True)):
+            yield from _differing_leaves(first, second, f"{where}[{place}]")
     elif was != now:
         yield where, was, now
 
@@ -160,11 +167,11 @@ def _superseded_requests(run: RunFolder) -> list[str]:
 def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
     """Return differences of settings and seed between the files of the run and the plan."""
     planned = design.get("settings", {})
+    given = {key: _without_none(run.config[key]) for key in planned if key in run.config}
+    sealed = {key: _without_none(planned[key]) for key in given}
     found = [
-        f"study.yaml has {key}: {_shorten(run.config.get(key))}; the sealed plan has "
-        f"{_shorten(value)}."
-        for key, value in planned.items()
-        if key in run.config and _without_none(value) != _without_none(run.config[key])
+        f"study.yaml has {where}: {_shorten(now)}; the sealed plan has {_shorten(was)}."
+        for where, was, now in _differing_leaves(sealed, given)
     ]
     seed, was = run.manifest.get("seed"), planned.get("random_seed")
     if None not in (seed, was) and seed != was:

@@ -22,7 +22,7 @@ from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
 from folkmoot.report.comparison.samples import EVERYBODY, PLAINER, condition_name
 from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, CardRow
-from folkmoot.report.preregistration import registered_claims, title_of
+from folkmoot.report.preregistration import is_registration_intact, title_of
 from folkmoot.storage.findings import ILLUSTRATION_LABEL, Finding, IntervalChart
 from folkmoot.storage.manifest import MIXED_MARK
 from folkmoot.storage.run_folder import RunFolder
@@ -191,7 +191,7 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
     if not primary:
         return ""
     source = "Hypotheses of the study file" if is_stated else "The study's own question"
-    sealed = ", fixed before the first call" if registered_claims(run) else ""
+    sealed = ", fixed before the first call" if is_registration_intact(run) else ""
     told = [f"{source}{sealed}."]
     few = {
         format_count(result.estimate.unit_count, result.claim.unit.partition(" ")[0])
