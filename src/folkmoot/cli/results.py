@@ -19,7 +19,7 @@ from folkmoot.cli.console import (
 from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.run.execution import RunOptions, money_in
+from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.run.repair import plan_repair, repair_journal
 from folkmoot.engine.run.runner import load_study_with_options
@@ -28,6 +28,7 @@ from folkmoot.engine.seats.personal_texts import describe_texts, find_personal_t
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
 from folkmoot.engine.session.folder_access import is_held, lock_folder, open_run
+from folkmoot.engine.session.run_totals import money_in
 from folkmoot.engine.study.study import complete_parts, find_study_of_run
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError

@@ -34,11 +34,12 @@ from folkmoot.engine.run.dry_run import (
     TokenRange,
     estimate_run,
 )
-from folkmoot.engine.run.execution import RunOptions, money_in
+from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.model_choice import choose_models
 from folkmoot.engine.run.runner import create_router, run_folder_path
 from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.session.folder_access import is_held
+from folkmoot.engine.session.run_totals import money_in
 from folkmoot.engine.settings.author_errors import find_author_error
 from folkmoot.engine.study.consent import (
     Consent,

@@ -38,6 +38,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
 from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release_free_memory
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
+from folkmoot.engine.seats.questionnaire import PEOPLE_TABLES
 from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.arrivals import create_seat_manager, seat_arrivals
@@ -52,6 +53,18 @@ from folkmoot.engine.session.plan import (
     without_new_defaults,
 )
 from folkmoot.engine.session.run_context import ForkExecutor, RunContext
+from folkmoot.engine.session.run_totals import (
+    count_batched_calls,
+    describe_fork,
+    list_broken_replies,
+    list_possibly_paid,
+    money_in,
+)
+from folkmoot.engine.session.seat_questions import (
+    ask_checks_before_study,
+    ask_people_afterwards,
+    record_announcements,
+)
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
 from folkmoot.engine.study.consent import Consent
@@ -64,7 +77,6 @@ from folkmoot.errors import (
     RunInterruptedError,
     RunPausedError,
 )
-from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.models.api_keys import redact_keys
 from folkmoot.models.catalog import is_synthetic
 from folkmoot.models.request import ModelRequest, Provider
@@ -73,14 +85,12 @@ from folkmoot.storage.json_files import write_json
 from folkmoot.storage.manifest import (
     RunFacts,
     build_manifest,
-    describe_possibly_paid,
     file_hashes,
     seal_manifest,
 )
 from folkmoot.storage.rows import column_meanings, columns_of_class
 from folkmoot.storage.run_folder import (
     CODEBOOK,
-    JOURNAL,
     LOG,
     LOG_LINES,
     MANIFEST,
@@ -363,6 +373,7 @@ def _build_run_context(
         clock,
         seats=seats,
         seat_manager=seat_manager,
+        asks_people=not execution.options.is_dry_run,
         change=change,
     )
 
@@ -418,12 +429,15 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
                     )
                 if study_file.config.seats is not None and study_file.config.seats.open:
                     await seat_arrivals(context)
+                await ask_checks_before_study(context)
                 # SystemExit would skip all error reports, so it becomes an error of the study.
                 try:
                     await study_file.study.protocol(Session(context))
                 except SystemExit as error:
                     raise ProtocolError("the study ended the process") from error
+                await ask_people_afterwards(context)
         context.check_awaited()
+        record_announcements(context)
     # A protocol may swallow the exception that stopped its calls. The run must not count as done.
     if context.halt_cause is not None:
         raise context.halt_cause
@@ -631,7 +645,9 @@ def _write_codebook(execution: Execution, tables: Mapping[str, pl.LazyFrame]) ->
     study = execution.study_file.study
     write_json(
         execution.folder / CODEBOOK,
-        build_codebook(tables, {**study.codebook, **column_meanings(study.tables)}),
+        build_codebook(
+            tables, {**study.codebook, **column_meanings((*PEOPLE_TABLES, *study.tables))}
+        ),
     )
 
 
@@ -666,77 +682,13 @@ def _collect_run_facts(
         hashes=file_hashes(context.folder, {*file_names, *tables}),
         journal_digest=context.journal.content_digest(),
         record_digest=digest_of_run(context.journal.record_digest(), context.plan.data),
-        batched_calls=_batched_call_count(context),
-        broken=_broken_replies(context),
-        possibly_paid=_possibly_paid(context),
+        batched_calls=count_batched_calls(context),
+        broken=list_broken_replies(context),
+        possibly_paid=list_possibly_paid(context),
         planted=_planted_effects(study_file) if context.synthetic_roles() else {},
         cut_retry_usage=context.cut_retry_usage,
-        fork=_fork(context),
+        fork=describe_fork(context),
     )
-
-
-def _fork(context: RunContext) -> dict[str, object]:
-    """Return the facts about a fork for the manifest, or an empty dictionary for other runs.
-
-    The facts are the changed reply, the number of calls that were made, and the number of calls
-    that were copied from the source run.
-    """
-    if context.change is None:
-        return {}
-    change_data = context.change.to_json()
-    # The plan holds these two, and they can be long.
-    del change_data["run"], change_data["asked_again"]
-    with JournalReader(context.journal.path) as journal:
-        asked_count, taken_over_count = (
-            len(journal.calls(taken_over=is_taken_over)) for is_taken_over in (False, True)
-        )
-    return {**change_data, "asked": asked_count, "taken_over": taken_over_count}
-
-
-def _batched_call_count(context: RunContext) -> int:
-    """Return the number of calls submitted in batches.
-
-    Re-asks and the calls of earlier processes are included.
-    """
-    with JournalReader(context.journal.path) as journal:
-        return sum(batch.calls for batch in journal.read_batches().values() if batch.id)
-
-
-def _broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
-    """Return model and maximal cost (USD) of replies that broke off and may have been billed.
-
-    Replies of earlier processes are included.
-    """
-    with JournalReader(context.journal.path) as journal:
-        return [(broken.model, broken.max_usd) for broken in journal.read_broken_replies()]
-
-
-def money_in(folder: Path) -> str:
-    """Return a sentence on the money (USD) that a stopped run has paid and has possibly paid.
-
-    Returns an empty string if the run has no call of unknown outcome. Call it only while no process
-    of the run is active, because loans of an active process would count as possibly paid.
-    """
-    if not (folder / JOURNAL).exists():
-        return ""
-    with JournalReader(folder / JOURNAL) as journal:
-        calls, usd, unpriced = journal.total_calls_and_cost()
-        loans = journal.read_outstanding_loans()
-        possible = journal.possibly_paid()
-    if not possible.calls:
-        return ""
-    unknown = any(loan.max_usd is None for loan in loans)
-    possibly_paid = describe_possibly_paid(possible.calls, None if unknown else possible.usd)
-    unknown_part = " and an unknown cost" if unpriced else ""
-    return (
-        f"Paid {format_dollars(usd)}{unknown_part} ({format_count(calls, 'call')}); {possibly_paid}"
-    )
-
-
-def _possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
-    """Return the open loans of killed processes and workers: holder, calls, maximal cost (USD)."""
-    with JournalReader(context.journal.path) as journal:
-        return [(loan.who, loan.calls, loan.max_usd) for loan in journal.read_outstanding_loans()]
 
 
 def relative_path(path: Path, folder: Path) -> str:

@@ -30,7 +30,7 @@ from folkmoot.engine.run.execution import TIME_PLACEHOLDER, Execution, RunOption
 from folkmoot.engine.run.preflight import preflight_requests_in
 from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.engine.session.folder_access import describe_other_version
-from folkmoot.engine.session.plan import CLAIMS, LOBBY, describe_first_difference
+from folkmoot.engine.session.plan import ANNOUNCED, CLAIMS, LOBBY, describe_first_difference
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
 from folkmoot.errors import FolkmootError, NotJournaledError, StorageError
@@ -322,6 +322,8 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     # start time, the changes and the people who came to a lobby cannot be recomputed.
     observed = {LOBBY: part} if (part := run.plan.get("sealed", {}).get(LOBBY)) else {}
     plan = {"sealed": observed, "changes": run.plan.get("changes", [])}
+    if announced := run.plan.get(ANNOUNCED):
+        plan[ANNOUNCED] = announced
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
     if run.has_file(PERSONAS):
         with storage_errors(scratch):
@@ -538,8 +540,15 @@ def _compare_manifests(recorded: Mapping[str, object], rebuilt: Mapping[str, obj
     return [
         f"{name} is {_shorten(recorded.get(name))}, rebuilt {_shorten(rebuilt[name])}."
         for name in names
-        if recorded.get(name) != rebuilt[name]
+        if _in_any_order(name, recorded.get(name)) != _in_any_order(name, rebuilt[name])
     ]
+
+
+def _in_any_order(name: str, value: object) -> object:
+    # The manifest lists models as they first answered, which depends on their speed and on people.
+    if name != "models" or not isinstance(value, list):
+        return value
+    return sorted(value, key=lambda model: json.dumps(model, sort_keys=True))
 
 
 def _compare_table(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:

@@ -214,6 +214,9 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         # In the order of writing: a speaker can quote only texts that were written before.
         for entry, _ in journal.all_rows("entries"):
+            # Answers outside the protocol have no row in `answers`.
+            if entry.address.startswith(f"{seat.address}/"):
+                personal.addresses.add(question_address(entry.address))
             if entry.kind == "ask":
                 search.read(entry)
     redaction.discard_shared_texts(search.others)

@@ -5,7 +5,9 @@ Humans read the wording for people of the study's own prompts. What others said 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +24,9 @@ class QuestionView:
     messages that the page represents. Later messages of the request are re-asks.
     `describe_parse_problem` receives a reply and returns why it cannot be parsed, or an empty
     string. `fields_for_people` says how the fields of a JSON reply are shown.
+
+    Questions outside the protocol have a `title`. `is_afterwards` is true for those after its end,
+    which have a time limit of their own.
     """
 
     speaker: Speaker
@@ -32,6 +37,33 @@ class QuestionView:
     message_count: int
     describe_parse_problem: Callable[[str], str] = lambda _text: ""
     fields_for_people: Mapping[str, FieldForPeople] = field(default_factory=dict)
+    title: str = ""
+    is_afterwards: bool = False
+
+    def describe_exchange(self, reply: str) -> tuple[str, str]:
+        """Return the question and a reply to it as texts, for a review of one's own answers."""
+        question = self.prompt or (self.history[-1].text if self.history else "")
+        value: object = reply
+        if self.answer_kind == "json" or self.fields_for_people:
+            with suppress(ValueError):
+                value = json.loads(reply)
+        return str(question), self._format_value(value)
+
+    def _format_value(self, value: object) -> str:
+        if isinstance(value, dict):
+            lines = (
+                f"{self._label_of(key)}: {self._format_value(entry)}"
+                for key, entry in value.items()
+                if entry not in ("", None, [], False)
+            )
+            return "\n".join(lines)
+        if isinstance(value, list):
+            return "; ".join(map(self._format_value, value))
+        return str(value)
+
+    def _label_of(self, key: str) -> str:
+        wording = self.fields_for_people.get(key)
+        return wording.label if wording is not None else key.replace("_", " ").capitalize()
 
 
 def view_for_human(

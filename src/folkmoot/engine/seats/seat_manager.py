@@ -36,7 +36,7 @@ from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import NO_USAGE, Completion, Message, ModelRequest
 from folkmoot.randomness import digest
 from folkmoot.storage.json_files import read_json
-from folkmoot.storage.run_folder import PEOPLE, SEATS
+from folkmoot.storage.run_folder import PEOPLE, SEATS, utc_timestamp
 
 # 192 bits: a token in a link is the only proof that its visitor may answer for the seat.
 TOKEN_BYTES = 24
@@ -45,6 +45,8 @@ TOKEN_BYTES = 24
 ARRIVAL_WRITE_DELAY_SECONDS = 0.02
 # Reasons of missing answers of humans. They are part of the written data.
 TIMED_OUT, DECLINED, SEAT_CLOSED, WITHDRAWN = "timed out", "declined", "seat closed", "withdrawn"
+# The human failed a check that ends their part.
+SCREENED_OUT = "screened out"
 # Why an open seat gets no questions: nobody had taken it when the study started.
 PLAYED_BY_MODEL = "played by a model"
 # The key of a typed name in `people.json`.
@@ -151,6 +153,8 @@ class SeatManager:
         self._views_by_address: dict[str, tuple[SeatState, QuestionView]] = {}
         saved_state = read_json(self._path) if self._path.exists() else {}
         self.researcher_left = False
+        # Messages of the researcher, with `time`, `seat` (empty: all) and `text`.
+        self.announcements: list[dict[str, str]] = list(saved_state.get("announcements", ()))
         self.port: int | None = saved_state.get("port")
         # The address under which people reach the pages. The server of the pages sets it.
         self.address = ""
@@ -236,6 +240,8 @@ class SeatManager:
             for seat_state in self
         }
         found: dict[str, object] = {"port": self.port, "token": self.token, "seats": seats}
+        if self.announcements:
+            found["announcements"] = self.announcements
         if self.lobby is not None:
             found["entry"] = {"token": self.lobby.token, "humans": self.human_seats}
         return found
@@ -254,7 +260,8 @@ class SeatManager:
     def register_question(self, seat: Seat, address: str, view: QuestionView) -> None:
         """Set the page content for the request at an address and for its re-asks."""
         # A resume registers the questions of the earlier process again.
-        self._at[seat].question_count += 1
+        # Questions outside the protocol are not counted: the page says what they are.
+        self._at[seat].question_count += not view.title
         self._views_by_address[address] = self._at[seat], view
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
@@ -310,10 +317,29 @@ class SeatManager:
 
     def _start_clock(self, seat_state: SeatState) -> None:
         """Start the clock of the first question if there is a time limit and the human is there."""
-        minutes = self.settings.minutes
-        if minutes is not None and seat_state.questions and self.has_arrived(seat_state):
+        if not seat_state.questions or not self.has_arrived(seat_state):
+            return
+        minutes = self.minutes_for(seat_state.questions[0].view)
+        if minutes is not None:
             # A clock that already runs is not reset.
             seat_state.questions[0].left = seat_state.questions[0].left or minutes * 60
+
+    def minutes_for(self, view: QuestionView) -> float | None:
+        """Return the time limit for the answer to a question, or None if there is none."""
+        if self.settings.minutes is None and view.is_afterwards:
+            # The run must end, also if a human has left without a word.
+            return self.settings.afterwards_minutes
+        return self.settings.minutes
+
+    def screen_out(self, seat: Seat) -> None:
+        """End the part of a human who failed a check. Raises StorageError."""
+        self.close_seat(self._at[seat], SCREENED_OUT)
+
+    def finish_seat(self, seat: Seat) -> None:
+        """Show the human in a seat the end of the study, because no more questions follow."""
+        seat_state = self._at[seat]
+        seat_state.ended = seat_state.ended or "done"
+        seat_state.notify_change()
 
     # --- the page's side ------------------------------------------------------------------------
 
@@ -459,6 +485,18 @@ class SeatManager:
                 seat_state.ended = seat_state.ended or PLAYED_BY_MODEL
             seat_state.notify_change()
         self.save_state()
+
+    # --- messages of the researcher -------------------------------------------------------------
+
+    def announce(self, text: str, seat: str = "") -> None:
+        """Show a message of the researcher to one human, or to all. Raises StorageError."""
+        self.announcements.append({"time": utc_timestamp(), "seat": seat, "text": text})
+        self.save_state()
+
+    def announcements_for(self, seat_state: SeatState) -> list[dict[str, str]]:
+        """Return the messages to the human in a seat, in the order in which they were sent."""
+        name = seat_state.seat.name
+        return [given for given in self.announcements if given["seat"] in ("", name)]
 
     def find_pending_question(
         self, seat_state: SeatState, question_id: str

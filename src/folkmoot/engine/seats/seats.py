@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from folkmoot.conversation.answer_types import pin_schema
 from folkmoot.conversation.prompts import Prompt, wording_for_people
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.seats.questionnaire import AfterwardsQuestions, Checks
 from folkmoot.engine.seats.utterances import SELF_DESCRIPTIONS
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import Word, field_notes
@@ -64,6 +65,11 @@ class Seat:
         return f"{self.scopes[0]}/{self.id}" if self.scopes else self.id
 
     @property
+    def address(self) -> str:
+        """The beginning of the addresses of questions to the human outside the protocol."""
+        return f"seats/{self.name.replace('/', '.')}"
+
+    @property
     def group(self) -> str:
         """The session that this participant shares with others, or the id of a lone participant."""
         return self.scopes[0] if self.scopes else self.id
@@ -110,6 +116,25 @@ class SeatSettings(BaseModel):
     consent: str | None = Field(None, description="text that a human must agree to first")
     debriefing: str | None = Field(None, description="text shown at the end")
     completion_code: str | None = Field(None, description="code shown at the end")
+    screen_out_code: str | None = Field(
+        None, description="code shown to a human whose part a check has ended"
+    )
+    checks: Checks = Field(
+        (), description="questions with a right answer, before or during the study"
+    )
+    review: bool = Field(
+        False, description="show humans their answers at the end, with a box for a comment"
+    )
+    afterwards: AfterwardsQuestions = Field(
+        (), description="questions to humans after the protocol"
+    )
+    afterwards_minutes: float = Field(
+        10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="time limit of each of them, if `minutes` is unset",
+        json_schema_extra=field_notes(unit="minutes"),
+    )
     query: tuple[str, ...] = Field(
         ("PROLIFIC_PID",),
         description="parts of the link's query that are kept apart; with `open`, the first one "
@@ -126,7 +151,7 @@ class SeatSettings(BaseModel):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="time limit for arrival, after which the seat is closed",
+        description="time limit for arrival; then the seat is closed",
         json_schema_extra=field_notes(unit="minutes"),
     )
 
@@ -183,7 +208,7 @@ def self_description_address(seat: Seat) -> str:
 
     The address is outside all scopes, because the answer serves the whole run.
     """
-    return f"seats/{seat.name.replace('/', '.')}/self"
+    return f"{seat.address}/self"
 
 
 def describe_oneself(seat: Seat, text: str) -> Quoted:

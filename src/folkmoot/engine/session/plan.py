@@ -16,6 +16,8 @@ from folkmoot.storage.manifest import software_versions
 DESIGN, CLAIMS, SEATS = "design", "claims", "seats"
 # The part that names the open seats which humans took. It is sealed when the lobby ends.
 LOBBY = "lobby"
+# The note with the messages that the researcher sent to humans.
+ANNOUNCED = "announcements"
 # The part that names the one changed reply of a fork.
 FORK = "fork"
 # The parts that every run seals before its first call.
@@ -109,6 +111,10 @@ class Plan:
         """Store a note beside the design. Notes are not sealed and may be replaced."""
         self._data[name] = data
         self._unwritten = True
+
+    def note(self, name: str) -> Any:
+        """Return the note of this name, or None if there is none."""
+        return self._data.get(name)
 
     def write_plan(self) -> None:
         """Write the parts sealed since the last write to disk. Raises StorageError."""

@@ -23,6 +23,7 @@ from folkmoot.engine.calls.retries import RunHaltedError
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import ReplayJournal
+from folkmoot.engine.seats.questionnaire import PEOPLE_COLUMNS, SeatProgress
 from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.plan import Plan
@@ -151,6 +152,8 @@ class RunContext:
     compute_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Self-descriptions of humans, asked at most once per seat.
     self_descriptions: dict[Seat, asyncio.Future[Quoted]] = field(default_factory=dict)
+    # Whether humans can be asked, or were asked in the run that is replayed. False in a dry run.
+    asks_people: bool = True
     # Seats in which a human gave an answer.
     answered_seats: set[Seat] = field(default_factory=set)
     # Hashes of the scope paths in use, not the paths: a run may have millions.
@@ -163,6 +166,9 @@ class RunContext:
         self.disk_store = DiskStore(self.folder)
         self.row_file = RowFile(self.folder)
         self._next_flush: asyncio.TimerHandle | None = None
+        # All seats, in the order of the study, also those that models play in the end.
+        self.all_seats = tuple(self.seats)
+        self.seat_progress = {seat: SeatProgress() for seat in self.seats}
         self.seat_humans(self.seats)
 
     def seat_humans(self, seats: Sequence[Seat]) -> None:
@@ -437,7 +443,8 @@ class RunContext:
 
     def new_recording(self, table: str) -> TableBuffer:
         """Return an empty table buffer that spills its rows into the row file of the run."""
-        return TableBuffer(table, self.row_file, self.columns.get(table, {}))
+        columns = self.columns.get(table) or PEOPLE_COLUMNS.get(table, {})
+        return TableBuffer(table, self.row_file, columns)
 
     def _flush_later(self) -> None:
         loop = asyncio.get_running_loop()

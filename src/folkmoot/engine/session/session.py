@@ -56,6 +56,7 @@ from folkmoot.engine.session.effects import (
 )
 from folkmoot.engine.session.map_execution import run_fork, run_locally
 from folkmoot.engine.session.run_context import ForkExecutor, ForkItem, RunContext
+from folkmoot.engine.session.seat_questions import ask_due_checks, note_question
 from folkmoot.engine.settings.config import ConfigT
 from folkmoot.errors import ProtocolError
 from folkmoot.models.catalog import HUMAN_MODEL
@@ -200,7 +201,11 @@ class Scope:
         address = self._next_address("ask")
         run = self._run
         try:
-            seat = run.find_seat(speaker, self.path)
+            seat, view = run.find_seat(speaker, self.path), None
+            if seat is not None:
+                stage = self.path[0] if self.path else ""
+                await ask_due_checks(run, seat, stage)
+                note_question(run, seat, stage)
             model = (
                 run.model_at(address, speaker.model, speaker.role) if seat is None else HUMAN_MODEL
             )
@@ -241,6 +246,8 @@ class Scope:
             run.progress(AnswerMissing(address))
         elif seat is not None:
             run.answered_seats.add(seat)
+            if view is not None:
+                run.seat_progress[seat].own_answers.append(view.describe_exchange(result.text))
         row = build_answer_row(self.path, address, speaker, wanted, result)
         answered_by = {"model_asked": model, "answered_by": run.answerer_kind(model)}
         run.record_row(self._row_order, "answers", {**row, **answered_by})
@@ -657,7 +664,7 @@ async def _ask_self_description(run: RunContext, seat: Seat) -> Quoted:
         run.seat_manager.register_question(seat, address, view)
     # These rows follow all rows of the protocol, in the order of the seats. Which question to a
     # human comes first depends on how fast others answer.
-    row_order = RowOrder(AFTER_PROTOCOL + RowOrder().key_of(run.seats.index(seat)))
+    row_order = RowOrder(AFTER_PROTOCOL + RowOrder().key_of(run.all_seats.index(seat)))
     result = await ask_until_parsed(
         run, AskedAt(address, row_order, speaker.id), request, answer_type, DEFAULT_REASKS
     )

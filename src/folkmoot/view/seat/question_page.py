@@ -62,7 +62,7 @@ def render_question(
     status: int = 200,
 ) -> Response:
     """Render the page of a question. `sent` refills a form that has a `problem`."""
-    minutes = seat_manager.settings.minutes
+    minutes = seat_manager.minutes_for(question.view)
     nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
     context = {
         "chair": seat_state,

@@ -1,0 +1,205 @@
+"""Questions to humans that are not part of the protocol: checks, and questions afterwards.
+
+A check asks whether a human has understood or pays attention. Both kinds are settings of `seats:`
+in the study file. Their answers are in the journal, and in the tables that this module declares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from folkmoot.conversation.answer_types import AnswerType, Text
+from folkmoot.conversation.choices import Choice, Number
+from folkmoot.field_notes import Word
+from folkmoot.storage.rows import Row, column, columns_of_class
+
+CHECKS, AFTERWARDS, ANNOUNCEMENTS = "checks", "afterwards", "announcements"
+MAX_QUESTION_CHARACTERS = 4_000
+
+
+def _one_or_several(given: object) -> object:
+    """Return a single text as a list with one entry, and YAML lists as tuples."""
+    if isinstance(given, (list, tuple)):
+        return tuple(given)
+    return given if given is None else (given,)
+
+
+Texts = Annotated[
+    tuple[Word, ...], BeforeValidator(_one_or_several, json_schema_input_type=Word | list[Word])
+]
+
+
+class Check(BaseModel):
+    """A question with a right answer, to a human before or during the study."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    question: str = Field(
+        min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="what is asked"
+    )
+    options: Texts = Field((), description="answers to choose from; without it, a box for text")
+    right: Texts = Field(description="the right answer, or a list of right answers", min_length=1)
+    after_questions: int | None = Field(
+        None, ge=1, description="asked after this number of questions, not before the study"
+    )
+    after_stage: str | None = Field(
+        None, description="asked after the stage of this name, not before the study"
+    )
+    tries: int = Field(1, ge=1, le=20, description="number of answers, with `note` and `end`")
+    on_failure: Literal["again", "note", "end"] = Field(
+        "note",
+        description="`again` asks until the answer is right, `note` records the failure, `end` "
+        "ends the part of the human",
+    )
+    hint: str | None = Field(None, description="text shown after a wrong answer")
+
+    @model_validator(mode="after")
+    def _check_answers(self) -> Check:
+        if self.options and (unknown := [text for text in self.right if text not in self.options]):
+            raise ValueError(f"`right` must be among the options, and {unknown[0]!r} is not")
+        if self.after_questions is not None and self.after_stage is not None:
+            raise ValueError("set `after_questions` or `after_stage`, not both")
+        if self.on_failure == "again" and self.tries > 1:
+            raise ValueError("`tries` has no meaning with `on_failure: again`")
+        return self
+
+    @property
+    def is_before_study(self) -> bool:
+        """True if the check is asked before the protocol starts."""
+        return self.after_questions is None and self.after_stage is None
+
+    @property
+    def answer_type(self) -> AnswerType[Any]:
+        """How the answer is given."""
+        return Choice(self.options) if self.options else Text()
+
+    def is_right(self, answer: str) -> bool:
+        """Return whether an answer is right. Case and spaces do not matter."""
+        return _comparable(answer) in map(_comparable, self.right)
+
+
+class AfterwardsQuestion(BaseModel):
+    """A question to humans after the protocol, with options, a scale or a box for text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    question: str = Field(
+        min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="what is asked"
+    )
+    options: Texts = Field((), description="answers to choose from")
+    scale: Annotated[tuple[int, int], BeforeValidator(_one_or_several)] | None = Field(
+        None, description="lowest and highest number of a scale", examples=[[1, 7]]
+    )
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> AfterwardsQuestion:
+        if self.options and self.scale:
+            raise ValueError("set `options` or `scale`, not both")
+        if self.scale and self.scale[0] >= self.scale[1]:
+            raise ValueError("the first number of `scale` must be the lower one")
+        return self
+
+    @property
+    def answer_type(self) -> AnswerType[Any]:
+        """How the answer is given."""
+        if self.options:
+            return Choice(self.options)
+        return Number(*self.scale, integer=True) if self.scale else Text()
+
+
+def _comparable(answer: str) -> str:
+    return " ".join(answer.casefold().split()).strip(" .")
+
+
+def _question_from_text(given: object) -> object:
+    return {"question": given} if isinstance(given, str) else given
+
+
+def _as_tuple(given: object) -> object:
+    return tuple(given) if isinstance(given, list) else given
+
+
+AfterwardsQuestions = Annotated[
+    tuple[Annotated[AfterwardsQuestion, BeforeValidator(_question_from_text)], ...],
+    BeforeValidator(_as_tuple, json_schema_input_type=list[AfterwardsQuestion | str]),
+]
+Checks = Annotated[
+    tuple[Check, ...], BeforeValidator(_as_tuple, json_schema_input_type=list[Check])
+]
+
+
+class CheckRow(Row, table=CHECKS, key=("seat", "check", "attempt")):
+    """One answer of a human to one check."""
+
+    seat: str = column("the seat, as `seats:` of the study file names it")
+    speaker_id: str
+    address: str = column("the reply that it comes from")
+    check: int = column("number of the check in the study file, from 1")
+    question: str
+    attempt: int = column("number of the answer to this check, from 1")
+    answer: str | None
+    right: bool = column("whether the answer is right")
+    missing: str | None
+    on_failure: str = column("what follows a failure: again, note or end")
+    outcome: str = column(
+        "after this answer: passed, again (asked once more), flagged (failed, and only recorded), "
+        "screened out, or left (the human gave no more answers)"
+    )
+
+
+class AfterwardsRow(Row, table=AFTERWARDS, key=("seat", "number")):
+    """One answer of a human to one question after the protocol."""
+
+    seat: str = column("the seat, as `seats:` of the study file names it")
+    speaker_id: str
+    address: str = column("the reply that it comes from")
+    number: int = column(
+        "number of the question in the study file, from 1; 0 is the comment on one's own answers"
+    )
+    question: str
+    answer: str | None
+    missing: str | None
+
+
+class AnnouncementRow(Row, table=ANNOUNCEMENTS, key=("number",)):
+    """One message of the researcher to humans during the run. No prompt contains it."""
+
+    number: int
+    time: str = column("when it was sent (ISO 8601, UTC)")
+    seat: str = column("the seat that it was sent to; empty: all seats")
+    text: str
+
+
+PEOPLE_TABLES: tuple[type[Row], ...] = (CheckRow, AfterwardsRow, AnnouncementRow)
+# These tables are written only if humans were asked or told something.
+PEOPLE_COLUMNS = columns_of_class(PEOPLE_TABLES)
+
+
+@dataclass(slots=True)
+class SeatProgress:
+    """How far the human in a seat is, for checks during the study.
+
+    `asked` holds the checks during the study that were asked, by number. `own_answers` are pairs of
+    question and answer, for the review.
+    """
+
+    question_count: int = 0
+    stages: set[str] = field(default_factory=set)
+    asked: dict[int, asyncio.Future[bool]] = field(default_factory=dict)
+    own_answers: list[tuple[str, str]] = field(default_factory=list)
+
+    def find_due(self, checks: tuple[Check, ...], stage: str | None) -> list[int]:
+        """Return the numbers (from 1) of the checks that precede a question of this stage.
+
+        `stage` is None at the end of the protocol.
+        """
+        return [
+            number
+            for number, check in enumerate(checks, start=1)
+            if (check.after_questions is not None and self.question_count >= check.after_questions)
+            or (check.after_stage in self.stages and check.after_stage != stage)
+        ]

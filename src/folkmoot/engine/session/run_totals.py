@@ -1,0 +1,79 @@
+"""Totals of a run for its manifest and for messages: calls, money that may be owed, the fork."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.session.run_context import RunContext
+from folkmoot.measures.inference.estimates import format_count, format_dollars
+from folkmoot.storage.manifest import (
+    describe_possibly_paid,
+)
+from folkmoot.storage.run_folder import (
+    JOURNAL,
+)
+
+
+def describe_fork(context: RunContext) -> dict[str, object]:
+    """Return the facts about a fork for the manifest, or an empty dictionary for other runs.
+
+    The facts are the changed reply, the number of calls that were made, and the number of calls
+    that were copied from the source run.
+    """
+    if context.change is None:
+        return {}
+    change_data = context.change.to_json()
+    # The plan holds these two, and they can be long.
+    del change_data["run"], change_data["asked_again"]
+    with JournalReader(context.journal.path) as journal:
+        asked_count, taken_over_count = (
+            len(journal.calls(taken_over=is_taken_over)) for is_taken_over in (False, True)
+        )
+    return {**change_data, "asked": asked_count, "taken_over": taken_over_count}
+
+
+def count_batched_calls(context: RunContext) -> int:
+    """Return the number of calls submitted in batches.
+
+    Re-asks and the calls of earlier processes are included.
+    """
+    with JournalReader(context.journal.path) as journal:
+        return sum(batch.calls for batch in journal.read_batches().values() if batch.id)
+
+
+def list_broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
+    """Return model and maximal cost (USD) of replies that broke off and may have been billed.
+
+    Replies of earlier processes are included.
+    """
+    with JournalReader(context.journal.path) as journal:
+        return [(broken.model, broken.max_usd) for broken in journal.read_broken_replies()]
+
+
+def money_in(folder: Path) -> str:
+    """Return a sentence on the money (USD) that a stopped run has paid and has possibly paid.
+
+    Returns an empty string if the run has no call of unknown outcome. Call it only while no process
+    of the run is active, because loans of an active process would count as possibly paid.
+    """
+    if not (folder / JOURNAL).exists():
+        return ""
+    with JournalReader(folder / JOURNAL) as journal:
+        calls, usd, unpriced = journal.total_calls_and_cost()
+        loans = journal.read_outstanding_loans()
+        possible = journal.possibly_paid()
+    if not possible.calls:
+        return ""
+    unknown = any(loan.max_usd is None for loan in loans)
+    possibly_paid = describe_possibly_paid(possible.calls, None if unknown else possible.usd)
+    unknown_part = " and an unknown cost" if unpriced else ""
+    return (
+        f"Paid {format_dollars(usd)}{unknown_part} ({format_count(calls, 'call')}); {possibly_paid}"
+    )
+
+
+def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
+    """Return the open loans of killed processes and workers: holder, calls, maximal cost (USD)."""
+    with JournalReader(context.journal.path) as journal:
+        return [(loan.who, loan.calls, loan.max_usd) for loan in journal.read_outstanding_loans()]

@@ -1,0 +1,260 @@
+"""Ask humans what is not part of the protocol: checks, a review, and questions afterwards.
+
+The answers are journaled below `seats/`, outside all scopes of the protocol. So they change no
+address, and a replay finds them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, TypeVar, cast
+
+from folkmoot.conversation.answer_types import AnswerType, Missing, Text
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Utterance, build_messages
+from folkmoot.engine.seats.question_view import QuestionView, view_for_human
+from folkmoot.engine.seats.questionnaire import (
+    AfterwardsRow,
+    AnnouncementRow,
+    Check,
+    CheckRow,
+)
+from folkmoot.engine.seats.seat_manager import SCREENED_OUT, SEAT_CLOSED, TIMED_OUT, WITHDRAWN
+from folkmoot.engine.seats.seats import Seat
+from folkmoot.engine.session.effects import AskedAt, ask_until_parsed
+from folkmoot.engine.session.plan import ANNOUNCED
+from folkmoot.engine.session.run_context import RunContext
+from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.models.request import ModelRequest, RespondentHints
+from folkmoot.provenance import SourcedText
+from folkmoot.storage.table_buffer import AFTER_PROTOCOL, RowOrder
+
+T = TypeVar("T")
+# The human is gone, so nothing more can be asked.
+GONE = (SEAT_CLOSED, WITHDRAWN, SCREENED_OUT)
+TRY_AGAIN = "That was not right. Please answer once more."
+CHECK_TITLE, REVIEW_TITLE, AFTERWARDS_TITLE = "A check", "Your answers", "Before you go"
+REVIEW_QUESTION = (
+    "These are your answers. They stay as they are, because others have read them. Is there "
+    "anything that you want to add or to correct? Write it here, or leave it out."
+)
+
+
+async def ask_checks_before_study(run: RunContext) -> None:
+    """Ask the checks that precede the study, and let models play for humans who are screened out.
+
+    The protocol starts when this is settled. A participant then does not change from a human to a
+    model after others have heard them.
+    """
+    checks = _checks_of(run)
+    numbers = [number for number, check in enumerate(checks, start=1) if check.is_before_study]
+    if not numbers or not run.asks_people:
+        return
+
+    async def ask_seat(seat: Seat) -> bool:
+        for number in numbers:
+            if not await _ask_check(run, seat, number, checks[number - 1]):
+                return False
+        return True
+
+    stays = await _gather([ask_seat(seat) for seat in run.seats])
+    run.seat_humans([seat for seat, is_in in zip(run.seats, stays, strict=True) if is_in])
+
+
+async def ask_due_checks(run: RunContext, seat: Seat, stage: str | None) -> None:
+    """Ask the checks that precede the next question to a human, which belongs to this stage.
+
+    `stage` is None at the end of the protocol. Questions that the human gets at the same time wait
+    for the same check.
+    """
+    checks, progress = _checks_of(run), run.seat_progress[seat]
+    if not run.asks_people:
+        return
+    for number in progress.find_due(checks, stage):
+        if number not in progress.asked:
+            progress.asked[number] = asyncio.ensure_future(
+                _ask_check(run, seat, number, checks[number - 1])
+            )
+        # The caller may be cancelled. Others wait for the same check.
+        await asyncio.shield(progress.asked[number])
+
+
+def note_question(run: RunContext, seat: Seat, stage: str) -> None:
+    """Count a question of the protocol to a human."""
+    progress = run.seat_progress[seat]
+    progress.question_count += 1
+    progress.stages.add(stage)
+
+
+async def ask_people_afterwards(run: RunContext) -> None:
+    """Ask each human who took part the checks that are left, a review, and the last questions."""
+    if run.asks_people:
+        humans = [seat for seat in run.seats if seat in run.answered_seats]
+        await _gather([_ask_afterwards(run, seat) for seat in humans])
+    _warn_of_checks_not_asked(run)
+
+
+def record_announcements(run: RunContext) -> None:
+    """Record the messages that the researcher sent to humans.
+
+    They cannot be computed again, so the plan keeps them, and a replay reads them there.
+    """
+    if run.seat_manager is not None and run.seat_manager.announcements:
+        run.plan.add_note(ANNOUNCED, run.seat_manager.announcements)
+    row_order = RowOrder(AFTER_PROTOCOL)
+    for number, given in enumerate(run.plan.note(ANNOUNCED) or (), start=1):
+        row = AnnouncementRow(number=number, **given)
+        run.record_row(row_order, row.table, row.cells())
+
+
+async def _ask_check(run: RunContext, seat: Seat, number: int, check: Check) -> bool:
+    """Ask one check until it is passed, failed or left, and return whether the human stays."""
+    row_order = _row_order_of(run, seat, number)
+    for attempt in count(1):
+        text = check.question if attempt == 1 else f"{check.hint or TRY_AGAIN}\n\n{check.question}"
+        address = f"{seat.address}/check{number}" + (f"/try{attempt}" if attempt > 1 else "")
+        asked_at = AskedAt(address, row_order, seat.id)
+        answer = await _ask_human(run, seat, asked_at, text, check.answer_type)
+        missing = answer.reason if isinstance(answer, Missing) else None
+        right = missing is None and check.is_right(format_answer(answer))
+        outcome = _outcome_of_check(check, attempt, right=right, missing=missing)
+        row = CheckRow(
+            seat=seat.name,
+            speaker_id=seat.id,
+            address=address,
+            check=number,
+            question=check.question,
+            attempt=attempt,
+            answer=None if missing else format_answer(answer),
+            right=right,
+            missing=missing,
+            on_failure=check.on_failure,
+            outcome=outcome,
+        )
+        run.record_row(row_order, row.table, row.cells())
+        if outcome == SCREENED_OUT and run.seat_manager is not None:
+            run.seat_manager.screen_out(seat)
+        if outcome != "again":
+            return outcome != SCREENED_OUT
+    raise AssertionError("the loop has no end")
+
+
+def _outcome_of_check(check: Check, attempt: int, *, right: bool, missing: str | None) -> str:
+    if right:
+        return "passed"
+    if missing in GONE:
+        return "left"
+    # A human who gave no answer in time is not asked again: nobody may be there.
+    if missing != TIMED_OUT and (check.on_failure == "again" or attempt < check.tries):
+        return "again"
+    return SCREENED_OUT if check.on_failure == "end" else "flagged"
+
+
+async def _ask_afterwards(run: RunContext, seat: Seat) -> None:
+    await ask_due_checks(run, seat, None)
+    assert run.config.seats is not None
+    settings, questions = run.config.seats, list[tuple[int, str, AnswerType[object]]]()
+    if settings.review:
+        questions.append((0, REVIEW_QUESTION, Text()))
+    questions += [
+        (number, given.question, given.answer_type)
+        for number, given in enumerate(settings.afterwards, start=1)
+    ]
+    own_answers = run.seat_progress[seat].own_answers
+    for number, text, answer_type in questions:
+        address = f"{seat.address}/" + (f"afterwards{number}" if number else "review")
+        row_order = _row_order_of(run, seat, number)
+        asked_at = AskedAt(address, row_order, seat.id)
+        reviewed = None if number else own_answers
+        answer = await _ask_human(run, seat, asked_at, text, answer_type, reviewed)
+        missing = answer.reason if isinstance(answer, Missing) else None
+        row = AfterwardsRow(
+            seat=seat.name,
+            speaker_id=seat.id,
+            address=address,
+            number=number,
+            question=text,
+            answer=None if missing else format_answer(answer),
+            missing=missing,
+        )
+        run.record_row(row_order, row.table, row.cells())
+        # Nobody is there any more, and the run must not wait for each further question.
+        if missing in (*GONE, TIMED_OUT):
+            break
+    # The human need not wait until all others have answered as well.
+    if questions and run.seat_manager is not None:
+        run.seat_manager.finish_seat(seat)
+
+
+async def _ask_human(
+    run: RunContext,
+    seat: Seat,
+    asked_at: AskedAt,
+    text: str,
+    answer_type: AnswerType[object],
+    own_answers: list[tuple[str, str]] | None = None,
+) -> object:
+    """Ask a human one question outside the protocol. A review shows the human's own answers."""
+    speaker, prompt = Speaker(seat.id), SourcedText(text)
+    messages, _, spans = build_messages(speaker, EMPTY_TRANSCRIPT, prompt)
+    offered = answer_type.offered_values
+    hints = RespondentHints(speaker.role, answer_type.form_kind, offered, speaker=seat.id)
+    request = ModelRequest(
+        HUMAN_MODEL, messages, schema=answer_type.schema, hints=hints, spans=spans
+    )
+    if run.seat_manager is not None:
+        view = view_for_human(speaker, EMPTY_TRANSCRIPT, prompt, answer_type, len(messages))
+        address = asked_at.address
+        run.seat_manager.register_question(seat, address, _with_title(view, address, own_answers))
+    return (await ask_until_parsed(run, asked_at, request, answer_type, 0)).value
+
+
+def format_answer(answer: object) -> str:
+    """Return an answer as text. Whole numbers have no decimals."""
+    return f"{answer:g}" if isinstance(answer, float) else str(answer)
+
+
+def _with_title(
+    view: QuestionView, address: str, own_answers: list[tuple[str, str]] | None
+) -> QuestionView:
+    """Return a page that says what kind of question this is, and shows answers for review."""
+    if own_answers is not None:
+        pairs = (
+            (Utterance("", question), Utterance(view.speaker.id, answer))
+            for question, answer in own_answers
+        )
+        history = tuple(utterance for pair in pairs for utterance in pair)
+        return replace(view, title=REVIEW_TITLE, history=history, is_afterwards=True)
+    if address.rpartition("/")[2].startswith("afterwards"):
+        return replace(view, title=AFTERWARDS_TITLE, is_afterwards=True)
+    return replace(view, title=CHECK_TITLE)
+
+
+async def _gather(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all questions, and only then raise the first error: answers in between are kept."""
+    results = await asyncio.gather(*questions, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast("list[T]", results)
+
+
+def _checks_of(run: RunContext) -> tuple[Check, ...]:
+    return run.config.seats.checks if run.config.seats is not None else ()
+
+
+def _row_order_of(run: RunContext, seat: Seat, number: int) -> RowOrder:
+    # All rows of the protocol come first, then these, by seat and question: which of them comes
+    # first in time depends on people.
+    seat_key = RowOrder().key_of(run.all_seats.index(seat))
+    return RowOrder(AFTER_PROTOCOL + seat_key + RowOrder().key_of(number))
+
+
+def _warn_of_checks_not_asked(run: RunContext) -> None:
+    asked = {number for progress in run.seat_progress.values() for number in progress.asked}
+    for number, check in enumerate(_checks_of(run), start=1):
+        if run.answered_seats and not check.is_before_study and number not in asked:
+            when = check.after_stage or f"{check.after_questions} questions"
+            run.log_warning((), f"check {number} was asked of nobody: nobody came past {when}")

@@ -1,0 +1,192 @@
+"""Checks, the review and the questions afterwards: what people are asked beside the protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot import Run
+from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
+from folkmoot.errors import InputError, RunPausedError
+from folkmoot.storage.run_folder import RunFolder
+from tests.engine.test_seats import Answers, by_hand
+
+STUDY = """
+study: cross_pollination
+pilot_id: centre
+topic:
+  description: Should the town close its centre to cars?
+  options: [Close it, Keep it open]
+participants_per_condition: 3
+conditions: [simple_voting]
+revote: true
+min_responses_for_threshold: 50
+personas: {source: quota}
+seats:
+  ids: [p_0001, p_0002]
+"""
+BEFORE = """
+  checks:
+    - question: How many votes are there?
+      options: [One, Two]
+      right: Two
+      tries: 2
+      on_failure: end
+"""
+DURING = """
+  checks:
+    - question: What is the town to close?
+      right: [Its centre, The centre]
+      after_stage: initial_vote
+"""
+
+
+def write_study(folder: Path, settings: str) -> Path:
+    path = folder / "centre.yaml"
+    path.write_text(STUDY + settings, "utf-8")
+    return path
+
+
+def people(said: dict[str, list[str]], seen: list[PendingQuestion] | None = None) -> Answers:
+    """People who vote for the first option. By seat and kind: what they say to other questions."""
+
+    def answer(chair: SeatState, question: PendingQuestion) -> str | None:
+        if seen is not None:
+            seen.append(question)
+        if not question.address.startswith("seats/"):
+            return question.view.options[0] if question.view.options else "Words."
+        kind = question.address.split("/")[2]
+        return said[f"{chair.seat.name} {kind}"].pop(0)
+
+    return answer
+
+
+def run_with(path: Path, answer: Answers, out: str = "run", **options: object) -> Run:
+    return folkmoot.run(
+        path,
+        out=path.parent / out,
+        seat_host=by_hand(answer),
+        model="synthetic",
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def cells(run: Run, table: str, *columns: str) -> list[tuple[object, ...]]:
+    return run.table(table).select(columns).rows()
+
+
+def test_who_fails_a_check_before_the_study_is_replaced_by_a_model_from_the_start(
+    tmp_path: Path,
+) -> None:
+    said = {"p_0001 check1": ["One", "One"], "p_0002 check1": ["One", "Two"]}
+    run = run_with(write_study(tmp_path, BEFORE), people(said))
+    assert cells(run, "checks", "seat", "attempt", "answer", "right", "outcome") == [
+        ("p_0001", 1, "One", False, "again"),
+        ("p_0001", 2, "One", False, "screened out"),
+        ("p_0002", 1, "One", False, "again"),
+        ("p_0002", 2, "Two", True, "passed"),
+    ]
+    answered_by = dict(run.table("answers").select("speaker_id", "answered_by").rows())
+    assert answered_by["p_0001"] == "synthetic" and answered_by["p_0002"] == "human"
+    assert run.table("answers").filter(missing="screened out").is_empty()
+    found = verify_run(RunFolder(run.path))
+    assert found.is_consistent, (found.differences, found.not_compared)
+
+
+def test_a_check_during_the_study_is_noted_and_asked_once(tmp_path: Path) -> None:
+    seen: list[PendingQuestion] = []
+    said = {"p_0001 check1": ["its centre."], "p_0002 check1": ["A shop"]}
+    run = run_with(write_study(tmp_path, DURING), people(said, seen))
+    assert cells(run, "checks", "seat", "answer", "outcome") == [
+        ("p_0001", "its centre.", "passed"),
+        ("p_0002", "A shop", "flagged"),
+    ]
+    mine = [question.address for question in seen if "p_0002" in question.address]
+    assert mine == ["initial_vote/p_0002/ask0", "seats/p_0002/check1", "second_vote/p_0002/ask0"]
+    human = run.table("answers").filter(speaker_id="p_0002")
+    assert set(human["answered_by"]) == {"human"} and human["missing"].null_count() == 2
+
+
+def test_a_failed_check_during_the_study_ends_the_part_of_a_person(tmp_path: Path) -> None:
+    said = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A shop"]}
+    path = write_study(tmp_path, DURING + "      on_failure: end\n")
+    run = run_with(path, people(said))
+    rows = run.table("answers").filter(speaker_id="p_0002")
+    assert rows["missing"].to_list() == [None, "screened out"]
+    assert verify_run(RunFolder(run.path)).is_consistent
+
+
+def test_a_check_that_must_be_passed_is_asked_until_it_is(tmp_path: Path) -> None:
+    said = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A", "B", "C", "The centre"]}
+    path = write_study(tmp_path, DURING + "      on_failure: again\n      hint: Read the topic.\n")
+    seen: list[PendingQuestion] = []
+    run = run_with(path, people(said, seen))
+    outcomes = run.table("checks").filter(seat="p_0002")["outcome"].to_list()
+    assert outcomes == ["again", "again", "again", "passed"]
+    second = next(question for question in seen if question.address.endswith("try2"))
+    assert second.view.prompt == "Read the topic.\n\nWhat is the town to close?"
+
+
+def test_people_review_their_answers_and_are_asked_afterwards(tmp_path: Path) -> None:
+    path = write_study(
+        tmp_path,
+        """
+  review: true
+  afterwards:
+    - What was this about?
+    - {question: "How hard was it?", scale: [1, 7]}
+    - {question: "Would you come again?", options: [Yes, No]}
+""",
+    )
+    seen: list[PendingQuestion] = []
+    said = {
+        f"{seat} {kind}": [text]
+        for seat in ("p_0001", "p_0002")
+        for kind, text in {
+            "review": "Nothing.",
+            "afterwards1": "Cars.",
+            "afterwards2": "3",
+            "afterwards3": "Yes",
+        }.items()
+    }
+    run = run_with(path, people(said, seen))
+    rows = cells(run, "afterwards", "seat", "number", "answer", "missing")
+    assert rows[:4] == [
+        ("p_0001", 0, "Nothing.", None),
+        ("p_0001", 1, "Cars.", None),
+        ("p_0001", 2, "3", None),
+        ("p_0001", 3, "Yes", None),
+    ]
+    review = next(question for question in seen if question.address == "seats/p_0001/review")
+    assert [text.text for text in review.view.history if text.speaker_id] == ["Close it"] * 2
+    # No request of the protocol holds a word of it.
+    prompts = [m.content for q in seen for m in q.request.messages if "seats/" not in q.address]
+    assert not any("Cars." in prompt or "come again" in prompt for prompt in prompts)
+    assert verify_run(RunFolder(run.path)).is_consistent
+
+
+def test_a_resumed_run_asks_no_check_twice(tmp_path: Path) -> None:
+    path = write_study(tmp_path, BEFORE)
+    said = {"p_0001 check1": ["Two"], "p_0002 check1": ["One", "One"]}
+    with pytest.raises(RunPausedError):
+        run_with(path, people(said), overrides=("budget_calls=1",))
+    assert said == {"p_0001 check1": [], "p_0002 check1": []}
+    run = run_with(path, people(said))
+    assert run.manifest["outcome"] == "done"
+    assert run.table("checks")["outcome"].to_list() == ["passed", "again", "screened out"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("  checks:\n    - {question: Q, options: [a, b], right: c}\n", "among the options"),
+        ("  checks:\n    - {question: Q, right: c, tries: 2, on_failure: again}\n", "no meaning"),
+        ("  afterwards:\n    - {question: Q, scale: [7, 1]}\n", "lower one"),
+    ],
+)
+def test_mistakes_are_told_before_the_run(tmp_path: Path, settings: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        run_with(write_study(tmp_path, settings), people({}))
