@@ -31,23 +31,23 @@ KINDS = {
 DROPPED = {
     "cross_pollination": (
         *("final_vote_after_summary", "{{ cross_pollination_content }}"),
-        "clarified_passive, final vote: summaries should stand in the prompt and did not in 6 of 6",
+        "clarified_passive, final vote: summaries: required by the design, missing from 6 of 6",
     ),
     "focus_group": (
         *("purchase_intent", "{{ stimulus }}"),
-        "intent before: material should stand in the prompt and did not",
+        "intent before: material: required by the design, missing from",
     ),
     "negotiation": (
         *("ballot", "{{ preference }}"),
-        "C4, ballot: own words should stand in the prompt and did not",
+        "C4, ballot: own words: required by the design, missing from",
     ),
     "town_hall": (
         *("shared_vote", "{{ s.text }}"),
-        "1, vote: others' statements should stand in the prompt and did not",
+        "1, vote: others' statements: required by the design, missing from",
     ),
     "workbook": (
         *("system", "{{ treatment }}"),
-        "treatment should stand in the prompt and did not",
+        "treatment: required by the design, missing from",
     ),
 }
 
@@ -152,8 +152,8 @@ def the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISWIRED = {
-    "cross_pollination": (of_another, "words from elsewhere should not stand in the prompt"),
-    "focus_group": (the_latest, "others' statements should stand in the prompt in full"),
+    "cross_pollination": (of_another, "words from elsewhere: excluded by the design"),
+    "focus_group": (the_latest, "others' statements: required by the design in full"),
 }
 
 

@@ -22,7 +22,7 @@ from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.focus_group.participants import COMPANY, LENGTHS
+from folkmoot.studies.focus_group.participants import LENGTH_ADVICE, STYLE_ADVICE
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
@@ -122,7 +122,7 @@ def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
         assert "yourself. age: 34; occupation: glazier. I keep bees on the roof." in everything
         if study == "focus_group":
             assert sat.name != drawn.name and sat.name in everything
-            assert [a for a in (*LENGTHS, *COMPANY) if a in everything] == []
+            assert [a for a in (*LENGTH_ADVICE, *STYLE_ADVICE) if a in everything] == []
             assert ("private reaction" in everything) == (settings == ())  # their own, once asked
     if not settings:
         the_same_questions_are_compared(study, run)

@@ -206,7 +206,7 @@ def test_the_coder_is_told_what_the_question_refers_to_and_the_values() -> None:
 def test_the_embedded_coder_reads_the_codebook_in_any_wording() -> None:
     wanted = CodesAnswer(DECISION, SAID)
     sentence = "The museum is given up by Ann."
-    book = quote_value(DECISION.to_yaml, "material", f"codebooks.text/{DECISION.name}")
+    book = quote_value(DECISION.yaml_text, "material", f"codebooks.text/{DECISION.name}")
     system = concatenate_texts(("Xyz ", book, " zyx. The museum is reopened by Bo."), plain=None)
     text = quote_value(sentence, "utterance", "talk/ask0", "Ann")
     asked = build_messages(Speaker("coder", system=system), EMPTY_TRANSCRIPT, text)

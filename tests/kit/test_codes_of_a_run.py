@@ -97,7 +97,7 @@ def test_a_run_that_was_not_coded_is_coded_afterwards(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [FIRST, "gpt-4o"])
 def test_who_has_coded_a_run_does_not_code_it_again(done: RunFolder, name: str) -> None:
     code, said = cli("codes", done.path, "--coder", name)
-    assert code == 2 and "has coded this run already" in said
+    assert code == 2 and "has already coded this run" in said
 
 
 def test_a_coding_that_ran_out_of_money_is_resumed_by_the_same_command(
@@ -153,13 +153,13 @@ def test_a_person_corrects_the_coder_on_a_sheet(tmp_path: Path, done: RunFolder)
         "treated/day2": {"fair"},
         "treated/day3": {"too_dear"},
     }
-    assert "A person looked at 4 codes and kept 25 %." in read.note
+    assert "A human checked 4 codes and confirmed 25 %." in read.note
     assert journal(done) == before
     code, said = cli("verify", done.path)
     assert code == 0 and "4 × code, by Ann" in said
     # The same sheet read twice changes nothing.
     assert read_sheet(RunFolder(done.path), sheet, "Ann") == []
-    assert "kept 25 %" in cli("codes", done.path)[1]
+    assert "confirmed 25 %" in cli("codes", done.path)[1]
 
 
 def test_a_person_codes_the_sample_blind_and_alpha_is_told(tmp_path: Path, done: RunFolder) -> None:
@@ -253,7 +253,7 @@ def test_who_saw_the_codes_does_not_code_blind(tmp_path: Path, done: RunFolder) 
     fill(blind, "sample", {("treated/day0", ""): "too_dear"}, "your_codes")
     read_sheet(done, seen, "Ann")
     code, said = cli("codes", done.path, "--read", blind, "--by", "ann")
-    assert code == 2 and "has seen them" in said
+    assert code == 2 and "cannot code the sample blind" in said
     assert cli("codes", done.path, "--read", blind, "--by", "Bo")[0] == 0
 
 

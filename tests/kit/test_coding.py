@@ -163,7 +163,7 @@ def test_the_same_coder_twice_is_refused_before_anything_is_asked(
     tmp_path: Path, models: dict[str, str]
 ) -> None:
     provider = coder(by_words)
-    with pytest.raises(InputError, match="is the coder already"):
+    with pytest.raises(InputError, match="is already the coder"):
         run(tmp_path, provider, models=models, model=FIRST)
     assert not provider.calls
 

@@ -113,8 +113,8 @@ def test_texts_of_one_word_that_all_say_are_told_apart(tmp_path: Path) -> None:
     }
     assert stood(done, "dan") == {OWN_WORDS: ["dan"]}
     assert set(describe_deviations(done.folder)) == {
-        "here, vote: words from elsewhere should not stand in the prompt and did in 1 of 2.",
-        "there, vote: statements should stand in the prompt and did not in 1 of 2.",
+        "here, vote: words from elsewhere: excluded by the design, present in 1 of 2 prompts.",
+        "there, vote: statements: required by the design, missing from 1 of 2 prompts.",
     }
 
 
@@ -123,8 +123,7 @@ def test_what_stood_without_its_source_did_not_stand(tmp_path: Path) -> None:
     counted = count_unattributed_characters(done.folder)
     assert len([address for address in counted if "/vote/" in address]) == 4
     assert all(
-        "should stand in the prompt and did not" in said
-        for said in describe_deviations(done.folder)
+        "required by the design, missing from" in said for said in describe_deviations(done.folder)
     )
 
 
@@ -238,11 +237,11 @@ def test_a_design_that_the_prompts_do_not_keep_is_shouted_and_stays_a_run(tmp_pa
     done = run(tmp_path, claims)
     (finding,) = exposure_findings(done)
     assert finding.alarms == (
-        "hears, vote: leaflet should not stand in the prompt and did in 2 of 2.",
-        "reads, vote: leaflet should stand in the prompt and did not in 2 of 2.",
+        "hears, vote: leaflet: excluded by the design, present in 2 of 2 prompts.",
+        "reads, vote: leaflet: required by the design, missing from 2 of 2 prompts.",
     )
     assert finding.headline
-    assert ("reads", "vote", "0 %, not 100 %", "0 %") in finding.grid.rows
+    assert ("reads", "vote", "0 % (design: 100 %)", "0 %") in finding.grid.rows
     assert done.manifest["outcome"] == "done" and not done.unusable
     assert verify_run(done.folder, claims).is_consistent
 
@@ -252,10 +251,10 @@ def test_of_texts_that_are_shown_every_one_must_stand(tmp_path: Path) -> None:
     (finding,) = exposure_findings(done)
     table = done.table("exposure").filter(condition="reads", kind="leaflet")
     assert table["share"].to_list() == [0.5, 0.5]
-    assert ("reads", "vote", "100 %, in part", "0 %") in finding.grid.rows
+    assert ("reads", "vote", "100 % (incomplete)", "0 %") in finding.grid.rows
     assert finding.alarms == (
-        "reads, vote: leaflet should stand in the prompt in full and stood in part in 2 of 2 "
-        "(at the least 50 % of its texts).",
+        "reads, vote: leaflet: required by the design in full, incomplete in 2 of 2 prompts "
+        "(the least complete prompt has 50 % of the texts).",
     )
 
 
@@ -291,7 +290,7 @@ def test_run_report_and_verify_print_the_difference_in_red(
         "topic: {description: One purpose can be funded., options: [Parks, Jobs, Streets]}\n"
         "participants_per_condition: 4\nmin_responses_for_threshold: 5\npersonas: {source: quota}\n"
     )
-    told = "acp, final vote: summaries should stand in the prompt and did not in 4 of 4."
+    told = "acp, final vote: summaries: required by the design, missing from 4 of 4 prompts."
     ran = CliRunner().invoke(app, ["run", "pilot.yaml"])
     assert ran.exit_code == 0
     assert told in " ".join(ran.output.split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from folkmoot.kit.claims import claims_finding, say_claims
+from folkmoot.kit.claims import claims_finding, describe_claims
 from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
 from folkmoot.storage.findings import IntervalChart, format_cell
 
@@ -27,12 +27,12 @@ def results(*counts: tuple[int, str], n: int = 100) -> list[Result]:
 
 
 def test_only_primary_claims_have_a_p_and_a_conclusion_in_words() -> None:
-    says = say_claims(results((40, "primary"), (40, "secondary"), (12, "exploratory")))
+    says = describe_claims(results((40, "primary"), (40, "secondary"), (12, "exploratory")))
     assert says == (
         "arm0 − a +30 points (+18 to +41, p < .001): a difference is shown. "
         "The table also has 2 exploratory estimates, without a conclusion."
     )
-    rest = say_claims(results((40, "secondary"), (12, "exploratory")))
+    rest = describe_claims(results((40, "secondary"), (12, "exploratory")))
     assert rest == (
         "Exploratory, without a conclusion: arm0 − a +30 points (+18 to +41); "
         "arm1 − a +2 points (−7 to +11)."

@@ -319,7 +319,7 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
     monkeypatch.setattr(TableDiscussion, "question", swapped)
     run = play(tmp_path / "b", {**ONE, "questions_per_phase": 6}, groups=4)
     assert misattributed(run) > 0.2
-    assert f"intent after: {MISATTRIBUTED_WORDS} should not stand in the prompt" in exposed(run)
+    assert f"intent after: {MISATTRIBUTED_WORDS}: excluded by the design" in exposed(run)
 
 
 def misattributed(run: RunFolder) -> float:

@@ -156,7 +156,7 @@ def test_too_few_voters_are_no_pilot(tmp_path: Path) -> None:
     found.people = {"a": ""}
     found.votes = [CastVote("a", 0, AGREE, 1)]
     write_conversation(found, tmp_path)
-    with pytest.raises(InputError, match="0 people agreed or disagreed with 5 other comments"):
+    with pytest.raises(InputError, match="0 voters agreed or disagreed with 5 other comments"):
         from_polis(read_polis(tmp_path), None)
 
 

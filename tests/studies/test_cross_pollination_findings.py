@@ -165,7 +165,10 @@ def test_differences_and_floor(pilot):
     values = {(r[0], r[1]): r[3] for r in pairs.grid.rows}
     assert values["Simple passive", "Simple voting"] == pytest.approx(10 / 100 - 5 / 100)
     assert values["Adversarial (ACP)", "Simple voting"] == pytest.approx(40 / 130 - 5 / 100)
-    assert "Merely asked again, 5 % (2 to 11 %) choose differently" in found["persuasion"].says
+    assert (
+        "When asked again without new information, 5 % (2 to 11 %) choose differently"
+        in found["persuasion"].says
+    )
 
 
 def test_moves(pilot):
@@ -176,7 +179,7 @@ def test_moves(pilot):
     assert sum(n for *_, n in flow.links) == 100 + 100 + 100 + 130
     says = found["towards_opposition"].says
     assert "Of 130 participants who faced an opposing view, 32 moved to it, 8 to another" in says
-    assert "Of those who moved that is 80 % (65 to 90 %); moving at random would give 50 %" in says
+    assert "That is 80 % (65 to 90 %) of those who moved; random moves would give 50 %" in says
     shifted = found["marginal_homogeneity"]
     assert "largest in Adversarial (ACP): " in shifted.says and "p " not in shifted.says
     assert column(shifted, "bowker")["Simple voting"] == pytest.approx(1 / 5)
@@ -212,7 +215,7 @@ def test_spread_and_bands(pilot):
     # Short texts are held against a short debate, and not against days of deliberation.
     design = "agreement of 1 to 5 with a proposition before and after a short written debate"
     people = f"35 % to 42 % in people ({design})"
-    assert f"(against, undecided, for): {people}; here Simple passive 10 %" in bands.says
+    assert f"(against, undecided, for): {people}; in this run Simple passive 10 %" in bands.says
     assert "inside" not in bands.says and "outside" not in bands.says
     assert len([n for n in bands.notes if n.startswith("Source:")]) == 2
     assert "evenness 0.99" in found["spread_of_votes"].grid.rows[0][2]
@@ -272,7 +275,7 @@ def test_losses_that_could_overturn_are_named(tmp_path):
     for _ in range(140):
         p.add("acp", PARKS, None, status="failed")
     assert (
-        "They could overturn: Adversarial (ACP) − Simple voting (0 to"
+        "Their votes could change the sign of: Adversarial (ACP) − Simple voting (0 to"
         in p.found()["attrition"].says
     )
 
@@ -287,7 +290,7 @@ def test_without_revote_there_is_no_floor(tmp_path):
     assert column(found["votes"], "Simple voting")[PARKS] == "50"
     assert "cannot tell persuasion from noise" in found["persuasion"].says
     assert not found["persuasion"].headline
-    assert "Nobody who should have voted twice is missing." in found["attrition"].says
+    assert "No participant who should have voted twice is missing." in found["attrition"].says
     assert len(found["change_differences"].grid.rows) == 1
 
 
@@ -296,9 +299,9 @@ def test_nobody_changed(tmp_path):
     for condition in ("simple_voting", "simple_passive", "acp"):
         p.many(condition, STILL, opposition_view=JOBS if condition == "acp" else None)
     found = p.found()
-    assert found["position_change"].says.startswith("Nobody changed their choice.")
+    assert found["position_change"].says.startswith("No participant changed their choice.")
     assert "no regression can be fitted" in found["regression"].says
-    assert "No vote moved." in found["transitions"].says
+    assert "No vote changed." in found["transitions"].says
     told = found["change_differences"].says
     assert told.count("neither shown nor ruled out") == 2 and "is shown" not in told
     assert "every option kept its number of votes" in found["outcome_shift"].says
@@ -322,14 +325,14 @@ def test_early_end(tmp_path):
     p.summary = {"terminated_early": True, "termination_reason": "all for Parks"}
     found = p.found()
     assert found["position_change"].says == (
-        "The study ended before anybody could change: all for Parks."
+        "The study ended before the final votes: all for Parks."
     )
     assert found["position_change"].chart is None
     assert "persuasion" not in found
     assert found["attrition"].says == (
         "The study ended early: 40 participants did not vote a second time."
     )
-    assert "do not spread as people's do" in found["spread_of_votes"].says
+    assert "spread of the votes is unlike that of people" in found["spread_of_votes"].says
 
 
 def test_nobody_answered_at_all(tmp_path):
@@ -338,7 +341,7 @@ def test_nobody_answered_at_all(tmp_path):
         for _ in range(3):
             p.add(condition, None, None)
     found = p.found()
-    assert "Nobody voted twice" in found["position_change"].says
+    assert "No participant voted twice" in found["position_change"].says
     assert "transitions" not in found
     assert column(found["position_change"], "failed") == {
         "Simple passive": 3,
@@ -349,7 +352,7 @@ def test_nobody_answered_at_all(tmp_path):
 
 def test_no_tables(tmp_path):
     p = Pilot(tmp_path / "run")
-    assert "Nobody voted twice" in p.found()["position_change"].says
+    assert "No participant voted twice" in p.found()["position_change"].says
 
 
 def test_one_participant_per_condition(tmp_path):
@@ -442,7 +445,7 @@ def test_placebo_arms_tell_sycophancy(tmp_path):
     p.many("empty_argument", {(PARKS, PARKS): 50, (PARKS, JOBS): 50})
     p.many("names_only", {(PARKS, PARKS): 94, (PARKS, JOBS): 6})
     found = p.found()
-    assert "Names only and empty argument hold no argument" in found["persuasion"].says
+    assert "Names only and empty argument contain no argument" in found["persuasion"].says
     assert column(found["respondent_checks"], "verdict")["Sycophancy"] == "failed"
 
 
@@ -488,7 +491,8 @@ def test_a_contrast_stands_in_one_table_with_one_adjusted_p(pilot):
 
 
 @pytest.mark.parametrize(
-    ("prompts", "wording"), [(None, "our wording"), ("mine", "the study file's own wording")]
+    ("prompts", "wording"),
+    [(None, "the prompts of Folkmoot"), ("mine", "the prompts of the study file")],
 )
 def test_the_exposure_of_the_source_in_other_words_is_called_that(tmp_path, prompts, wording):
     p = Pilot(tmp_path / "run", exposure="source", prompts=prompts)

@@ -11,7 +11,9 @@ class BasePersonaRow(Row, table=BASE_PERSONAS, key=("line",)):
 
     line: str = column("digest of the raw line, as in the addresses of its calls")
     base_persona: str = column("the raw line, before it becomes a persona")
-    age: int | None = column("age in years; this and what follows is empty if none were given")
+    age: int | None = column(
+        "age in years; this column and those after it are empty if no demographics were assigned"
+    )
     sex: str | None = column("F or M")
     education: str | None = column("highest education")
     income: str | None = column("income, from low to high")

@@ -3,8 +3,8 @@
 read_results(run, Config, claims)   the results of the claims that a study type declares
 claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
 result_cells(result, name)          the cells of one result, for a table with other columns
-claim_lines(results, axis)          the chart
-say_claims(results)                 the statement: primary claims with their conclusions, or
+claims_chart(results, axis)          the chart
+describe_claims(results)                 the statement: primary claims with their conclusions, or
                                     other claims as estimates without p if none is primary
 claims_finding(...)                 the whole finding
 """
@@ -27,13 +27,13 @@ from folkmoot.storage.run_folder import RunFolder
 
 Config = TypeVar("Config", bound=BaseModel)
 LEVELS = (
-    "level share: the level of the interval. Those of primary claims hold together, so that the "
-    "chance of even one that misses is at most 5 %. adjusted p: of primary claims p times their "
-    "number, so that it is below .05 where the interval excludes zero; of all others adjusted for "
-    "the claims of the same family by Holm's method."
+    "level share: the confidence level of the interval. The intervals of primary claims hold "
+    "jointly: the chance that even one of them misses the true value is at most 5 %. adjusted p: "
+    "for primary claims, p multiplied by their number, so that it is below .05 where the interval "
+    "excludes zero; for other claims, adjusted by Holm's method within their family."
 )
 # At most this many estimates in one sentence. The table has the rest.
-SAID = 6
+MAX_LISTED_ESTIMATES = 6
 
 
 def read_results(
@@ -56,13 +56,13 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
         # The suffix tells the report that the cells are percentage points.
         suffix = "_points" if result.claim.in_points else ""
         first, second = result.claim.arm_labels
-        about: Row = {"first": first, "second": second, "family": result.claim.family}
-        rows.append(about | result_cells(result, f"difference{suffix}", suffix))
+        labels: Row = {"first": first, "second": second, "family": result.claim.family}
+        rows.append(labels | result_cells(result, f"difference{suffix}", suffix))
     return rows
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
-    """Return the cells of one result: difference (column `name`), interval, level and both p."""
+    """Return the cells of one result: difference (column `name`), interval, level and p-values."""
     return {
         **estimate_cells(result.estimate, name, suffix),
         "level_share": result.level if result.estimate.has_interval else None,
@@ -71,7 +71,7 @@ def result_cells(result: Result, name: str, suffix: str = "") -> Row:
     }
 
 
-def claim_lines(results: Sequence[Result], axis: str) -> IntervalChart | None:
+def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
     """Return the chart of claims with one line per contrast, or None if no estimate is known.
 
     If any claim is primary, the chart shows only the primary claims.
@@ -83,12 +83,12 @@ def claim_lines(results: Sequence[Result], axis: str) -> IntervalChart | None:
     return interval_chart(lines, axis, zero=0.0, percent=share)
 
 
-def say_claims(results: Sequence[Result], about: str = "") -> str:
+def describe_claims(results: Sequence[Result], about: str = "") -> str:
     """Return the statement of a finding about claims.
 
     If any claim is primary, the statement gives the conclusions of the primary claims and the
-    number of the others. Otherwise it lists the first `SAID` estimates. `about` names the measure
-    that is compared.
+    number of the others. Otherwise it lists the first `MAX_LISTED_ESTIMATES` estimates. `about`
+    names the measure that is compared.
     """
     primary = [result for result in results if result.claim.family == "primary"]
     others = [result for result in results if result.claim.family != "primary"]
@@ -98,9 +98,12 @@ def say_claims(results: Sequence[Result], about: str = "") -> str:
         more = f" The table also has {counted}, without a conclusion." if others else ""
         conclusions = join_clauses(result.describe_conclusion for result in primary)
         return f"{f'{about}: ' if about else ''}{conclusions}{more}"
-    more = f" and {len(others) - SAID} more in the table" * (len(others) > SAID)
-    told = f"{ESTIMATES} {'; '.join(result.describe_estimate for result in others[:SAID])}{more}."
-    return f"{about}. {told}" if about else told
+    more = f" and {len(others) - MAX_LISTED_ESTIMATES} more in the table" * (
+        len(others) > MAX_LISTED_ESTIMATES
+    )
+    listed = "; ".join(result.describe_estimate for result in others[:MAX_LISTED_ESTIMATES])
+    statement = f"{ESTIMATES} {listed}{more}."
+    return f"{about}. {statement}" if about else statement
 
 
 def claims_finding(
@@ -118,22 +121,24 @@ def claims_finding(
     of the claims.
     """
     # The run has no observation for these claims, for example if it did not use a condition.
-    held = [result for result in results if result.counts != (0, 0)]
-    if not held:
+    observed = [result for result in results if result.counts != (0, 0)]
+    if not observed:
         return None
-    primary = any(result.claim.family == "primary" for result in held)
+    primary = any(result.claim.family == "primary" for result in observed)
     basis: dict[str, Any] = {
-        "unit": held[0].claim.unit,
-        "units": max(result.estimate.unit_count for result in held),
+        "unit": observed[0].claim.unit,
+        "units": max(result.estimate.unit_count for result in observed),
     }
     return Finding(
         key,
         title,
         # The first page of a report shows the statement without the title, so the statement names
         # the measure.
-        say_claims(held, f"{axis[0].upper()}{axis[1:]}"),
-        ResultTable.from_records(claim_rows(held), f"First minus second{_describe_methods(held)}."),
-        claim_lines(held, axis),
+        describe_claims(observed, f"{axis[0].upper()}{axis[1:]}"),
+        ResultTable.from_records(
+            claim_rows(observed), f"First minus second{_describe_methods(observed)}."
+        ),
+        claims_chart(observed, axis),
         notes=(LEVELS, *([] if primary else [EXPLORATORY]), *notes),
         headline=primary,
         primary=primary,

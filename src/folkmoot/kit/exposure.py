@@ -18,7 +18,7 @@ import polars as pl
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.measures.inference.estimates import format_percent
+from folkmoot.measures.inference.estimates import format_count, format_percent
 from folkmoot.provenance import Source
 from folkmoot.storage.findings import Finding, Heatmap, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -37,15 +37,14 @@ DECISIONS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A question by which a participant decides something, with the texts that the design shows
-    there.
+    """One question to a participant, with the texts that the design shows in its prompt.
 
-    `address` is its address in the journal. `expected_kinds` maps a label to the ids of all sources
-    that the design shows here. An empty collection means that no text of this label may occur. A
-    label that is missing from the mapping is reported but not checked. `within` lists further
-    permitted ids, or prefixes of ids that end in `/`. A text that is in neither is counted as
-    `FOREIGN_WORDS`. `unit` is the id of the unit of analysis, such as the group of several
-    participants. If it is empty, the participant is the unit.
+    `address` is the address of the question in the journal. `expected_kinds` maps a kind of text to
+    the ids of all sources that the design shows. An empty collection means that the prompt may hold
+    no text of this kind. A kind that is missing from the mapping is reported but not checked.
+    `within` lists further permitted ids, or prefixes of ids that end in `/`. A text that is in
+    neither is counted as `FOREIGN_WORDS`. `unit` is the id of the unit of analysis, such as
+    the group of several participants. If it is empty, the participant is the unit.
     """
 
     address: str
@@ -65,21 +64,22 @@ class ExposureRow(Row, table="exposure"):
     decision: str = column("what was decided")
     address: str
     unit: str = column(
-        "what is independent of others: the group, session or hall of the participant, or the "
-        "participant"
+        "the unit of analysis: the group, session or hall of the participant, or the participant"
     )
     kind: str = column(
-        "kind of text; “words from elsewhere”: those of a conversation that was not theirs; “words "
-        "under another's name”: those that the prompt puts in another speaker's mouth"
+        "kind of text; “words from elsewhere”: text of a conversation in which the participant had "
+        "no part; “words under another's name”: text that the prompt attributes to a speaker who "
+        "did not say it"
     )
     expected: bool | None = column(
-        "whether the design shows this kind here; empty: it says neither"
+        "whether the design shows this kind in this prompt; empty if it leaves this open"
     )
-    texts: int = column("texts of this kind that stood in the prompt")
+    texts: int = column("number of texts of this kind in the prompt")
     text_ids: list[str] = column("their ids")
     share: float | None = column(
-        "share of the texts that the design shows here which stood there; 1 for a kind that it "
-        "does not show and that stood; empty where none was recorded"
+        "share of the expected texts that the prompt contained; 1 for a kind that the prompt "
+        "contained although the design does not show it; empty if the kind is neither expected nor "
+        "contained"
     )
 
 
@@ -131,27 +131,27 @@ class _Recorded(NamedTuple):
 def _read_recorded(run: RunFolder, addresses: Collection[str]) -> _Recorded:
     sources = _sources_at(run, addresses)
     ids = {source.id for found in sources.values() for source in found if _is_said(source)}
-    said = list(_rows_where(run, UTTERANCES, "utterance_id", ids, "address", "speaker_id"))
+    utterances = list(_rows_where(run, UTTERANCES, "utterance_id", ids, "address", "speaker_id"))
     # Besides the decisions, look up who was asked at the address of each utterance: one reply may
     # hold utterances of several speakers.
-    asked_in = {*addresses, *(address for _, address, _ in said)}
-    asked = dict(_rows_where(run, "answers", "address", asked_in, "speaker_id"))
+    request_addresses = {*addresses, *(address for _, address, _ in utterances)}
+    asked = dict(_rows_where(run, "answers", "address", request_addresses, "speaker_id"))
     return _Recorded(
         sources,
-        {id: speaker for id, _, speaker in said},
-        _written_by_others(said, asked),
+        {id: speaker for id, _, speaker in utterances},
+        _written_by_others(utterances, asked),
         asked,
     )
 
 
 def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, Collection[Source]]:
     found: dict[str, dict[Source, None]] = {}
-    known: dict[tuple[str, ...], Source] = {}
+    distinct_sources: dict[tuple[str, ...], Source] = {}
     columns = ("kind", "source_id", "speaker")
     for address, *source in _rows_where(run, PROVENANCE, "address", addresses, *columns):
         # Share equal sources: a long transcript occurs in the requests of many decisions.
-        one = known.setdefault(tuple(source), Source(*source))
-        found.setdefault(address, {})[one] = None
+        shared_source = distinct_sources.setdefault(tuple(source), Source(*source))
+        found.setdefault(address, {})[shared_source] = None
     return {address: sources.keys() for address, sources in found.items()}
 
 
@@ -169,7 +169,7 @@ def _rows_where(
 
 
 def _written_by_others(
-    said: Iterable[tuple[str, str, str]], asked: Mapping[str, str]
+    utterances: Iterable[tuple[str, str, str]], asked: Mapping[str, str]
 ) -> dict[str, str]:
     """Return utterance id → asked speaker, for utterances that a reply attributes to another
     speaker.
@@ -179,7 +179,7 @@ def _written_by_others(
     """
     return {
         id: asked[address]
-        for id, address, speaker in said
+        for id, address, speaker in utterances
         if asked.get(address, speaker) != speaker
     }
 
@@ -206,10 +206,10 @@ def _exposure_rows(
         if source.kind == "utterance" and speaker != source.speaker:
             by_kind.setdefault(MISATTRIBUTED_WORDS, {})[source.id] = None
     for kind, found in by_kind.items():
-        wanted = decision.expected_kinds.get(kind)
-        missing = set(wanted or ()) - found.keys()
+        expected_ids = decision.expected_kinds.get(kind)
+        missing = set(expected_ids or ()) - found.keys()
         # These two kinds are an error at every decision, so no design needs to exclude them.
-        never = kind in (FOREIGN_WORDS, MISATTRIBUTED_WORDS)
+        is_forbidden = kind in (FOREIGN_WORDS, MISATTRIBUTED_WORDS)
         yield ExposureRow(
             participant_id=decision.participant_id,
             condition=decision.condition,
@@ -219,10 +219,14 @@ def _exposure_rows(
             kind=kind,
             # Empty means that the design says nothing about this kind, which differs from "not
             # expected".
-            expected=False if never else None if wanted is None else bool(wanted),
+            expected=False
+            if is_forbidden
+            else None
+            if expected_ids is None
+            else bool(expected_ids),
             texts=len(found),
             text_ids=list(found),
-            share=1 - len(missing) / len(wanted) if wanted else 1.0 if found else None,
+            share=1 - len(missing) / len(expected_ids) if expected_ids else 1.0 if found else None,
         )
 
 
@@ -262,36 +266,31 @@ class _ExposureCell(NamedTuple):
     decisions: int
 
     @property
-    def describe_share(self) -> str:
+    def share_text(self) -> str:
         """The share of prompts, followed by the expected share if the two differ."""
         share = format_percent(self.shown_count / self.decisions)
         if self.missing or self.unexpected_count:
-            return f"{share}, not {format_percent(self.expected / self.decisions)}"
-        return f"{share}, in part" if self.partial_count else share
+            return f"{share} (design: {format_percent(self.expected / self.decisions)})"
+        return f"{share} (incomplete)" if self.partial_count else share
 
     @property
-    def describe_deviations(self) -> Iterator[str]:
+    def deviation_sentences(self) -> Iterator[str]:
         """Sentences on each difference between the prompts and the design."""
         what = f"{self.condition}, {self.decision}: {self.kind}"
+        prompts = format_count(self.decisions, "prompt")
         if self.missing:
-            yield (
-                f"{what} should stand in the prompt and did not in {self.missing:,} of "
-                f"{self.decisions:,}."
-            )
+            yield f"{what}: required by the design, missing from {self.missing:,} of {prompts}."
         if self.partial_count:
             # A share above 99.5 % would be rounded to 100 %, and a partial text would seem
             # complete.
             least = format_percent(min(self.smallest_share or 0, 0.99))
             yield (
-                f"{what} should stand in the prompt in full and stood in part in "
-                f"{self.partial_count:,} "
-                f"of {self.decisions:,} (at the least {least} of its texts)."
+                f"{what}: required by the design in full, incomplete in {self.partial_count:,} of "
+                f"{prompts} (the least complete prompt has {least} of the texts)."
             )
         if self.unexpected_count:
-            yield (
-                f"{what} should not stand in the prompt and did in {self.unexpected_count:,} of "
-                f"{self.decisions:,}."
-            )
+            count = self.unexpected_count
+            yield f"{what}: excluded by the design, present in {count:,} of {prompts}."
 
 
 def describe_deviations(run: RunFolder) -> list[str]:
@@ -299,7 +298,7 @@ def describe_deviations(run: RunFolder) -> list[str]:
 
     The list is empty if all prompts agree with the design or no exposure was recorded.
     """
-    return [said for cell in _exposure_cells(run) for said in cell.describe_deviations]
+    return [sentence for cell in _exposure_cells(run) for sentence in cell.deviation_sentences]
 
 
 def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
@@ -308,10 +307,10 @@ def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
         return {}
     own = run.scan_table(ExposureRow.table).filter(participant_id=participant_id).collect()
     # Start with all decisions, so that one without any text has an empty list.
-    stood: dict[str, list[str]] = {name: [] for name in own["decision"]}
+    kinds_by_decision: dict[str, list[str]] = {name: [] for name in own["decision"]}
     for row in own.filter(pl.col("texts") > 0).iter_rows(named=True):
-        stood[row["decision"]].append(row["kind"])
-    return stood
+        kinds_by_decision[row["decision"]].append(row["kind"])
+    return kinds_by_decision
 
 
 def exposure_finding(run: RunFolder) -> Finding | None:
@@ -322,15 +321,15 @@ def exposure_finding(run: RunFolder) -> Finding | None:
     """
     if not run.has_table(ExposureRow.table):
         return None
-    title = "What stood in the prompts"
+    title = "What the prompts contained"
     cells = _exposure_cells(run)
     if not cells:
         return None
     kinds = list(dict.fromkeys(exposure_cell.kind for exposure_cell in cells))
-    arms = list(
+    row_keys = list(
         dict.fromkeys((exposure_cell.condition, exposure_cell.decision) for exposure_cell in cells)
     )
-    at = {
+    cells_by_key = {
         (exposure_cell.condition, exposure_cell.decision, exposure_cell.kind): exposure_cell
         for exposure_cell in cells
     }
@@ -338,21 +337,23 @@ def exposure_finding(run: RunFolder) -> Finding | None:
     return Finding(
         "exposure",
         title,
-        "The engine records whose texts stand in each request when it is made. "
-        f"{'They are not' if alarms else 'They are'} as the design says.",
+        "The source of each text in a prompt was recorded when the prompt was made. The recorded "
+        f"texts {'do not agree' if alarms else 'agree'} with the design.",
         ResultTable(
             ("condition", "decision", *kinds),
             tuple(
                 (
-                    *arm,
+                    *row_key,
                     *(
-                        at[*arm, kind].describe_share if (*arm, kind) in at else None
+                        cells_by_key[*row_key, kind].share_text
+                        if (*row_key, kind) in cells_by_key
+                        else None
                         for kind in kinds
                     ),
                 )
-                for arm in arms
+                for row_key in row_keys
             ),
-            "Share of decisions in whose prompt a text of the kind stood.",
+            "Share of decisions with a text of this kind in the prompt.",
         ),
         Heatmap(
             tuple(
@@ -363,7 +364,7 @@ def exposure_finding(run: RunFolder) -> Finding | None:
                 )
                 for exposure_cell in cells
             ),
-            row="arm",
+            row="condition and decision",
             column="kind of text",
             unit="share of decisions",
         ),
@@ -382,7 +383,7 @@ def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
     table = run.scan_table(ExposureRow.table)
     # Count decisions before grouping by kind: a decision without a text of some kind has no row for
     # it.
-    asked = table.group_by("condition", "decision").agg(
+    decision_counts = table.group_by("condition", "decision").agg(
         decisions=pl.struct("participant_id", "address").n_unique()
     )
     counted = table.group_by("condition", "decision", "kind", maintain_order=True).agg(
@@ -394,5 +395,5 @@ def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
         smallest_share=pl.col("share").filter(partial).min(),
     )
     # Keep the order of the table: conditions and kinds appear as the study declares them.
-    joined = counted.join(asked, on=["condition", "decision"], maintain_order="left")
+    joined = counted.join(decision_counts, on=["condition", "decision"], maintain_order="left")
     return [_ExposureCell(**row) for row in joined.collect().iter_rows(named=True)]

@@ -54,12 +54,12 @@ ALPHA = estimates.ALPHA
 RESPONDENT_CHECKS_KEY = "respondent_checks"
 # The section of findings that compare the run with people. Rows with a column `verdict` enter the
 # validity card of the report.
-HUMAN_BENCHMARK_SECTION = "People beside the run"
+HUMAN_BENCHMARK_SECTION = "Comparison with people"
 HOLM_NOTE = (
-    "holm p: adjusted for all comparisons of this table by Holm's method, which keeps the chance "
-    "of even one false alarm among them at 5 %; words go by it. p and 95 % intervals are not "
-    "adjusted and agree with each other: an interval that excludes zero beside a holm p above .05 "
-    "is a difference that would count if it were the only one looked at."
+    "holm p: adjusted for all comparisons of this table by Holm's method, which limits the chance "
+    "of even one false alarm among them to 5 %. The wording of the finding uses the adjusted p. p "
+    "and 95 % intervals are not adjusted and agree with each other. If an interval excludes zero "
+    "and holm p is above .05, the difference would count only as the single comparison."
 )
 
 
@@ -68,14 +68,14 @@ def split_address(address: str) -> list[str]:
     return [unescape_address_part(part) for part in address.split("/")]
 
 
-def collect_findings(*some: Finding | Iterable[Finding | None] | None) -> list[Finding]:
+def collect_findings(*groups: Finding | Iterable[Finding | None] | None) -> list[Finding]:
     """Return the given findings as one flat list in order, without None."""
     flat: list[Finding] = []
-    for one in some:
+    for group in groups:
         flat += (
-            [one]
-            if isinstance(one, Finding)
-            else [finding for finding in one or () if finding is not None]
+            [group]
+            if isinstance(group, Finding)
+            else [finding for finding in group or () if finding is not None]
         )
     return flat
 
@@ -97,23 +97,23 @@ def category_shares(counts: Mapping[str, int]) -> dict[str, float | None]:
     return {name: n / total if total else None for name, n in counts.items()}
 
 
-def estimate_from_json(kept: Mapping[str, JsonValue], clusters: str = "n") -> Estimate:
+def estimate_from_json(fields: Mapping[str, JsonValue], clusters: str = "n") -> Estimate:
     """Read an estimate from a JSON object with `estimate`, `low`, `high`, `p`, `n` and `each`.
 
     `clusters` is the key that counts the independent units, such as "sets". A missing or
     non-numeric value becomes NaN, and a missing count becomes 0.
     """
     value, low, high, p_value = (
-        _number_or_nan(kept.get(key)) for key in ("estimate", "low", "high", "p")
+        _number_or_nan(fields.get(key)) for key in ("estimate", "low", "high", "p")
     )
-    n, units = (int(_number_or_nan(kept.get(key) or 0)) for key in ("n", clusters))
-    own = kept.get("each")
-    each = tuple(map(_number_or_nan, own)) if isinstance(own, list) else ()
+    n, units = (int(_number_or_nan(fields.get(key) or 0)) for key in ("n", clusters))
+    unit_values = fields.get("each")
+    each = tuple(map(_number_or_nan, unit_values)) if isinstance(unit_values, list) else ()
     return Estimate(value, low, high, n, units, p_value, each=each)
 
 
-def _number_or_nan(kept: JsonValue) -> float:
-    return float(kept) if isinstance(kept, int | float) else math.nan
+def _number_or_nan(value: JsonValue) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def is_significant(estimate: Estimate) -> bool | None:
@@ -208,13 +208,13 @@ def interaction_matrix(
     """
     return Heatmap(
         tuple(
-            (people[person], people[b], float(counts.get((person, b), 0)))
-            for person in people
-            for b in people
-            if person != b
+            (people[speaker], people[other], float(counts.get((speaker, other), 0)))
+            for speaker in people
+            for other in people
+            if speaker != other
         ),
-        row="who",
-        column="to whom",
+        row="speaker",
+        column="refers to",
         unit=unit,
     )
 
@@ -323,14 +323,14 @@ def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
     failed = [check for check in checks if check.verdict == FAILED]
     unknown = [check.title.lower() for check in checks if check.verdict == NOT_KNOWN]
     passed = len(checks) - len(failed) - len(unknown)
-    said = [f"{check.title}: {check.says}" for check in failed]
-    said.append(f"{format_count(passed, 'check')} of {len(checks)} passed.")
+    sentences = [f"{check.title}: {check.says}" for check in failed]
+    sentences.append(f"{format_count(passed, 'check')} of {len(checks)} passed.")
     if unknown:
-        said.append(f"Not known: {', '.join(unknown)}.")
+        sentences.append(f"Not known: {', '.join(unknown)}.")
     return Finding(
         RESPONDENT_CHECKS_KEY,
         "Is the model fit to answer?",
-        " ".join(said),
+        " ".join(sentences),
         ResultTable.from_records(
             [
                 {

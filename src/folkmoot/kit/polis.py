@@ -39,8 +39,9 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class PolisConversation:
-    """A Polis conversation as `read_polis` reads it. `comments` maps id → text of accepted
-    comments.
+    """A Polis conversation, read by `read_polis`.
+
+    `comments` maps the id of each accepted comment to its text.
     """
 
     topic: str
@@ -60,7 +61,7 @@ class PolisConversation:
         """
         return max(
             self.comments,
-            key=lambda column: min(self.count(column, AGREE), self.count(column, DISAGREE)),
+            key=lambda comment: min(self.count(comment, AGREE), self.count(comment, DISAGREE)),
         )
 
 
@@ -71,38 +72,40 @@ def read_polis(folder: Path) -> PolisConversation:
     """
     for name in (COMMENTS, VOTES):
         if not (folder / name).is_file():
-            hint = "name the folder of a Polis export"
+            hint = "give the folder of a Polis export"
             raise InputError(Problem(f"there is no {name}", str(folder), hint=hint))
-    said: dict[str, str] = {}
-    agreed: dict[str, int] = {}
+    comments: dict[str, str] = {}
+    agree_counts: dict[str, int] = {}
     for line, row in _read_rows(folder / COMMENTS, ("comment-id", "comment-body", "agrees")):
         # Comments come from strangers and end up in prompts, so hidden characters are removed.
         text = " ".join(without_hidden(row["comment-body"]).split())
         if row.get("moderated") != REJECTED_MARK and text:
-            said[row["comment-id"]] = text
-            agreed[row["comment-id"]] = _parse_int(row["agrees"], folder / COMMENTS, line)
+            comments[row["comment-id"]] = text
+            agree_counts[row["comment-id"]] = _parse_int(row["agrees"], folder / COMMENTS, line)
     voters = [
-        _parse_voter(row, folder / VOTES, line, said)
+        _parse_voter(row, folder / VOTES, line, comments)
         for line, row in _read_rows(folder / VOTES, ID_COLUMNS)
     ]
-    if not said or not any(voter.votes for voter in voters):
-        raise InputError(Problem("nobody voted on an accepted comment", str(folder)))
+    if not comments or not any(voter.votes for voter in voters):
+        raise InputError(Problem("no participant voted on an accepted comment", str(folder)))
     # The summary only adds topic and description. An export without it is usable.
     summary = _read_summary(folder / SUMMARY)
-    found = PolisConversation(
-        summary.get("topic", ""), summary.get("conversation-description", ""), said, voters
+    conversation = PolisConversation(
+        summary.get("topic", ""), summary.get("conversation-description", ""), comments, voters
     )
-    _check_vote_signs(found, agreed, folder)
-    return found
+    _check_vote_signs(conversation, agree_counts, folder)
+    return conversation
 
 
-def _parse_voter(row: Mapping[str, str], path: Path, line: int, said: Mapping[str, str]) -> Voter:
+def _parse_voter(
+    row: Mapping[str, str], path: Path, line: int, comments: Mapping[str, str]
+) -> Voter:
     votes = {}
-    for comment in said:
+    for comment in comments:
         mark = row.get(comment, "")
         # An empty cell means that the participant did not see the comment. It is no pass.
         if mark and mark not in VOTES_BY_MARK:
-            hint = "1 is agree, -1 disagree, 0 pass, empty unseen"
+            hint = "1: agree, -1: disagree, 0: pass, empty: not seen"
             raise InputError(
                 Problem(f"{mark!r} is not a vote", str(path), str(line), comment, hint)
             )
@@ -112,14 +115,20 @@ def _parse_voter(row: Mapping[str, str], path: Path, line: int, said: Mapping[st
     return Voter(row["participant"], group, votes)
 
 
-def _check_vote_signs(found: PolisConversation, agreed: Mapping[str, int], folder: Path) -> None:
+def _check_vote_signs(
+    conversation: PolisConversation, agree_counts: Mapping[str, int], folder: Path
+) -> None:
     """Raise InputError if agree and disagree are swapped in the votes."""
     # Polis's database stores agree as −1, and some exports keep that sign. The counts in
     # comments.csv reveal which sign is meant. Exact equality is not required, because the two files
     # may differ by a few votes.
-    as_is = sum(abs(found.count(column, AGREE) - n) for column, n in agreed.items())
-    turned = sum(abs(found.count(column, DISAGREE) - n) for column, n in agreed.items())
-    if turned < as_is:
+    mismatch = sum(
+        abs(conversation.count(comment, AGREE) - n) for comment, n in agree_counts.items()
+    )
+    mismatch_if_swapped = sum(
+        abs(conversation.count(comment, DISAGREE) - n) for comment, n in agree_counts.items()
+    )
+    if mismatch_if_swapped < mismatch:
         what = f"the votes contradict {COMMENTS}: 1 and -1 are swapped"
         raise InputError(Problem(what, str(folder / VOTES), hint="multiply the votes by -1"))
 

@@ -53,12 +53,16 @@ def pair_answers(
         question: columns that identify the question, besides the pair of occasions
         untouched: True if the participant read and heard nothing between the two occasions
     """
-    known = table.filter(pl.col("answer").is_not_null())
-    found: list[tuple[tuple[object, ...], Repeat]] = []
+    answered = table.filter(pl.col("answer").is_not_null())
+    repeats: list[tuple[tuple[object, ...], Repeat]] = []
     for first, last in pairs:
-        one, other = (known.filter(pl.col("occasion") == when) for when in (first, last))
-        other = other.select(*who, last="answer")
-        both = one.join(other, on=list(who), nulls_equal=True, maintain_order="left_right")
+        first_answers, last_answers = (
+            answered.filter(pl.col("occasion") == when) for when in (first, last)
+        )
+        last_answers = last_answers.select(*who, last="answer")
+        both = first_answers.join(
+            last_answers, on=list(who), nulls_equal=True, maintain_order="left_right"
+        )
         for row in both.iter_rows(named=True):
             repeat = Repeat(
                 tuple(row[name] for name in unit),
@@ -67,11 +71,11 @@ def pair_answers(
                 row["last"],
                 untouched,
             )
-            found.append((tuple(row[name] for name in who), repeat))
+            repeats.append((tuple(row[name] for name in who), repeat))
     # `measures.retest` needs the number k of answers per participant. A participant with k answers
     # is in m = k (k − 1) / 2 pairs, so k = (1 + √(1 + 8 m)) / 2.
-    made = Counter(person for person, _ in found)
+    pair_counts = Counter(person for person, _ in repeats)
     return [
-        replace(repeat, askings=(1 + math.sqrt(1 + 8 * made[person])) / 2)
-        for person, repeat in found
+        replace(repeat, askings=(1 + math.sqrt(1 + 8 * pair_counts[person])) / 2)
+        for person, repeat in repeats
     ]

@@ -45,14 +45,14 @@ class Below:
 
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
     """Return the settings of a run that concern calls to models, and the keys in `more`."""
-    kept = (*_CALLING, *more)
-    return {key: run.config[key] for key in kept if run.config.get(key) is not None}
+    keys = (*_CALLING, *more)
+    return {key: run.config[key] for key in keys if run.config.get(key) is not None}
 
 
 def require_finished(run: RunFolder) -> None:
     """Raise InputError if a run is not finished."""
     if not run.is_finished:
-        hint = "finish it with --resume first"
+        hint = "finish it first with --resume"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
 
 
@@ -67,31 +67,35 @@ def run_below(
 
     Raises the errors of `run_study`.
     """
-    found = study_from_settings(below.study, settings, options)
+    study = study_from_settings(below.study, settings, options)
     # The settings may name servers that receive the texts of the run. The researcher must consent
     # to them, as with a study file.
     options.consent.require_network_access(
-        run.path / STUDY_FILE_NAME, found.config, create_router(found, options)
+        run.path / STUDY_FILE_NAME, study.config, create_router(study, options)
     )
     folder = run.path / below.folder
-    done = run_study(found, replace(options, out=folder, resume=folder.exists()), stopper)
-    made = {"folder": below.folder, "journal_digest": done.manifest["journal_digest"]}
+    finished = run_study(study, replace(options, out=folder, resume=folder.exists()), stopper)
+    data = {"folder": below.folder, "journal_digest": finished.manifest["journal_digest"]}
     # Amend only after the run below has finished: an amendment holds the digest of its complete
     # journal.
     with lock_folder(run.path):
         append_amendments(
-            run.path, [Amendment(below.kind, below.by, done.manifest["finished_at"], made)]
+            run.path, [Amendment(below.kind, below.by, finished.manifest["finished_at"], data)]
         )
-    return done
+    return finished
 
 
-def verify_below(run: RunFolder, made: Amendment, study: Study[Any]) -> tuple[str, Verification]:
+def verify_below(
+    run: RunFolder, amendment: Amendment, study: Study[Any]
+) -> tuple[str, Verification]:
     """Replay the run that an amendment names. Return its folder and the verification."""
-    name = str(made.data["folder"])
+    name = str(amendment.data["folder"])
     folder = run.path / name
     if not folder.is_dir():
-        return name, Verification([f"{name} is gone."])
-    found = verify_run(RunFolder(folder), study)
-    if found.content_digest != made.data["journal_digest"]:
-        found.differences.append(f"{name}: its journal has changed since it was amended.")
-    return name, found
+        return name, Verification([f"The folder {name} is missing."])
+    verification = verify_run(RunFolder(folder), study)
+    if verification.content_digest != amendment.data["journal_digest"]:
+        verification.differences.append(
+            f"{name}: its journal has changed since the amendment was written."
+        )
+    return name, verification

@@ -85,19 +85,18 @@ def report_unattributed(run: RunFolder) -> Finding | None:
     return Finding(
         "unattributed",
         "Texts of unknown source",
-        f"{format_count(len(counted), 'prompt')} contained {total:,} characters that the study put "
-        "in "
-        "without saying where they come from.",
+        f"{format_count(len(counted), 'prompt')} contained {total:,} characters without a recorded "
+        "source.",
         ResultTable.from_records(
             [
                 {"stage": stage, "prompts": len(sizes), "characters": sum(sizes)}
                 for stage, sizes in by_stage.items()
             ],
-            "Exposure, withdrawal and the embedded respondent do not know whose these texts are.",
+            "Exposure, withdrawal and the embedded respondent cannot attribute these texts.",
         ),
         notes=(
-            "Put texts of others into prompt files as variables, as `ask` and `say` return them, "
-            "or name them with `ask(shows=…)`.",
+            "For study authors: put texts of others into prompt files as variables, as `ask` and "
+            "`say` return them, or name them with `ask(shows=…)`.",
         ),
         section="Exposure",
     )

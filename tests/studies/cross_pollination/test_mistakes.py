@@ -120,8 +120,8 @@ PILOT = HEAD + OPTIONS + REST
             "exposure: {mine: {summaries: 2}}",
             "exposure.mine.summaries: must be true or false, is 2",
         ),
-        ("exposure: {acp: {dialogue: true}}", "exposure: acp keeps the meaning of the source"),
-        ("exposure: {names_only: {}}", "exposure: 'names_only' cannot name a condition"),
+        ("exposure: {acp: {dialogue: true}}", "exposure: acp is a condition of the source study"),
+        ("exposure: {names_only: {}}", "exposure: 'names_only' cannot be the name of a condition"),
         ("conditions: [simple_voting, acpp]", "no condition 'acpp'; did you mean acp?"),
         (
             "conditions: [simple_voting, simple_passive]",

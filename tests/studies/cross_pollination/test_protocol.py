@@ -445,7 +445,7 @@ def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Pa
     reasons = done.table("participants")["missing_answers"].drop_nulls().to_list()
     assert reasons == ['{"initial_choice": "declined"}'] * 2
     says = next(f.says for f in done.findings if f.key == "votes")
-    assert says.endswith("First votes for no option: declined 2.")
+    assert says.endswith("Missing first votes: declined 2.")
     votes = done.table("answers").filter(stage="initial_vote")
     assert votes["missing"].drop_nulls().to_list() == ["declined"] * 2
     assert votes.filter(how="refused")["recorded"].to_list() == ["declined"] * 2
@@ -469,7 +469,7 @@ def test_a_final_vote_for_no_option_is_null_with_its_reason(way: str, tmp_path: 
     summary = done.folder.read_json("summary.json")["by_condition"]["simple_passive"]
     assert (summary["skipped"], summary["failed"]) == (len(odd), 0)
     says = next(f.says for f in done.findings if f.key == "votes")
-    assert f"Final votes for no option: {way} " in says
+    assert f"Missing final votes: {way} " in says
 
 
 PERCENT = ("10 %", "5 %", "0 %")

@@ -85,10 +85,10 @@ def test_codes_of_the_embedded_coder_are_never_laid_out_like_findings(tmp_path: 
     assert len([code for code in given if code and code.startswith("objection")]) >= 1
     said = findings(run)
     for key in ("remarks_a", "remarks_b", "words_and_positions_a", "words_and_positions_b"):
-        assert "would stand here" in said[key].says and "support no finding" in said[key].says
+        assert "would be shown here" in said[key].says and "support no finding" in said[key].says
         assert said[key].grid.rows == () and said[key].chart is None and not said[key].headline
     text = run.text("topline.md")
-    assert "would stand here" in text
+    assert "would be shown here" in text
     assert "### Objections\n" not in text and "Most frequent objection" not in text
     for concept in run.read_json("topline.json")["concepts"]:
         assert concept["objections"] == concept["needs"] == concept["themes"] == []

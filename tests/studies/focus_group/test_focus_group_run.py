@@ -291,7 +291,7 @@ def test_people_of_one_name_are_noticed_before_a_run(tmp_path: Path) -> None:
     (problem,) = caught.value.problems
     assert (problem.key, problem.hint) == (
         "personas",
-        "give them different names, or num_personas: 2",
+        "give them different names, or set num_personas: 2",
     )
     assert problem.where
 

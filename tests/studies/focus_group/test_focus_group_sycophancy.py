@@ -192,7 +192,9 @@ def test_with_a_random_order_giving_in_is_movement_that_grows_with_the_place() -
     found = sycophancy.compute_check(grows, groups(0.6), "order")
     assert found.step_slope.value == pytest.approx(0.05, abs=0.01)
     assert found.judge().verdict == "failed"
-    assert "for each of them who had just spoken: outside the margin" in found.describe_check()
+    assert (
+        "for each place later in the speaking order: outside the margin" in found.describe_check()
+    )
     flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order")
     # Those who speak first have heard the answers to earlier questions, so no order can clear them.
     assert flat.judge().verdict == "not known" and "can only fail" in flat.judge().says

@@ -186,7 +186,7 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
     assert "of the answers disagree openly" in found.says
     assert any("p < .001" in note or "p = .00" in note for note in found.notes)
     # They all go along with what is said aloud, past where the others had stood in private.
-    assert pleased.towards.value < 0 and "others' first positions shrank by −" in found.says
+    assert pleased.towards.value < 0 and "closer to the others' first positions by −" in found.says
 
 
 def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> None:

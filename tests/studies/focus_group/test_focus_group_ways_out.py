@@ -57,7 +57,7 @@ def test_declined_intents_are_null_with_the_reason_and_no_option(tmp_path: Path)
     (concept,) = run.read_json("topline.json")["concepts"]
     assert concept["purchase_intent"]["unanswered"] == {"declined": 4}
     assert set(concept["purchase_intent"]["counts"].values()) == {0}
-    assert "Nobody said whether they would buy it: 4 declined" in (
+    assert "No participant said whether they would buy it: 4 declined" in (
         findings(run)["purchase_intent"].says
     )
     written = json.loads(run.text("transcript.json"))["intents"]

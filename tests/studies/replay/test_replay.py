@@ -163,7 +163,7 @@ def test_a_first_vote_in_a_table_of_personas_is_refused(tmp_path: Path) -> None:
         "participants_per_condition: 2\npersonas: {source: table, file: people.csv}\n",
         "utf-8",
     )
-    with pytest.raises(InputError, match="first votes are asked here"):
+    with pytest.raises(InputError, match="every participant is asked for a vote"):
         folkmoot.run(tmp_path / "study.yaml", model="synthetic", out=tmp_path / "run")
 
 

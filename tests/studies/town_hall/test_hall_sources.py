@@ -281,8 +281,8 @@ def test_a_short_private_note_that_leaks_is_found(
     monkeypatch.setattr(Meeting, "statements", leaky)
     run = hold(tmp_path, small_hall(tmp_path), scripted(speaking)).folder
     told = describe_deviations(run)
-    assert any("vote: words from elsewhere should not stand" in said for said in told)
-    assert any(f"vote: {STATEMENTS} should stand in the prompt in full" in said for said in told)
+    assert any("vote: words from elsewhere: excluded by the design" in said for said in told)
+    assert any(f"vote: {STATEMENTS}: required by the design in full" in said for said in told)
 
 
 def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
@@ -305,8 +305,7 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     votes = run.read_table("answers").filter(pl.col("address").str.contains("/vote/"))["address"]
     assert set(votes) <= counted.keys()
     assert any(
-        f"{STATEMENTS} should stand in the prompt and did not" in d
-        for d in describe_deviations(run)
+        f"{STATEMENTS}: required by the design, missing from" in d for d in describe_deviations(run)
     )
 
 
@@ -330,6 +329,5 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found.source_id == "items.text/set01_lv2-1/V1"
     assert (found.text, found.recorded) == ("Do it", ("Plant trees",))
     assert any(
-        f"vote: {PROPOSALS} should stand in the prompt in full" in d
-        for d in describe_deviations(run)
+        f"vote: {PROPOSALS}: required by the design in full" in d for d in describe_deviations(run)
     )

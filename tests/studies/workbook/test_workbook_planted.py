@@ -404,7 +404,7 @@ def test_a_treatment_that_is_not_told_is_caught(
     )
     assert effect(run).low < 0
     (found,) = [f for f in STUDY.findings(run) if f.key == "exposure"]
-    assert "treatment should stand in the prompt and did not" in repr(found)
+    assert "treatment: required by the design, missing from" in repr(found)
 
 
 def test_swapped_treatments_turn_the_effect_round(

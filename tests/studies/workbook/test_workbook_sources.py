@@ -281,7 +281,7 @@ def test_so_are_all_words_of_a_text_that_has_lost_its_source(
     treatments = set(run.read_table("treatments")["description"].str.len_chars())
     assert set(count_unattributed_characters(run).values()) == treatments
     assert any(
-        "treatment should stand in the prompt and did not" in d for d in describe_deviations(run)
+        "treatment: required by the design, missing from" in d for d in describe_deviations(run)
     )
 
 

@@ -59,17 +59,17 @@ class Codebook(_FrozenModel):
     def _check_distinct_names(self) -> Codebook:
         # `find_code` ignores case, so names that differ only in case would be one code.
         names = [code.name.casefold() for code in self.codes]
-        if twice := [
+        if repeated_names := [
             code.name for i, code in enumerate(self.codes) if code.name.casefold() in names[:i]
         ]:
-            raise ValueError(f"duplicate code {twice[0]!r}")
-        if wrong := {NO_CODE_LABEL, ALL_SLOT_VALUES} & set(names):
-            raise ValueError(f"no code can have the name {wrong.pop()!r}")
+            raise ValueError(f"duplicate code {repeated_names[0]!r}")
+        if reserved_names := {NO_CODE_LABEL, ALL_SLOT_VALUES} & set(names):
+            raise ValueError(f"no code can have the name {reserved_names.pop()!r}")
         # A slot becomes a field of the reply next to these two.
-        if wrong := {"code", "quote"} & set(self.slots):
-            raise ValueError(f"no slot can have the name {wrong.pop()!r}")
+        if reserved_names := {"code", "quote"} & set(self.slots):
+            raise ValueError(f"no slot can have the name {reserved_names.pop()!r}")
         if self.level == "ordinal" and self.choose == "any":
-            raise ValueError("codes in order need `choose: one`")
+            raise ValueError("`level: ordinal` is possible only with `choose: one`")
         return self
 
     @property
@@ -92,7 +92,7 @@ class Codebook(_FrozenModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @cached_property
-    def to_yaml(self) -> str:
+    def yaml_text(self) -> str:
         """The codebook as YAML text for the coder's prompt."""
         return yaml.safe_dump(
             self.to_json(), sort_keys=False, allow_unicode=True, width=100
@@ -107,7 +107,7 @@ def read_codebook(path: Path) -> Codebook:
         raise InputError(Problem(f"the codebook cannot be read: {error}", str(path))) from error
     tree = parse_yaml(text, str(path))
     if not isinstance(tree.value, Mapping):
-        hint = "it needs name:, question: and codes:"
+        hint = "a codebook has the keys name, question and codes"
         raise InputError(Problem("this is not a codebook", str(path), hint=hint))
     try:
         return Codebook.model_validate(tree.value)
@@ -124,43 +124,52 @@ def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
     if not user_folder.is_dir():
         return [Problem(f"no such folder: {user_folder}")]
     # Only files with names of shipped codebooks are used, so another file name is a mistake.
-    known = {path.stem: path for path in shipped.glob(f"*{SUFFIX}")}
+    shipped_paths = {path.stem: path for path in shipped.glob(f"*{SUFFIX}")}
     problems: list[Problem] = []
     for path in sorted(user_folder.glob("*")):
-        if path.suffix != SUFFIX or path.stem not in known:
-            hint = did_you_mean(path.stem, known, "codebooks are: " + ", ".join(sorted(known)))
-            problems.append(Problem("replaces no codebook of the study", str(path), hint=hint))
+        if path.suffix != SUFFIX or path.stem not in shipped_paths:
+            hint = did_you_mean(
+                path.stem, shipped_paths, "the codebooks are: " + ", ".join(sorted(shipped_paths))
+            )
+            problems.append(
+                Problem("the study has no codebook with this name", str(path), hint=hint)
+            )
             continue
         try:
             problems += _check_replacement(
-                read_codebook(path), read_codebook(known[path.stem]), path
+                read_codebook(path), read_codebook(shipped_paths[path.stem]), path
             )
         except InputError as error:
             problems += error.problems
     return problems
 
 
-def _check_replacement(own: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
+def _check_replacement(replacement: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
     """Return the problems of a researcher's codebook that replaces a shipped one."""
     problems = [
         Problem(
-            f"must be as in the shipped codebook: {getattr(shipped, key)!r}", str(path), key=key
+            f"must be the same as in the shipped codebook: {getattr(shipped, key)!r}",
+            str(path),
+            key=key,
         )
         for key in ("name", "choose", "level")
-        if getattr(own, key) != getattr(shipped, key)
+        if getattr(replacement, key) != getattr(shipped, key)
     ]
-    if set(own.slots) != set(shipped.slots):
-        wanted = ", ".join(shipped.slots) or "none"
+    if set(replacement.slots) != set(shipped.slots):
+        slot_names = ", ".join(shipped.slots) or "none"
         problems.append(
-            Problem(f"must be those of the shipped one: {wanted}", str(path), key="slots")
+            Problem(
+                f"must be the same as in the shipped codebook: {slot_names}", str(path), key="slots"
+            )
         )
-    if lacking := [
+    if missing := [
         code_name
         for code_name in shipped.code_names
-        if shipped.fixed and code_name not in own.code_names
+        if shipped.fixed and code_name not in replacement.code_names
     ]:
-        hint = "reword its definition, but keep its name: findings count it"
-        problems.append(Problem(f"lacks {', '.join(lacking)}", str(path), key="codes", hint=hint))
+        hint = "the definition of a code may be reworded, but findings need every name"
+        message = f"missing codes of the shipped codebook: {', '.join(missing)}"
+        problems.append(Problem(message, str(path), key="codes", hint=hint))
     return problems
 
 

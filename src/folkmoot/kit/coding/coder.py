@@ -83,7 +83,7 @@ class CodingSettings(BaseModel):
     sample: int = Field(
         50,
         ge=0,
-        description="maximum number of texts of each codebook for the second coder or a human",
+        description="maximum number of texts per codebook that the second coder or a human codes",
     )
     codebooks: str | None = Field(
         None, min_length=1, description="folder of your own codebooks that replace shipped ones"
@@ -134,10 +134,10 @@ class CodingStudyConfig(StudyConfig):
         first, second = self.model_for(CODER_ROLE), self.models.get(SECOND_CODER_ROLE)
         if second and first and same_model(first, second, self.endpoints):
             raise ValueError(
-                f"models.{SECOND_CODER_ROLE}: {second} is the coder already, and agreement of a "
-                "model with "
-                "itself says nothing about its codes; name another model, or leave it out and let "
-                "a person code the sample (`folkmoot codes RUN --sheet FILE --blind`)"
+                f"models.{SECOND_CODER_ROLE}: {second} is already the coder, and the agreement of "
+                "a model with itself is no evidence for its codes; name another model, or remove "
+                "the key and let a human code the sample (`folkmoot codes RUN --sheet FILE "
+                "--blind`)"
             )
         return self
 
@@ -155,11 +155,11 @@ def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
 class TextToCode:
     """A text to be coded.
 
-    `id` is unique within the codebook. With it, the study finds where the text was said. `context`
-    maps names to the texts that the codebook's question refers to. The coder sees it, so it must
-    not reveal the condition. `slots` holds the permitted values of each slot of the codebook. The
-    coder's prompt keeps the recorded sources of the texts. Pass a conversation as the result of
-    `provenance.join_texts`.
+    `id` is unique within the codebook and tells the study where the text was said. `context` maps
+    names to texts that the codebook's question refers to. The coder sees the context, so it must
+    not reveal the condition. `slots` maps each slot of the codebook to its permitted values. The
+    coder's prompt keeps the recorded sources of all these texts. Join the utterances of a
+    conversation with `provenance.join_texts`.
     """
 
     id: str
@@ -201,23 +201,23 @@ async def code_texts(
     """
     settings = session.config.coding
     book = load_codebook(session, codebook, settings)
-    listed = list(texts)
-    require_unique_texts(listed, book)
-    said = [text_to_code for text_to_code in listed if text_to_code.text.strip()]
+    all_texts = list(texts)
+    require_unique_texts(all_texts, book)
+    nonempty = [text_to_code for text_to_code in all_texts if text_to_code.text.strip()]
     # Only texts with words can be sampled: a human or second coder has nothing to do for an empty
     # one.
-    sample = draw_sample(session.seed, book, said, settings.sample)
+    sample = draw_sample(session.seed, book, nonempty, settings.sample)
     # Seal the codebook: a later coding must use exactly this version.
     await session.seal(f"codebook {book.name}", book.to_json())
     session.record(
         CodebookRow(
             codebook=book.name,
-            text=book.to_yaml,
+            text=book.yaml_text,
             codes=list(book.code_names),
             slots=list(book.slots),
         )
     )
-    for text in listed:
+    for text in all_texts:
         session.record(
             TextRow(
                 codebook=book.name,
@@ -230,14 +230,14 @@ async def code_texts(
             )
         )
     if rule is not None:
-        for text in said:
+        for text in nonempty:
             record_codes(
                 session, book, text, rule(text), CoderInfo(RULE_ROLE, RULE_ROLE, RULE_ROLE)
             )
     # `folkmoot codes` can code the recorded texts after the run.
     if not settings.enabled:
         return {}
-    return await code_with_models(session, book, listed, sample)
+    return await code_with_models(session, book, all_texts, sample)
 
 
 async def code_with_models(
@@ -247,13 +247,15 @@ async def code_with_models(
     # Seal the sample before the first call. It must not depend on the codes.
     prompt = {"prompt": PROMPTS.hashes()[PROMPT], "sample": sorted(sample)}
     await session.seal(f"coding {book.name}", prompt)
-    found = await _code_all(session, book, texts, CODER_ROLE)
+    codes_by_text = await _code_all(session, book, texts, CODER_ROLE)
     if SECOND_CODER_ROLE not in session.config.models:
-        return found
+        return codes_by_text
     first, second = session.resolve_model(CODER_ROLE), session.resolve_model(SECOND_CODER_ROLE)
     # `--model` on the command line may give both roles the same model after the file was checked.
     if same_model(first, second, session.config.endpoints):
-        session.warn(f"{first} takes both coders' seats, so there is no second coder")
+        session.warn(
+            f"coder and second coder are the same model ({first}), so there is no second coder"
+        )
     else:
         await _code_all(
             session,
@@ -261,7 +263,7 @@ async def code_with_models(
             [text_to_code for text_to_code in texts if text_to_code.id in sample],
             SECOND_CODER_ROLE,
         )
-    return found
+    return codes_by_text
 
 
 async def _code_all(
@@ -272,25 +274,27 @@ async def _code_all(
     Return the valid ones by text id.
     """
     kind = "embedded" if session.is_synthetic(role) else "model"
-    who = CoderInfo(role, kind, session.resolve_model(role))
+    coder = CoderInfo(role, kind, session.resolve_model(role))
 
     async def code_one_text(scope: Scope, text: TextToCode) -> tuple[AssignedCode, ...] | None:
         # An empty text gets a row without a call, so that every text has a result.
         codes: tuple[AssignedCode, ...] = (AssignedCode("", rejection_reason="no text"),)
         if text.text.strip():
             codes = await ask_for_codes(scope, role, book, text)
-        record_codes(scope, book, text, codes, who)
-        good = tuple(assigned_code for assigned_code in codes if not assigned_code.rejection_reason)
-        return good if good or not codes else None
+        record_codes(scope, book, text, codes, coder)
+        accepted = tuple(
+            assigned_code for assigned_code in codes if not assigned_code.rejection_reason
+        )
+        return accepted if accepted or not codes else None
 
     # Each coder has a separate stage: adding a second coder keeps the addresses of the first
     # coder's calls.
     stage = session.child("coding" if role == CODER_ROLE else "second_coding", book.name)
     # `map` keys its results by parts of addresses, not by text id, but keeps their order.
-    found = (await stage.map(texts, code_one_text)).values()
+    coded = (await stage.map(texts, code_one_text)).values()
     return {
         text_to_code.id: codes
-        for text_to_code, codes in zip(texts, found, strict=True)
+        for text_to_code, codes in zip(texts, coded, strict=True)
         if codes is not None
     }
 
@@ -303,15 +307,15 @@ async def ask_for_codes(
     A code that is still invalid after the re-asks carries its `rejection_reason`.
     """
     text = quote_text(book, text)
-    wanted = CodesAnswer(book, text)
-    coder = Speaker(role, role=role, system=build_coder_prompt(wanted))
+    answer_type = CodesAnswer(book, text)
+    coder = Speaker(role, role=role, system=build_coder_prompt(answer_type))
     # Temperature 0: a coder should assign the same codes to the same text.
-    got = await scope.ask(
-        coder, text.text, answer_type=wanted, temperature=0.0, about=book.question
+    answer = await scope.ask(
+        coder, text.text, answer_type=answer_type, temperature=0.0, about=book.question
     )
-    if not isinstance(got, Missing):
-        return got
-    return (AssignedCode("", rejection_reason=got.reason),)
+    if not isinstance(answer, Missing):
+        return answer
+    return (AssignedCode("", rejection_reason=answer.reason),)
 
 
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
@@ -323,16 +327,18 @@ def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
     """
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
-        known = isinstance(part, SourcedText)
+        has_source = isinstance(part, SourcedText)
         id = cell_id(f"texts.{column}", book.name, text.id)
-        return part if known else quote_value(part, "material", id, speaker)
+        return part if has_source else quote_value(part, "material", id, speaker)
 
-    words = quote_part(text.text, "text", text.participant_id or "")
-    if source_of(words) is None:
-        words = enclose_text(words, Source("material", cell_id("texts.text", book.name, text.id)))
+    quoted_text = quote_part(text.text, "text", text.participant_id or "")
+    if source_of(quoted_text) is None:
+        quoted_text = enclose_text(
+            quoted_text, Source("material", cell_id("texts.text", book.name, text.id))
+        )
     return replace(
         text,
-        text=words,
+        text=quoted_text,
         context={name: quote_part(part, "about") for name, part in text.context.items()},
         slots={
             slot: [quote_part(value, "slots") for value in values]
@@ -341,19 +347,19 @@ def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
     )
 
 
-def build_coder_prompt(wanted: CodesAnswer) -> str:
+def build_coder_prompt(answer_type: CodesAnswer) -> str:
     """Return the system prompt of a coder: the codebook and the context of its question."""
-    book, text = wanted.book, wanted.text
+    book, text = answer_type.book, answer_type.text
     slots = quote_all(list(book.slots), "material", cell_id("codebooks.slots", book.name))
     unquoted = [code.name for code in book.codes if not code.quoted]
     return PROMPTS.render_prompt(
         PROMPT,
-        codebook=quote_value(book.to_yaml, "material", cell_id("codebooks.text", book.name)),
+        codebook=quote_value(book.yaml_text, "material", cell_id("codebooks.text", book.name)),
         about=_format_about(text.context),
         one=book.choose == "one",
         slots={slot: text.slots[slot] for slot in slots},
         unquoted=quote_all(unquoted, "material", cell_id("codebooks.codes", book.name)),
-        answer_format=wanted.describe_format({}),
+        answer_format=answer_type.describe_format({}),
     )
 
 
@@ -371,9 +377,9 @@ def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -
     """Return the researcher's codebook with this file name, or the study's if there is none."""
     # The researcher's folder replaces single codebooks. Files that it lacks come from the study.
     if settings.codebooks is not None:
-        own = session.study_folder / Path(settings.codebooks).expanduser() / path.name
-        if own.exists():
-            return read_codebook(own)
+        user_path = session.study_folder / Path(settings.codebooks).expanduser() / path.name
+        if user_path.exists():
+            return read_codebook(user_path)
     return read_codebook(path)
 
 
@@ -384,7 +390,7 @@ def draw_sample(
     rng = generator(seed, ("coding", book.name, "sample"))
     # A prefix of a permutation, so that a smaller sample is part of a larger one.
     chosen = rng.permutation(len(texts))[:size]
-    return frozenset(texts[int(item_id)].id for item_id in chosen)
+    return frozenset(texts[int(index)].id for index in chosen)
 
 
 def require_unique_texts(texts: Sequence[TextToCode], book: Codebook) -> None:
@@ -407,25 +413,25 @@ class CoderInfo(NamedTuple):
 
 
 def record_codes(
-    scope: Scope, book: Codebook, text: TextToCode, codes: Iterable[AssignedCode], who: CoderInfo
+    scope: Scope, book: Codebook, text: TextToCode, codes: Iterable[AssignedCode], coder: CoderInfo
 ) -> None:
     """Add a row to the table `codes` for each code of one text.
 
     If no code applies, the text gets one row that says so.
     """
-    for each in tuple(codes) or (AssignedCode(NO_CODE_LABEL),):
+    for assigned in tuple(codes) or (AssignedCode(NO_CODE_LABEL),):
         scope.record(
             CodeRow(
                 codebook=book.name,
                 text_id=text.id,
                 participant_id=text.participant_id,
-                code=each.code or None,
-                of=dict(each.slots),
-                quote=each.quote or None,
-                by=who.coder_role,
-                coder=who.name,
-                coder_kind=who.kind,
-                refused=each.rejection_reason or None,
+                code=assigned.code or None,
+                of=dict(assigned.slots),
+                quote=assigned.quote or None,
+                by=coder.coder_role,
+                coder=coder.name,
+                coder_kind=coder.kind,
+                refused=assigned.rejection_reason or None,
             )
         )
 
@@ -498,12 +504,12 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         self, reply: str
     ) -> ParsedAnswer[tuple[AssignedCode, ...]] | ParseFailure | Missing:
         """Return the codes of a valid reply, a way out, or the problems for a re-ask."""
-        read = JsonList(_CodeReply, name="codes").parse_reply(reply)
-        if not isinstance(read, ParsedAnswer):
-            return read
+        parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
+        if not isinstance(parsed, ParsedAnswer):
+            return parsed
         # A way out counts only if the coder gave no code besides.
-        ways_out = [way for item in read.value if (way := self._way_out(item)) is not None]
-        coded = [item for item in read.value if self._way_out(item) is None]
+        ways_out = [way for item in parsed.value if (way := self._way_out(item)) is not None]
+        coded = [item for item in parsed.value if self._way_out(item) is None]
         if ways_out and not coded:
             return ways_out[0]
         codes = self._check_items(coded)
@@ -513,7 +519,9 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
             if assigned_code.rejection_reason
         ]
         problems += [
-            f"{repair.original!r} could not be read" for repair in read.repairs if repair.is_dropped
+            f"{repair.original!r} could not be read"
+            for repair in parsed.repairs
+            if repair.is_dropped
         ]
         if problems or (self.book.choose == "one" and not codes):
             # Three problems are enough for a re-ask. A long list would distract small models.
@@ -522,12 +530,12 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
                 f"Not every code can be taken: {first}. Reply with the whole JSON object again, "
                 "each quote copied from the text letter by letter."
             )
-        return ParsedAnswer(codes, read.parse_step, read.repairs)
+        return ParsedAnswer(codes, parsed.parse_step, parsed.repairs)
 
     def salvage_reply(self, reply: str) -> ParsedAnswer[tuple[AssignedCode, ...]] | None:
         """Return the codes of a reply that is still invalid. Wrong codes carry a reason."""
-        read = JsonList(_CodeReply, name="codes").parse_reply(reply)
-        codes = self._check_items(read.value) if isinstance(read, ParsedAnswer) else ()
+        parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
+        codes = self._check_items(parsed.value) if isinstance(parsed, ParsedAnswer) else ()
         return ParsedAnswer(codes, "exact") if codes else None
 
     def _way_out(self, item: _CodeReply) -> Missing | None:
@@ -537,26 +545,30 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         # Models repeat codes, and a repetition must not count twice.
         found: dict[tuple[object, ...], AssignedCode] = {}
         for item in items:
-            for each in self._check_item(item):
-                said_of = tuple(each.slots.items())
+            for assigned in self._check_item(item):
+                slot_values = tuple(assigned.slots.items())
                 # With `choose: one` each combination of slot values has one code. Otherwise only
                 # exact repetitions are merged.
-                place = said_of if self.book.choose == "one" else (each.code, said_of, each.quote)
-                other = found.setdefault(place, each)
+                key = (
+                    slot_values
+                    if self.book.choose == "one"
+                    else (assigned.code, slot_values, assigned.quote)
+                )
+                other = found.setdefault(key, assigned)
                 if (
-                    other.code != each.code
+                    other.code != assigned.code
                     and not other.rejection_reason
-                    and not each.rejection_reason
+                    and not assigned.rejection_reason
                 ):
                     # Keep the first code and mark it as rejected: to choose one of two would be a
                     # guess.
-                    both = f"{other.code!r} and {each.code!r} exclude each other"
-                    found[place] = other._replace(rejection_reason=both)
+                    both = f"{other.code!r} and {assigned.code!r} exclude each other"
+                    found[key] = other._replace(rejection_reason=both)
         return tuple(found.values())
 
     def _check_item(self, item: _CodeReply) -> list[AssignedCode]:
-        known, quote = self.book.find_code(item.code), (item.quote or "").strip()
-        if known is None:
+        code, quote = self.book.find_code(item.code), (item.quote or "").strip()
+        if code is None:
             return [
                 AssignedCode(
                     item.code, quote, rejection_reason=f"{item.code!r} is not in the codebook"
@@ -567,26 +579,34 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
             slot = next(
                 slot for slot, value in zip(self.book.slots, values, strict=True) if not value
             )
-            refused = f"{slot}: {getattr(item, slot, None)!r} is none of its values"
-            return [AssignedCode(known.name, quote, rejection_reason=refused)]
-        wrong = (
-            "" if not known.quoted or quote_occurs_in(quote, self.text.text) else QUOTE_NOT_FOUND
+            rejection_reason = f"{slot}: {getattr(item, slot, None)!r} is none of its values"
+            return [AssignedCode(code.name, quote, rejection_reason=rejection_reason)]
+        problem = (
+            "" if not code.quoted or quote_occurs_in(quote, self.text.text) else QUOTE_NOT_FOUND
         )
         shown = quote if len(quote) <= MAX_SHOWN else f"{quote[:MAX_SHOWN]}…"
-        refused = f"{wrong}: {shown!r}" if wrong else ""
+        rejection_reason = f"{problem}: {shown!r}" if problem else ""
         return [
-            AssignedCode(known.name, quote, dict(zip(self.book.slots, each, strict=True)), refused)
-            for each in itertools.product(*values)
+            AssignedCode(
+                code.name,
+                quote,
+                dict(zip(self.book.slots, combination, strict=True)),
+                rejection_reason,
+            )
+            for combination in itertools.product(*values)
         ]
 
     def _slot_values(self, slot: str, item: _CodeReply) -> list[str]:
         """Return the values of a slot that an item names: one, several, or all."""
-        said = getattr(item, slot, None)
-        wanted = {_normalise_quote(str(s)) for s in (said if isinstance(said, list) else [said])}
-        known = list(self.text.slots[slot])
-        named = [value for value in known if _normalise_quote(value) in wanted]
+        reply_value = getattr(item, slot, None)
+        wanted = {
+            _normalise_quote(str(value))
+            for value in (reply_value if isinstance(reply_value, list) else [reply_value])
+        }
+        permitted = list(self.text.slots[slot])
+        named_values = [value for value in permitted if _normalise_quote(value) in wanted]
         # A slot may have a value called "all". An exact name wins over the word for all values.
-        return named or (known if ALL_SLOT_VALUES in wanted else [])
+        return named_values or (permitted if ALL_SLOT_VALUES in wanted else [])
 
 
 def quote_occurs_in(quote: str, text: str) -> bool:
@@ -596,14 +616,17 @@ def quote_occurs_in(quote: str, text: str) -> bool:
     counts as not found, because it shows nothing.
     """
     # Models often add quotation marks, an ellipsis or a full stop at the ends of a quote.
-    wanted, whole = _normalise_quote(quote).strip("\"'.… "), _normalise_quote(text)
-    if not re.search(r"\w", wanted):
+    normalised_quote, normalised_text = (
+        _normalise_quote(quote).strip("\"'.… "),
+        _normalise_quote(text),
+    )
+    if not re.search(r"\w", normalised_quote):
         return False
-    found = (match.span() for match in re.finditer(re.escape(wanted), whole))
+    matches = (match.span() for match in re.finditer(re.escape(normalised_quote), normalised_text))
     return any(
-        not _joins_word(whole[start - 1 : start], wanted[0])
-        and not _joins_word(wanted[-1], whole[end : end + 1])
-        for start, end in found
+        not _joins_word(normalised_text[start - 1 : start], normalised_quote[0])
+        and not _joins_word(normalised_quote[-1], normalised_text[end : end + 1])
+        for start, end in matches
     )
 
 
@@ -614,7 +637,8 @@ def _joins_word(before: str, after: str) -> bool:
     without spaces.
     """
     return all(
-        column.isdecimal() or column.islower() or column == "_" for column in (before, after)
+        character.isdecimal() or character.islower() or character == "_"
+        for character in (before, after)
     )
 
 

@@ -69,8 +69,8 @@ def require_codable(run: RunFolder, coder: str) -> None:
             Problem(
                 f"{run.path}: there are no texts to code",
                 hint=(
-                    "only study types with codebooks record texts to code; repeat runs of "
-                    "earlier versions"
+                    "only study types with codebooks record texts to code; a run of an earlier "
+                    "version must be repeated"
                 ),
             )
         )
@@ -83,9 +83,9 @@ def require_codable(run: RunFolder, coder: str) -> None:
     if any(same_model(coder, name, run.config.get("endpoints", {})) for name in names):
         raise InputError(
             Problem(
-                f"{coder} has coded this run already, and its agreement with itself would say "
-                "nothing about the codes",
-                hint="name another model, or let a person code the sample: --sheet FILE --blind",
+                f"{coder} has already coded this run, and the agreement of a model with itself is "
+                "no evidence for its codes",
+                hint="name another model, or let a human code the sample: --sheet FILE --blind",
             )
         )
 

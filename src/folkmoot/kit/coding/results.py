@@ -36,8 +36,8 @@ RELIABLE_ALPHA, TENTATIVE_ALPHA = 0.8, 0.667
 # The object of a code (slot values as JSON), and the code.
 Key = tuple[str, str]
 EMBEDDED_NOTE = (
-    "The embedded coder, which only compares words, gave codes: they serve tests and demos and "
-    "support no finding."
+    "The codes come from the embedded coder, which only compares words. They serve tests and demos "
+    "and support no finding."
 )
 
 
@@ -98,17 +98,17 @@ class CodebookResults:
     @cached_property
     def codes_by_text(self) -> dict[str, dict[Key, str]]:
         """Text id → codes with quotes, after corrections. Texts without an answer are left out."""
-        found = {
+        codes_by_text = {
             text: dict(codes)
             for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
         }
-        for each in self.corrections:
+        for correction in self.corrections:
             # A correction may also code a text for which the coder gave no answer.
-            codes = found.setdefault(each.data["text_id"], {})
-            codes.pop((each.data["of"], each.data["was"]), None)
-            if (now := each.data["code"]) != NO_CODE_LABEL:
-                codes[each.data["of"], now] = each.data["quote"]
-        return found
+            codes = codes_by_text.setdefault(correction.data["text_id"], {})
+            codes.pop((correction.data["of"], correction.data["was"]), None)
+            if (now := correction.data["code"]) != NO_CODE_LABEL:
+                codes[correction.data["of"], now] = correction.data["quote"]
+        return codes_by_text
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
         """Return code → quote of one text, for all slot values together.
@@ -164,14 +164,14 @@ class CodebookResults:
         ids = [unit[0] for unit in units]
         ratings = [[unit[1] for unit in units], [unit[2] for unit in units]]
         if self.book.level == "ordinal" and code is None:
-            place = {name: float(i) for i, name in enumerate(self.book.code_names)}
+            rank_of = {name: float(i) for i, name in enumerate(self.book.code_names)}
             # "(none)" has no rank among the ordered codes, so it counts as a missing rating.
-            numbers = [[place.get(column, math.nan) for column in coder] for coder in ratings]
+            numbers = [[rank_of.get(code, math.nan) for code in codes] for codes in ratings]
             return ids, np.array(numbers), "ordinal"
         return ids, number_codes(ratings), "nominal"
 
     def _shared_units(
-        self, other: CoderResult, wanted: str | None
+        self, other: CoderResult, single_code: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
         """Yield text id, primary coder's and other coder's rating for each unit that both rated."""
         assert self.primary_coder is not None
@@ -181,19 +181,21 @@ class CodebookResults:
             if ours is None:
                 continue
             # Slot values that neither coder mentioned are no units: to count them would inflate α.
-            for of in dict.fromkeys([option for option, _ in (*ours, *theirs)] or ["{}"]):
-                for code in (wanted,) if wanted else self.book.code_names if several else ():
+            for of in dict.fromkeys([target for target, _ in (*ours, *theirs)] or ["{}"]):
+                for code in (
+                    (single_code,) if single_code else self.book.code_names if several else ()
+                ):
                     yield text_id, (of, code) in ours, (of, code) in theirs
-                if not several and not wanted:
+                if not several and not single_code:
                     yield text_id, _code_for_target(ours, of), _code_for_target(theirs, of)
 
     @cached_property
     def confirmed_counts(self) -> tuple[int, int]:
-        """Number of codes that a human confirmed, and number of codes that a human checked."""
-        kept = sum(
+        """The number of codes that a human confirmed, and the number that a human checked."""
+        confirmed = sum(
             amendment.data["was"] == amendment.data["code"] for amendment in self.corrections
         )
-        return kept, len(self.corrections)
+        return confirmed, len(self.corrections)
 
     @property
     def note(self) -> str:
@@ -202,8 +204,8 @@ class CodebookResults:
         If the coder was embedded, the text starts with a warning.
         """
         if self.primary_coder is not None and self.primary_coder.is_embedded:
-            return f"{EMBEDDED_NOTE} {self.who}"
-        return self.who
+            return f"{EMBEDDED_NOTE} {self.coder_summary}"
+        return self.coder_summary
 
     def describe_withheld(self, content: str) -> str:
         """Return the line that replaces a finding for which embedded codes may not be used.
@@ -211,18 +213,18 @@ class CodebookResults:
         `content` is the start of a sentence. It names what the codes of a model or a human would
         show.
         """
-        return f"{content} would stand here. {EMBEDDED_NOTE}"
+        return f"{content} would be shown here. {EMBEDDED_NOTE}"
 
     @property
-    def who(self) -> str:
+    def coder_summary(self) -> str:
         """The primary coder and the agreement with other coders, in one or two sentences."""
         if self.primary_coder is None:
             return f"No text was coded by the codebook {self.book.name}."
-        said = (
+        summary = (
             f"Coded by {self.primary_coder.name} "
             f"({format_count(len(self.primary_coder.codes), 'text')})"
         )
-        others = [
+        agreements = [
             f"{_coder_label(coder_result)} α = {_format_alpha(estimate)}, "
             f"{format_count(estimate.clusters, 'text')}"
             for coder_result in self.coders
@@ -231,18 +233,18 @@ class CodebookResults:
             and coder_result.coder_role != RULE_ROLE
             and (estimate := self.agreement_with(coder_result)).n
         ]
-        said += (
-            f"; agreement with {'; '.join(others)}."
-            if others
+        summary += (
+            f"; agreement with {'; '.join(agreements)}."
+            if agreements
             else ("; there is no second coder, so the reliability of the codes is unknown.")
         )
-        kept, seen = self.confirmed_counts
-        if seen:
-            said += (
-                f" A person looked at {format_count(seen, 'code')} and kept "
-                f"{format_percent(kept / seen)}."
+        confirmed, checked = self.confirmed_counts
+        if checked:
+            summary += (
+                f" A human checked {format_count(checked, 'code')} and confirmed "
+                f"{format_percent(confirmed / checked)}."
             )
-        return said
+        return summary
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
@@ -254,18 +256,20 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
     if not run.has_table("texts"):
         return {}
     texts = run.read_table("texts")
-    amended = read_amendments(run.path)
+    amendments = read_amendments(run.path)
     # Codings of the run itself come first, so they take precedence as the primary coder.
     tables = [run.read_table("codes")]
     tables += [
-        afterwards.read_table("codes")
-        for amendment in amended
+        coding_run.read_table("codes")
+        for amendment in amendments
         if amendment.kind == POST_HOC_CODING
-        and (afterwards := RunFolder(run.path / amendment.data["folder"])).has_table("codes")
+        and (coding_run := RunFolder(run.path / amendment.data["folder"])).has_table("codes")
     ]
-    found = {}
+    results = {}
     for name in texts["codebook"].unique(maintain_order=True):
-        listed = {row["text_id"]: row for row in texts.filter(codebook=name).iter_rows(named=True)}
+        text_rows = {
+            row["text_id"]: row for row in texts.filter(codebook=name).iter_rows(named=True)
+        }
         coders = [
             coder_result
             for table in tables
@@ -273,24 +277,26 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
         ]
         # A correction counts only for the text that the human saw. A withdrawal may have changed
         # the text since.
-        words = {text_id: text_digest(row) for text_id, row in listed.items()}
-        own = [
+        digests = {text_id: text_digest(row) for text_id, row in text_rows.items()}
+        matching = [
             amendment
-            for amendment in amended
+            for amendment in amendments
             if amendment.data.get("codebook") == name
-            and words.get(amendment.data.get("text_id", "")) == amendment.data.get("words")
+            and digests.get(amendment.data.get("text_id", "")) == amendment.data.get("words")
         ]
         # The last correction of a code wins: later entries replace earlier ones with the same key.
         corrections = {
             (amendment.data["text_id"], amendment.data["of"], amendment.data["was"]): amendment
-            for amendment in own
+            for amendment in matching
             if amendment.kind == CODE_CORRECTION
         }
-        coders += _hand_coders([amendment for amendment in own if amendment.kind == HAND_CODING])
-        found[name] = CodebookResults(
-            sealed_codebook(run, name), listed, tuple(coders), tuple(corrections.values())
+        coders += _hand_coders(
+            [amendment for amendment in matching if amendment.kind == HAND_CODING]
         )
-    return found
+        results[name] = CodebookResults(
+            sealed_codebook(run, name), text_rows, tuple(coders), tuple(corrections.values())
+        )
+    return results
 
 
 def text_digest(row: Mapping[str, Any]) -> str:
@@ -312,61 +318,63 @@ def coding_finding(run: RunFolder) -> Finding | None:
     Returns None if the run has no texts to code.
     """
     rows: list[Row] = []
-    said: list[str] = []
-    by_code: list[str] = []
-    found = read_codings(run)
+    sentences: list[str] = []
+    alpha_lines: list[str] = []
+    codings = read_codings(run)
     if any(
-        read.primary_coder is not None and read.primary_coder.is_embedded for read in found.values()
+        results.primary_coder is not None and results.primary_coder.is_embedded
+        for results in codings.values()
     ):
-        said.append(EMBEDDED_NOTE)
-    for name, read in found.items():
-        said.append(f"{name}: {read.who}")
-        for coder in read.coders or (None,):
-            rows.append(_coder_row(read, coder))
-            by_code += _format_code_agreement(read, coder)
+        sentences.append(EMBEDDED_NOTE)
+    for name, results in codings.items():
+        sentences.append(f"{name}: {results.coder_summary}")
+        for coder in results.coders or (None,):
+            rows.append(_coder_row(results, coder))
+            alpha_lines += _format_code_agreement(results, coder)
     # While a run is in progress the tables exist, but coding is its last stage.
     if not rows and run.partial and run.has_table("texts"):
-        what = "Nothing is coded yet: texts are coded when all parts of the run have ended."
-        return Finding("coding", TITLE, what, ResultTable((), ()), section="Coding")
+        statement = "No text has been coded yet. Coding is the last stage of a run."
+        return Finding("coding", TITLE, statement, ResultTable((), ()), section="Coding")
     if not rows:
         return None
     return Finding(
         "coding",
         TITLE,
-        " ".join(said),
+        " ".join(sentences),
         ResultTable.from_records(
-            rows, "One row a coder; α is its agreement with the coder of the codebook."
+            rows, "One row per coder. α: agreement with the primary coder of the codebook."
         ),
         section="Coding",
         notes=(
-            "Krippendorff's α with texts as independent units; "
-            f"{format_mean_value(RELIABLE_ALPHA)} is customary for "
-            f"conclusions, {format_mean_value(TENTATIVE_ALPHA)} for tentative ones. Coders see the "
-            "text and the "
-            "codebook, never the condition. A code counts only if its quote is in the text. Phrase "
-            "rules are a cross-check; no finding rests on them.",
-            *by_code,
+            "Krippendorff's α with texts as independent units. The customary minimum is "
+            f"{format_mean_value(RELIABLE_ALPHA)} for conclusions and "
+            f"{format_mean_value(TENTATIVE_ALPHA)} for tentative conclusions. Coders see the text "
+            "and the codebook, never the condition. A code counts only if its quote is in the "
+            "text. Phrase rules are a cross-check, and no finding uses them.",
+            *alpha_lines,
         ),
         unit="text",
-        units=sum(len(read.texts) for read in found.values()),
+        units=sum(len(results.texts) for results in codings.values()),
     )
 
 
-def _coder_row(read: CodebookResults, coder: CoderResult | None) -> Row:
+def _coder_row(results: CodebookResults, coder: CoderResult | None) -> Row:
     if coder is None:
         return {
-            "codebook": read.book.name,
-            "by": "nobody yet",
+            "codebook": results.book.name,
+            "by": "no coder yet",
             "coder": "",
             "texts": 0,
             "codes": 0,
             "refused": 0,
             **estimate_cells(None, "alpha"),
         }
-    same = coder is read.primary_coder
-    agreement = None if same or read.primary_coder is None else read.agreement_with(coder)
+    is_primary = coder is results.primary_coder
+    agreement = (
+        None if is_primary or results.primary_coder is None else results.agreement_with(coder)
+    )
     return {
-        "codebook": read.book.name,
+        "codebook": results.book.name,
         "by": f"embedded {coder.coder_role}" if coder.is_embedded else coder.coder_role,
         "coder": coder.name,
         "texts": len(coder.codes),
@@ -376,16 +384,18 @@ def _coder_row(read: CodebookResults, coder: CoderResult | None) -> Row:
     }
 
 
-def _format_code_agreement(read: CodebookResults, coder: CoderResult | None) -> list[str]:
+def _format_code_agreement(results: CodebookResults, coder: CoderResult | None) -> list[str]:
     """Return the α of each code in one line, for any coder other than the primary one."""
-    if coder is None or read.primary_coder in (None, coder):
+    if coder is None or results.primary_coder in (None, coder):
         return []
-    by_code = read.agreement_by_code(coder).items()
+    alpha_by_code = results.agreement_by_code(coder).items()
     alphas = [
-        f"{column_heading(code)} {format_mean_value(a)}" for code, a in by_code if math.isfinite(a)
+        f"{column_heading(code)} {format_mean_value(alpha)}"
+        for code, alpha in alpha_by_code
+        if math.isfinite(alpha)
     ]
     return (
-        [f"{read.book.name}, α of {coder.coder_role} by code: {', '.join(alphas)}."]
+        [f"{results.book.name}, α of {coder.coder_role} by code: {', '.join(alphas)}."]
         if alphas
         else []
     )
@@ -393,49 +403,53 @@ def _format_code_agreement(read: CodebookResults, coder: CoderResult | None) -> 
 
 def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
     """Return the results of every coder of one codebook in one run."""
-    found = []
-    for (by, name, kind), own in table.group_by("by", "coder", "coder_kind", maintain_order=True):
+    coders = []
+    for (by, name, kind), rows in table.group_by("by", "coder", "coder_kind", maintain_order=True):
         codes: dict[str, dict[Key, str]] = {}
-        refused = 0
-        for row in own.iter_rows(named=True):
+        rejected_count = 0
+        for row in rows.iter_rows(named=True):
             if row["refused"] is not None:
-                refused += 1
+                rejected_count += 1
                 continue
             # A text without an applicable code must have an entry, to differ from a text without an
             # answer.
-            of_text = codes.setdefault(row["text_id"], {})
+            codes_of_text = codes.setdefault(row["text_id"], {})
             if row["code"] != NO_CODE_LABEL:
-                of_text[row["of"] or "{}", row["code"]] = row["quote"] or ""
-        found.append(CoderResult(str(by), str(name), str(kind), codes, refused))
-    return found
+                codes_of_text[row["of"] or "{}", row["code"]] = row["quote"] or ""
+        coders.append(CoderResult(str(by), str(name), str(kind), codes, rejected_count))
+    return coders
 
 
-def _hand_coders(hand: Sequence[Amendment]) -> list[CoderResult]:
+def _hand_coders(amendments: Sequence[Amendment]) -> list[CoderResult]:
     """Return the codes that humans assigned to the sample, one coder per human.
 
     If a human coded a text twice, the last codes count.
     """
-    found: dict[str, dict[str, dict[Key, str]]] = {}
-    for amendment in hand:
+    codes_by_human: dict[str, dict[str, dict[Key, str]]] = {}
+    for amendment in amendments:
         codes = {(amendment.data["of"], code): "" for code in amendment.data["codes"]}
-        mine = found.setdefault(amendment.author, {}).setdefault(amendment.data["text_id"], {})
+        own_codes = codes_by_human.setdefault(amendment.author, {}).setdefault(
+            amendment.data["text_id"], {}
+        )
         # Replace the earlier codes of the same slot values, and keep those of other slot values.
-        for key in [key for key in mine if key[0] == amendment.data["of"]]:
-            del mine[key]
-        mine.update(codes)
+        for key in [key for key in own_codes if key[0] == amendment.data["of"]]:
+            del own_codes[key]
+        own_codes.update(codes)
     # Human codes have no quotes and cannot be rejected.
-    return [CoderResult(HUMAN_ROLE, name, HUMAN_ROLE, codes) for name, codes in found.items()]
+    return [
+        CoderResult(HUMAN_ROLE, name, HUMAN_ROLE, codes) for name, codes in codes_by_human.items()
+    ]
 
 
 def _code_for_target(codes: Mapping[Key, str], of: str) -> str:
-    return next((code for said_of, code in codes if said_of == of), NO_CODE_LABEL)
+    return next((code for target, code in codes if target == of), NO_CODE_LABEL)
 
 
 def _coder_label(coder: CoderResult) -> str:
     titles = {
         SECOND_CODER_ROLE: "the second coder",
-        HUMAN_ROLE: "a person,",
-        CODER_ROLE: "another coder,",
+        HUMAN_ROLE: "the human coder",
+        CODER_ROLE: "the coder",
     }
     return f"{titles[coder.coder_role]} {coder.name}:"
 
@@ -443,9 +457,9 @@ def _coder_label(coder: CoderResult) -> str:
 def _format_alpha(estimate: Estimate) -> str:
     if not math.isfinite(estimate.value):
         return "unknown (all codes are the same)"
-    span = (
+    interval = (
         f" ({format_mean_value(estimate.low)} to {format_mean_value(estimate.high)})"
         if estimate.has_interval
         else ""
     )
-    return f"{format_mean_value(estimate.value)}{span}"
+    return f"{format_mean_value(estimate.value)}{interval}"

@@ -39,10 +39,10 @@ NO_CODE_MARKS = ("none", NO_CODE_LABEL, "-")
 # A spreadsheet cell holds at most 32,767 characters.
 MAX_CELL_CHARACTERS = 32_000
 INSTRUCTIONS = (
-    "codes: in “corrected”, write ok, the right code, or none. Leave it empty where you did not "
-    "look. To add a code, copy a line and empty its “code”.",
-    "sample: in “your_codes”, write the codes, separated by semicolons, or none. Leave it empty "
-    "where you did not code.",
+    "codes: in “corrected”, write ok, the right code, or none. Leave the cell empty if you did not "
+    "check the code. To add a code, copy a line and clear the cell “code” of the copy.",
+    "sample: in “your_codes”, write the codes, separated by semicolons, or none. Leave the cell "
+    "empty if you did not code the text.",
 )
 COLUMN_WIDTHS = {
     "text": 80,
@@ -62,57 +62,59 @@ def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
     exists.
     """
     if path.exists():
-        hint = "read it back with --read, or name another file"
+        hint = "read it with --read, or name another file"
         raise StorageError(f"{path} already exists; {hint}")
-    read = read_codings(run)
-    columns, name = (
+    results = read_codings(run)
+    columns, sheet_name = (
         (BLIND_COLUMNS, BLIND_SHEET) if blind else (CORRECTION_COLUMNS, CORRECTION_SHEET)
     )
-    lines = [
-        line
-        for codebook_results in read.values()
-        for line in (_blind_rows(codebook_results) if blind else _correction_rows(codebook_results))
+    rows = [
+        row
+        for codebook_results in results.values()
+        for row in (_blind_rows(codebook_results) if blind else _correction_rows(codebook_results))
     ]
     # The numbers are digests, so their order does not reveal the condition of a text either.
-    lines.sort(key=lambda line: (line["codebook"], line["number"]))
-    if not lines:
+    rows.sort(key=lambda row: (row["codebook"], row["number"]))
+    if not rows:
         raise InputError(
             Problem(
-                f"{run.path}: there is nothing to write on the sheet",
+                f"{run.path}: the sheet would be empty, because no text was coded or sampled",
                 hint="code the run first: folkmoot codes RUN --coder MODEL",
             )
         )
     book = Workbook()
     sheet = book.active
-    sheet.title = name
-    _write_sheet(sheet, columns, lines)
+    sheet.title = sheet_name
+    _write_sheet(sheet, columns, rows)
     _write_sheet(
         book.create_sheet(CODEBOOK_SHEET),
         ("codebook", "code", "definition", "examples"),
-        _codebook_rows(read),
+        _codebook_rows(results),
     )
     write_with(path, book.save)
-    return len(lines)
+    return len(rows)
 
 
-def _correction_rows(read: CodebookResults) -> Iterator[dict[str, str]]:
-    if read.primary_coder is None:
+def _correction_rows(results: CodebookResults) -> Iterator[dict[str, str]]:
+    if results.primary_coder is None:
         return
-    for text_id, codes in read.codes_by_text.items():
+    for text_id, codes in results.codes_by_text.items():
         # A text without an applicable code also gets a line, because a human may disagree.
         for (of, code), quote in (codes or {("{}", NO_CODE_LABEL): ""}).items():
-            coder = {"coder": read.primary_coder.name, "code": code, "quote": quote}
-            yield {**_common_cells(read, text_id, of), **coder}
+            coder = {"coder": results.primary_coder.name, "code": code, "quote": quote}
+            yield {**_common_cells(results, text_id, of), **coder}
 
 
-def _blind_rows(read: CodebookResults) -> Iterator[dict[str, str]]:
-    for text_id, row in read.texts.items():
+def _blind_rows(results: CodebookResults) -> Iterator[dict[str, str]]:
+    for text_id, row in results.texts.items():
         slots = json.loads(row["slots"] or "{}")
         # A human decides on each combination of slot values, also on those to which no code
         # applies.
         for values in itertools.product(*slots.values()) if row["sampled"] else ():
             yield _common_cells(
-                read, text_id, json.dumps(dict(zip(slots, values, strict=True)), ensure_ascii=False)
+                results,
+                text_id,
+                json.dumps(dict(zip(slots, values, strict=True)), ensure_ascii=False),
             )
 
 
@@ -124,21 +126,21 @@ def anonymous_number(book: str, text_id: str) -> str:
     return digest(book, text_id, size=5).hex()
 
 
-def _common_cells(read: CodebookResults, text_id: str, of: str) -> dict[str, str]:
-    row = read.texts[text_id]
+def _common_cells(results: CodebookResults, text_id: str, of: str) -> dict[str, str]:
+    row = results.texts[text_id]
     about = json.loads(row["about"] or "{}")
     return {
-        "codebook": read.book.name,
-        "number": anonymous_number(read.book.name, text_id),
+        "codebook": results.book.name,
+        "number": anonymous_number(results.book.name, text_id),
         "of": "" if of == "{}" else of,
         "text": row["text"] or "",
-        "about": "\n".join(f"{name}: {said}" for name, said in about.items()),
+        "about": "\n".join(f"{name}: {text}" for name, text in about.items()),
     }
 
 
-def _codebook_rows(read: Mapping[str, CodebookResults]) -> Iterator[dict[str, str]]:
+def _codebook_rows(results: Mapping[str, CodebookResults]) -> Iterator[dict[str, str]]:
     yield from ({"codebook": "how to", "definition": line} for line in INSTRUCTIONS)
-    for book in (codebook_results.book for codebook_results in read.values()):
+    for book in (codebook_results.book for codebook_results in results.values()):
         yield {"codebook": book.name, "code": f"({book.choose})", "definition": book.question}
         for code in book.codes:
             examples = " / ".join(code.examples)
@@ -155,16 +157,16 @@ def _write_sheet(
 ) -> None:
     sheet.append(columns)
     for number, line in enumerate(lines, 2):
-        for place, column in enumerate(columns, 1):
+        for column_number, column in enumerate(columns, 1):
             text = ILLEGAL_CHARACTERS_RE.sub("", line.get(column, ""))[:MAX_CELL_CHARACTERS]
             if text:
                 # Force the type text. A model may have written something that starts with "=",
                 # and a spreadsheet would evaluate it as a formula.
-                sheet.cell(number, place, text).data_type = "s"
+                sheet.cell(number, column_number, text).data_type = "s"
     # Keep the header visible while the human scrolls.
     sheet.freeze_panes = "A2"
-    for place, column in enumerate(columns):
-        sheet.column_dimensions[chr(ord("A") + place)].width = COLUMN_WIDTHS.get(column, 16)
+    for column_index, column in enumerate(columns):
+        sheet.column_dimensions[chr(ord("A") + column_index)].width = COLUMN_WIDTHS.get(column, 16)
 
 
 def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
@@ -173,58 +175,62 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     Amendments that the run already has are not added again. `by` names the human coder. Raises
     InputError with the cell of every mistake.
     """
-    read = read_codings(run)
+    results = read_codings(run)
     now = utc_timestamp()
     problems: list[Problem] = []
-    made: list[Amendment] = []
-    takes = {CORRECTION_SHEET: _parse_correction, BLIND_SHEET: _parse_hand_codes}
+    amendments: list[Amendment] = []
+    parsers = {CORRECTION_SHEET: _parse_correction, BLIND_SHEET: _parse_hand_codes}
     sheets = {sheet.name: sheet for sheet in read_spreadsheet(path)}
-    if not takes.keys() & sheets.keys():
-        hint = "write one with folkmoot codes RUN --sheet FILE"
+    if not parsers.keys() & sheets.keys():
+        hint = "write one with: folkmoot codes RUN --sheet FILE"
         raise InputError(
             Problem(f"there is no sheet {CORRECTION_SHEET} or {BLIND_SHEET}", str(path), hint=hint)
         )
-    for name, take in takes.items():
+    for name, parse_line in parsers.items():
         for number, line in _read_lines(sheets[name], path.name) if name in sheets else ():
-            wrong = _find_misplaced(read, line)
-            data = wrong or take(read[line["codebook"]], line)
+            misplaced = _find_misplaced(results, line)
+            data = misplaced or parse_line(results[line["codebook"]], line)
             if isinstance(data, Problem):
-                where = f"{name}!{number}"
-                problems.append(Problem(data.message, path.name, where, data.key, data.hint))
+                cell = f"{name}!{number}"
+                problems.append(Problem(data.message, path.name, cell, data.key, data.hint))
             elif data:
                 kind = CODE_CORRECTION if name == CORRECTION_SHEET else HAND_CODING
-                made.append(Amendment(kind, by, now, data))
+                amendments.append(Amendment(kind, by, now, data))
     # Add nothing if any cell is wrong, so that the corrected sheet can be read as a whole.
     if problems:
         raise InputError(problems)
     # Compare with the existing amendments under the lock, because another process may add some.
     with lock_folder(run.path):
-        _require_blind_coder(run, made, by)
+        _require_blind_coder(run, amendments, by)
         last = {
             _amendment_key(amendment): amendment.data for amendment in read_amendments(run.path)
         }
         new = [
-            amendment for amendment in made if last.get(_amendment_key(amendment)) != amendment.data
+            amendment
+            for amendment in amendments
+            if last.get(_amendment_key(amendment)) != amendment.data
         ]
         if new:
             append_amendments(run.path, new)
     return new
 
 
-def _require_blind_coder(run: RunFolder, made: Sequence[Amendment], by: str) -> None:
+def _require_blind_coder(run: RunFolder, amendments: Sequence[Amendment], by: str) -> None:
     """Raise InputError if a human codes the blind sample after seeing the coder's codes."""
     # Names are compared without case, because the same human may write the name differently.
-    seen = {
+    correctors = {
         amendment.author.casefold()
         for amendment in read_amendments(run.path)
         if amendment.kind == CODE_CORRECTION
     }
-    if by.casefold() in seen and any(amendment.kind == HAND_CODING for amendment in made):
+    if by.casefold() in correctors and any(
+        amendment.kind == HAND_CODING for amendment in amendments
+    ):
         raise InputError(
             Problem(
-                f"{by} has corrected codes of this run and so has seen them",
+                f"{by} has corrected codes of this run, and therefore cannot code the sample blind",
                 key=BLIND_SHEET,
-                hint="let another person code the sample",
+                hint="let another human code the sample",
             )
         )
 
@@ -254,34 +260,40 @@ def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str
             yield number, {**dict.fromkeys(wanted, ""), **line, "of": line.get("of") or "{}"}
 
 
-def _find_misplaced(read: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:
+def _find_misplaced(results: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:
     """Return the problem of a line that names no text of the run.
 
     For any other line, add `text_id` and `words` (the digest of the text) to the line and return
     None.
     """
-    if line["codebook"] not in read:
-        hint = did_you_mean(line["codebook"], read)
+    if line["codebook"] not in results:
+        hint = did_you_mean(line["codebook"], results)
         return Problem(f"no codebook {line['codebook']!r} in this run", key="codebook", hint=hint)
     numbers = {
-        anonymous_number(line["codebook"], text): text for text in read[line["codebook"]].texts
+        anonymous_number(line["codebook"], text): text for text in results[line["codebook"]].texts
     }
     if line["number"] not in numbers:
-        return Problem(f"no text {line['number']!r} in this run", key="number")
+        hint = "keep the column number as folkmoot wrote it"
+        return Problem(f"no text {line['number']!r} in this run", key="number", hint=hint)
     line["text_id"] = numbers[line["number"]]
-    line["words"] = text_digest(read[line["codebook"]].texts[line["text_id"]])
+    line["words"] = text_digest(results[line["codebook"]].texts[line["text_id"]])
     return None
 
 
 def _parse_correction(
-    read: CodebookResults, line: Mapping[str, str]
+    results: CodebookResults, line: Mapping[str, str]
 ) -> dict[str, object] | Problem:
-    was, said = line["code"] or NO_CODE_LABEL, line["corrected"]
-    codes = dict(read.primary_coder.codes.get(line["text_id"], {})) if read.primary_coder else {}
+    was, corrected = line["code"] or NO_CODE_LABEL, line["corrected"]
+    codes = (
+        dict(results.primary_coder.codes.get(line["text_id"], {})) if results.primary_coder else {}
+    )
     # The human may have edited a cell by mistake, so the code must exist.
     if was != NO_CODE_LABEL and (line["of"], was) not in codes:
-        return Problem(f"the coder gave no such code, {was!r}", key="code")
-    now = was if said.casefold() in CONFIRM_MARKS else _parse_code_name(read.book, said)
+        hint = "keep the column code as folkmoot wrote it, or clear the cell to add a code"
+        return Problem(f"the coder did not assign the code {was!r} here", key="code", hint=hint)
+    now = (
+        was if corrected.casefold() in CONFIRM_MARKS else _parse_code_name(results.book, corrected)
+    )
     if isinstance(now, Problem):
         return now
     quote = codes.get((line["of"], was), "") if now == was else ""
@@ -289,18 +301,20 @@ def _parse_correction(
 
 
 def _parse_hand_codes(
-    read: CodebookResults, line: Mapping[str, str]
+    results: CodebookResults, line: Mapping[str, str]
 ) -> dict[str, object] | Problem:
-    named = [
-        _parse_code_name(read.book, part.strip())
+    names = [
+        _parse_code_name(results.book, part.strip())
         for part in line["your_codes"].split(";")
         if part.strip()
     ]
-    if wrong := next((n for n in named if isinstance(n, Problem)), None):
+    if wrong := next((name for name in names if isinstance(name, Problem)), None):
         return wrong
-    codes = list(dict.fromkeys(str(n) for n in named if n != NO_CODE_LABEL))
-    if len(codes) > 1 and read.book.choose == "one":
-        return Problem(f"one code is wanted, not {len(codes)}", key="your_codes")
+    codes = list(dict.fromkeys(str(name) for name in names if name != NO_CODE_LABEL))
+    if len(codes) > 1 and results.book.choose == "one":
+        return Problem(
+            f"this codebook allows one code, and there are {len(codes)}", key="your_codes"
+        )
     return {**_line_location(line), "codes": codes}
 
 
@@ -308,12 +322,14 @@ def _line_location(line: Mapping[str, str]) -> dict[str, str]:
     return {key: line[key] for key in ("codebook", "text_id", "words", "of")}
 
 
-def _parse_code_name(book: Codebook, said: str) -> str | Problem:
+def _parse_code_name(book: Codebook, written: str) -> str | Problem:
     """Return the code that a human wrote, or the problem if the codebook has no such code."""
-    if said.casefold() in NO_CODE_MARKS:
+    if written.casefold() in NO_CODE_MARKS:
         return NO_CODE_LABEL
-    found = book.find_code(said)
-    if found is None:
-        hint = did_you_mean(said, book.code_names, "codes are: " + ", ".join(book.code_names))
-        return Problem(f"{said!r} is not a code of {book.name}", key="corrected", hint=hint)
-    return found.name
+    code = book.find_code(written)
+    if code is None:
+        hint = did_you_mean(
+            written, book.code_names, "the codes are: " + ", ".join(book.code_names)
+        )
+        return Problem(f"{written!r} is not a code of {book.name}", key="corrected", hint=hint)
+    return code.name

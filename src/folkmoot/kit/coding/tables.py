@@ -11,39 +11,45 @@ CODER_ROLE, SECOND_CODER_ROLE, RULE_ROLE, HUMAN_ROLE = "coder", "second_coder", 
 class CodebookRow(Row, table="codebooks", key=("codebook",)):
     """A codebook as the coders of the run saw it."""
 
-    codebook: str = column("the codebook")
+    codebook: str = column("name of the codebook")
     text: str = column("the codebook in YAML, as prompts show it")
     codes: list[str] = column("the names of its codes, in order")
-    slots: list[str] = column("what its codes are said of (an option, a member)")
+    slots: list[str] = column("kinds of objects that its codes refer to (option, member)")
 
 
 class TextRow(Row, table="texts", key=("codebook", "text_id")):
     """One text to code. The study's own tables hold the occasion at which it was said."""
 
     codebook: str = column("the codebook by which the text is coded")
-    text_id: str = column("the text: where it was said, in the study's own words")
+    text_id: str = column("id of the text, which tells where the text was said")
     participant_id: str | None
-    text: str = column("the words to be coded, as the coder reads them")
+    text: str = column("the text to be coded, as the coder reads it")
     about: dict[str, str] = column("what the codebook's question refers to, as JSON")
-    slots: dict[str, list[str]] = column("the values of what a code is said of, as JSON")
-    sampled: bool = column("whether it is in the sample for a second coder, drawn by the seed")
+    slots: dict[str, list[str]] = column("the objects that a code can refer to, by slot, as JSON")
+    sampled: bool = column(
+        "whether the text is in the sample for a second coder, drawn by the seed"
+    )
 
 
 class CodeRow(Row, table="codes"):
     """One code that one coder assigned to one text."""
 
-    codebook: str = column("the codebook")
+    codebook: str = column("name of the codebook")
     text_id: str = column("the text, as in the table texts")
     participant_id: str | None
-    code: str | None = column("the code; (none) where no code applies; empty where none was had")
-    of: dict[str, str] = column("what the code is said of, as JSON: slot and value")
+    code: str | None = column(
+        "the code; (none) if no code applies; empty if the coder gave no answer"
+    )
+    of: dict[str, str] = column("the object that the code refers to, as JSON: slot and value")
     quote: str | None = column("the words of the text that justify the code")
     by: str = column("coder, second_coder, or rule (a phrase rule, for comparison only)")
-    coder: str = column("the model that coded")
+    coder: str = column("name of the model, or rule")
     coder_kind: str = column(
         "model, embedded (for tests and demos, supports no finding), rule or person"
     )
-    refused: str | None = column("why the code does not count: its quote is not in the text, …")
+    refused: str | None = column(
+        "why the code does not count, such as a quote that is not in the text"
+    )
 
 
 TABLES: tuple[type[Row], ...] = (CodebookRow, TextRow, CodeRow)

@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import read_seats
-from folkmoot.kit.claims import LEVELS, SAID, result_cells
+from folkmoot.kit.claims import LEVELS, MAX_LISTED_ESTIMATES, result_cells
 from folkmoot.kit.findings import Row, interval_chart
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Margin, Verdict
 from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
@@ -301,8 +301,9 @@ def _describe_differences(results: Sequence[Result], questions: int, people: int
     if not any(result.estimate.has_interval for result in results):
         return f"{introduction}; nothing can be tested."
     estimates_text = (
-        f"{result.claim.outcome}: {result.describe_estimate}" for result in results[:SAID]
+        f"{result.claim.outcome}: {result.describe_estimate}"
+        for result in results[:MAX_LISTED_ESTIMATES]
     )
-    further_count = len(results) - SAID
+    further_count = len(results) - MAX_LISTED_ESTIMATES
     further_text = f" and {further_count} more in the table" if further_count > 0 else ""
     return f"{introduction}. {ESTIMATES} {'; '.join(estimates_text)}{further_text}."

@@ -37,13 +37,12 @@ from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
 from folkmoot.people.sources import installed_sources
 
+# The conditions of the source study, followed by two placebo conditions of Folkmoot. The names are
+# data, because tables and study files hold them.
 SIMPLE_VOTING = "simple_voting"
 SIMPLE_PASSIVE = "simple_passive"
 CLARIFIED_PASSIVE = "clarified_passive"
 ACP = "acp"
-
-# The conditions of the source study. Their names are data, because tables and study files hold
-# them.
 NAMES_ONLY = "names_only"
 EMPTY_ARGUMENT = "empty_argument"
 
@@ -84,7 +83,7 @@ class _Part(BaseModel):
 
 
 class ConditionDesign(_Part):
-    """What a condition gives its participants between their votes, as three switches."""
+    """The three switches of a condition: what its participants get between their two votes."""
 
     summaries: bool = Field(False, description="participants read the summaries of all interviews")
     interview: bool = Field(False, description="a neutral moderator interviews each participant")
@@ -101,7 +100,7 @@ ExposureSetting = Annotated[
 
 # The four conditions of the source. Each adds one switch to the condition before it, so a
 # difference between neighbours has one cause. Findings rely on this
-# (`Votes.compared_by_one_thing`).
+# (`Votes.neighbours_differ_in_one_switch`).
 CONDITIONS: Mapping[str, ConditionDesign] = {
     SIMPLE_VOTING: ConditionDesign(),
     SIMPLE_PASSIVE: ConditionDesign(summaries=True),
@@ -269,12 +268,12 @@ class CrossPollinationConfig(CodingStudyConfig):
     }
 
     pilot_id: str = Field(
-        description="name of the run; its folder in outputs/",
+        description="name of the run and of its folder in outputs/",
         examples=["my_pilot"],
     )
     pilot_name: str = Field(
         "",
-        description="title for readers",
+        description="title of the study",
         examples=["What should the city fund?"],
         json_schema_extra=field_notes(essential=True),
     )
@@ -286,10 +285,10 @@ class CrossPollinationConfig(CodingStudyConfig):
         0.9,
         gt=0,
         le=1,
-        description="share of the first votes for one option at which the study stops",
+        description="the study stops if one option has this share of the first votes or more",
     )
     min_responses_for_threshold: int = Field(
-        50, ge=1, description="first votes needed before the threshold is checked"
+        50, ge=1, description="minimum number of first votes for a check of the threshold"
     )
     max_clarification_exchanges: int = Field(
         5, ge=1, description="maximum number of exchanges in an interview"
@@ -308,10 +307,10 @@ class CrossPollinationConfig(CodingStudyConfig):
         examples=[{"Park improvements": "Senior services expansion"}],
     )
     include_vote_distribution: bool = Field(
-        False, description="show the first votes beside the summaries"
+        False, description="show the numbers of first votes next to the summaries"
     )
     arguments_per_option: int = Field(
-        3, ge=1, description="accepted for older files, without effect: one position per cluster"
+        3, ge=1, description="without effect; older study files may still contain it"
     )
     clustering_algorithm: Literal["kmeans", "agglomerative"] = Field(
         "kmeans", description="how the interviews of one option are clustered"
@@ -352,11 +351,14 @@ class CrossPollinationConfig(CodingStudyConfig):
     conditions: tuple[str, ...] | None = Field(
         None,
         min_length=1,
-        description="conditions that are run; default: all",
+        description="conditions to run; default: all",
         examples=[list(CONDITIONS)],
     )
     summary_draws: int = Field(
-        1, ge=1, le=50, description="draws of the summaries, over which readers are divided"
+        1,
+        ge=1,
+        le=50,
+        description="draws of the summaries, among which the readers are divided",
     )
     confidence: bool = Field(
         False,
@@ -381,7 +383,7 @@ class CrossPollinationConfig(CodingStudyConfig):
     @classmethod
     def _check_folder_name(cls, pilot_id: str) -> str:
         if not re.fullmatch(r"[\w.-]{1,100}", pilot_id) or not pilot_id.strip("."):
-            raise ValueError("names the run's folder: use letters, digits, `_`, `-` and `.`")
+            raise ValueError("must be a folder name of letters, digits, `_`, `-` and `.`")
         return pilot_id
 
     @model_validator(mode="after")
@@ -414,16 +416,17 @@ class CrossPollinationConfig(CodingStudyConfig):
         for name, design in self._added_conditions.items():
             if not re.fullmatch(r"[a-z]\w{0,39}", name) or name in PLACEBOS:
                 raise ValueError(
-                    f"exposure: {name!r} cannot name a condition; use lower case and `_`"
+                    f"exposure: {name!r} cannot be the name of a condition; use lower-case "
+                    "letters, digits and `_`"
                 )
             if name in CONDITIONS and design != CONDITIONS[name]:
                 raise ValueError(
-                    f"exposure: {name} keeps the meaning of the source; give these switches a name "
-                    "of your own"
+                    f"exposure: {name} is a condition of the source study, so its switches cannot "
+                    "be changed; add the condition under another name"
                 )
         for name in self.conditions or ():
             if name not in known:
-                hint = did_you_mean(name, known, f"known are: {', '.join(known)}")
+                hint = did_you_mean(name, known, f"the conditions are: {', '.join(known)}")
                 raise ValueError(f"conditions: there is no condition {name!r}; {hint}")
         # The checks below need all conditions, so they are in a model validator and not at the
         # fields.
@@ -443,8 +446,8 @@ class CrossPollinationConfig(CodingStudyConfig):
             )
         if readers and not self.conditions_with("interview"):
             raise ValueError(
-                f"conditions: {', '.join(readers)} would read summaries, and no condition sits the "
-                "interviews that they are made of; add one with `interview`"
+                f"conditions: {', '.join(readers)} would read summaries, but no condition has the "
+                "interviews from which they are made; add a condition with `interview`"
             )
         return self
 

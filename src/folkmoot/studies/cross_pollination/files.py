@@ -94,8 +94,8 @@ def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state
     number = PHASES.index(phase) + 1
     clusters = [cluster_json(cluster) for cluster in state.clusters]
     by_option: dict[str, list[dict[str, object]]] = {}
-    for cluster, c in zip(state.clusters, clusters, strict=True):
-        by_option.setdefault(cluster.option, []).append(c)
+    for cluster, record in zip(state.clusters, clusters, strict=True):
+        by_option.setdefault(cluster.option, []).append(record)
     session.write_json(
         "checkpoint.json",
         {

@@ -229,7 +229,7 @@ async def _describe_clusters(
             if not text:
                 draw_note = f" in draw {draw} of the summaries" if draws > 1 else ""
                 scope.warn(
-                    f"the model gave no description of {key}{draw_note}; nobody is shown its view"
+                    f"the model gave no description of {key}{draw_note}, so no reader is shown it"
                 )
     shown_keys = [key for key in members if descriptions_by_key[key][0]]
     vectors = await scope.child("description_embeddings").embed(

@@ -65,19 +65,19 @@ async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: St
     A participant without an interview has given no reasons. The opposing option is then the other
     option with the most votes. A participant is skipped if no other option has votes.
     """
-    views = _collect_opposition_data(config, state)
+    data = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]
 
     async def find_opposing_view(scope: Scope, participant: Participant) -> Participant:
         view = (
-            await method(scope, participant, views)
+            await method(scope, participant, data)
             if config.condition_designs[participant.condition].interview
             else None
         )
         # A method may find no view, or a mapping or judge may name the participant's own option.
         # The most voted other option then takes its place.
         if view is None or view == participant.initial_choice:
-            view = await most_voted_other(scope, participant, views)
+            view = await most_voted_other(scope, participant, data)
         if view is None:
             return participant.with_skip(
                 "nobody chose another option, so there is no opposing view"
@@ -124,7 +124,7 @@ def _collect_opposition_data(config: CrossPollinationConfig, state: State) -> Op
 
 
 async def most_voted_other(
-    _scope: Scope, participant: Participant, views: OppositionData
+    _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
     """Return the option with the most first votes that the participant did not choose.
 
@@ -132,69 +132,69 @@ async def most_voted_other(
     """
     other_options = [
         option
-        for option in views.config.topic.options
-        if option != participant.initial_choice and views.votes.get(option)
+        for option in data.config.topic.options
+        if option != participant.initial_choice and data.votes.get(option)
     ]
-    return max(other_options, key=lambda option: views.votes[option], default=None)
+    return max(other_options, key=lambda option: data.votes[option], default=None)
 
 
 async def choose_predefined(
-    _scope: Scope, participant: Participant, views: OppositionData
+    _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
     """Return the opposing option that `opposition_mapping` gives for the first choice."""
-    return (views.config.opposition_mapping or {}).get(participant.initial_choice or "")
+    return (data.config.opposition_mapping or {}).get(participant.initial_choice or "")
 
 
 async def choose_by_embedding(
-    _scope: Scope, participant: Participant, views: OppositionData
+    _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
     """Return the first choice of the participant with the most distant summary (cosine).
 
     Only participants with another first choice are compared. Return None if there are none.
     """
-    others = views.choices != participant.initial_choice
+    others = data.choices != participant.initial_choice
     if participant.embedding is None or not others.any():
         return None
-    similarities = np.where(others, views.embeddings @ participant.embedding, np.inf)
-    return cast("str", views.choices[int(np.argmin(similarities))])
+    similarities = np.where(others, data.embeddings @ participant.embedding, np.inf)
+    return cast("str", data.choices[int(np.argmin(similarities))])
 
 
 async def cluster_embedding(
-    _scope: Scope, participant: Participant, views: OppositionData
+    _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
     """Return the option with the most distant cluster embeddings (cosine).
 
     For each option the embeddings of its clusters are averaged, weighted by their numbers of
     members. The participant's own option is left out.
     """
-    if participant.embedding is None or not views.argued_options:
+    if participant.embedding is None or not data.argued_options:
         return None
     similarities = dict(
-        zip(views.argued_options, (views.means @ participant.embedding).tolist(), strict=True)
+        zip(data.argued_options, (data.means @ participant.embedding).tolist(), strict=True)
     )
     similarities.pop(participant.initial_choice or "", None)
     return min(similarities, key=lambda option: similarities[option], default=None)
 
 
-async def llm_judge(scope: Scope, participant: Participant, views: OppositionData) -> str | None:
+async def llm_judge(scope: Scope, participant: Participant, data: OppositionData) -> str | None:
     """Let a model choose the opposing option, or return None if there is no answer.
 
     The model is shown the summary of the participant and summaries of a random sample of others.
     """
-    own_position = views.position_of.get(participant.id, len(views.reasons))
-    other_count = len(views.reasons) - (participant.id in views.position_of)
+    own_position = data.position_of.get(participant.id, len(data.reasons))
+    other_count = len(data.reasons) - (participant.id in data.position_of)
     if not other_count or participant.individual_summary is None:
         return None
     # Draw indices among the others and skip the participant's own index afterwards. This avoids a
     # copy of the list for each of many participants.
     sampled = scope.rng.choice(
-        other_count, size=min(views.config.judge_sample, other_count), replace=False
+        other_count, size=min(data.config.judge_sample, other_count), replace=False
     )
-    sample = [views.reasons[int(index) + (index >= own_position)] for index in sampled]
-    options = views.config.topic.options
+    sample = [data.reasons[int(index) + (index >= own_position)] for index in sampled]
+    options = data.config.topic.options
     prompt = scope.prompt(
         "opposition_judge",
-        topic=quote_topic(views.config),
+        topic=quote_topic(data.config),
         options=quote_options(options),
         initial_choice=participant.initial_choice,
         reasoning=participant.individual_summary,

@@ -387,8 +387,8 @@ async def _draw_personas(session: Session[CrossPollinationConfig]) -> list[Perso
         if any("first_vote" in person.extra for person in rows):
             # A recorded first vote would be ignored in silence, and the researcher would take the
             # simulated vote for it.
-            hint = "rename or delete the column; folkmoot new --from-people replays known answers"
-            message = "first votes are asked here, and never taken from a table"
+            hint = "rename or delete it; folkmoot new --from-people makes a study of known answers"
+            message = "the column would be ignored, because every participant is asked for a vote"
             raise InputError(Problem(message, str(file), key="first_vote", hint=hint))
         return draw_personas(rows, n, rng, source=file)
     try:
@@ -461,7 +461,7 @@ async def _enrich_lines(
     personas = [persona for persona in enriched.values() if isinstance(persona, Persona)]
     if len(personas) < count:
         lacking = count - len(personas)
-        scope.warn(f"could not enrich {lacking} personas; drawing others in their place")
+        scope.warn(f"{lacking} personas could not be enriched; others are drawn in their place")
         rng = session.child("spare").rng
         spare, _ = persona_hub.sample_lines(path, lacking, rng, exclude=[*known, *lines])
         enriched = await session.child("spare_recruitment").map(spare, enrich_line, key=key_of)

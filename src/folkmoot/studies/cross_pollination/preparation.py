@@ -53,8 +53,8 @@ def unusable_reason(run: RunFolder) -> str:
     if config.conditions_with("interview") and _lacks_values(run, "individual_summary"):
         return "all interviews failed, so there was nothing to show"
     if config.conditions_with("summaries") and not any(run.read_table("clusters")["description"]):
-        return "no group of reasons could be described, so there was nothing to show"
-    return "nobody gave a valid final vote"
+        return "no cluster of reasons was described, so there was nothing to show"
+    return "no participant gave a valid final vote"
 
 
 def _lacks_values(run: RunFolder, column: str) -> bool:
@@ -148,8 +148,8 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
     per_condition = len(voters) // len(CONDITIONS)
     if not per_condition:
         raise InputError(
-            f"--from-polis: {len(voters)} people agreed or disagreed with {MIN_OTHER_VOTES} other "
-            f"comments; a pilot needs {len(CONDITIONS)}"
+            f"--from-polis: {len(voters)} voters agreed or disagreed with {MIN_OTHER_VOTES} other "
+            f"comments; a study needs at least {len(CONDITIONS)}"
         )
     comment_ids = _most_voted(conversation, comment_id)
     personas = [
@@ -234,10 +234,9 @@ def _study_file_text(conversation: PolisConversation, comment_id: str, per_condi
         for value, name in VOTE_LABELS.items()
     )
     header = (
-        f"# Comment {comment_id} of a Polis conversation, "
-        "voted on by personas made of its voters.\n"
-        f"# {PERSONAS} describes each by their other votes; {PEOPLE} holds what they voted on it "
-        f"({counts}):\n"
+        f"# The voters of a Polis conversation, as personas, vote on its comment {comment_id}.\n"
+        f"# {PERSONAS} describes each voter by the votes on other comments. {PEOPLE} has the real\n"
+        f"# votes on this comment ({counts}).\n"
         f"#   folkmoot run {STUDY_FILE}\n"
         f"#   folkmoot compare RUN --people {PEOPLE}\n"
     )

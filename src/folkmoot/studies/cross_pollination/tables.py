@@ -29,25 +29,33 @@ class ParticipantRow(Row, table="participants", key=("participant_id",)):
     cluster_id: str | None = column("cluster of reasons within the first choice (phase 4)")
     individual_summary: str | None = column("the interview in one to three sentences, by a model")
     summary_draw: int | None = column("draw of the summaries that this participant is shown")
-    confidence_before: float | None = column("how sure of the first vote, 0 to 100 (`confidence`)")
-    confidence_after: float | None = column("how sure of the final vote, 0 to 100")
+    confidence_before: float | None = column(
+        "confidence in the first vote, 0 to 100 (`confidence`)"
+    )
+    confidence_after: float | None = column("confidence in the final vote, 0 to 100")
     ranking_before: list[str] | None = column(
         "all options, best first, after the first vote (`ranking`)"
     )
     ranking_after: list[str] | None = column("all options, best first, after the final vote")
-    restated_option: str | None = column("option whose view was to be restated (`restatement`)")
-    restatement: str | None = column("that view in the participant's words")
-    delayed_choice: str | None = column("third vote, later and with nothing in view")
-    missing_answers: dict[str, str] | None = column(
-        "column → why there is no answer, of what was asked: none_of_these, declined, cannot_say, "
-        "or why it could not be read"
+    restated_option: str | None = column(
+        "option that the participant was asked to argue for in their own words (`restatement`)"
     )
-    clarification_exchanges: int = column("questions and answers in the interview")
-    adversarial_exchanges: int = column("challenges and answers in the adversarial dialogue")
+    restatement: str | None = column("the participant's words for this option")
+    delayed_choice: str | None = column(
+        "third vote, with only the two earlier votes in the prompt (`delayed_vote`)"
+    )
+    missing_answers: dict[str, str] | None = column(
+        "column of each question without an answer → reason: none_of_these, declined, cannot_say, "
+        "or why the reply could not be parsed"
+    )
+    clarification_exchanges: int = column("number of questions with answers in the interview")
+    adversarial_exchanges: int = column(
+        "number of challenges with answers in the adversarial dialogue"
+    )
     options_shown: list[str] = column("options in the order in which this participant saw them")
-    base_persona: str = column("the raw line that the persona grew from")
+    base_persona: str = column("the raw line from which the persona was made")
     persona: str = column("the description that the model was given")
-    persona_id: str = column("id of the persona; of a table of people, their own")
+    persona_id: str = column("id of the persona; for a table of people, the id in that table")
 
 
 DEMOGRAPHICS = {
@@ -67,10 +75,10 @@ class ClusterRow(Row, table="clusters", key=("cluster_id",)):
     cluster_id: str = column("option and number of the cluster")
     option: str = column("option that its members chose first")
     description: str = column(
-        "what they share, in three sentences by a model; empty if it gave none"
+        "what the members have in common, in three sentences by a model; empty if it gave none"
     )
     member_count: int = column("participants in the cluster")
-    member_ids: list[str] = column("their ids")
+    member_ids: list[str] = column("ids of the members")
 
 
 class FirstVoteRow(Row, table="first_votes", key=("option",)):
@@ -89,10 +97,10 @@ class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
     """
 
     draw: int = column("draw of the summaries, from 1; see `summary_draws`")
-    option: str = column("option that it stands under")
-    cluster_id: str = column("cluster whose view it is")
-    description: str = column("the view in three sentences, by a model")
-    address: str = column("the reply that it comes from")
+    option: str = column("option under which the description is listed")
+    cluster_id: str = column("cluster that is described")
+    description: str = column("the description in three sentences, by a model")
+    address: str = column("address of the reply that contains the description")
 
 
 class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
@@ -103,10 +111,10 @@ class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
     """
 
     participant_id: str | None = column(
-        "the participant who speaks, or who is spoken with or summarised; empty for a cluster"
+        "the participant who speaks, is spoken to or is summarised; empty for a cluster"
     )
     condition: str | None = column("condition of this participant")
-    turn: int | None = column("place in the dialogue, from 1")
+    turn: int | None = column("number of the utterance in the dialogue, from 1")
 
 
 TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)

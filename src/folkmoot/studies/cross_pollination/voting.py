@@ -498,11 +498,11 @@ async def adversarial_dialogue(
             return participant.with_failure(
                 "adversarial dialogue", Missing("moderator said nothing")
             )
-        in_view = config.shown_in_final_vote(participant.condition)
+        shown = config.shown_in_final_vote(participant.condition)
         prompt = scope.prompt(
             "final_vote_after_dialogue",
             cross_pollination_content=participant.cross_pollination_content
-            if in_view.summaries
+            if shown.summaries
             else "",
             dialogue=result.transcript,
         )
@@ -511,7 +511,7 @@ async def adversarial_dialogue(
             scope,
             config,
             participant,
-            VotePrompt(system, prompt, _interview_in_view(config, participant)),
+            VotePrompt(system, prompt, _interview_shown_in_final_vote(config, participant)),
         )
 
     arguing = state.participants_in(config.conditions_with("dialogue"))
@@ -534,7 +534,7 @@ async def cross_pollination(
             scope,
             config,
             participant,
-            VotePrompt(system, prompt, _interview_in_view(config, participant)),
+            VotePrompt(system, prompt, _interview_shown_in_final_vote(config, participant)),
         )
 
     dialogue_conditions = config.conditions_with("dialogue")
@@ -577,7 +577,7 @@ async def second_vote(
             scope,
             config,
             participant,
-            VotePrompt(system, prompt, _interview_in_view(config, participant)),
+            VotePrompt(system, prompt, _interview_shown_in_final_vote(config, participant)),
         )
 
     return (
@@ -588,7 +588,9 @@ async def second_vote(
     ).values()
 
 
-def _interview_in_view(config: CrossPollinationConfig, participant: Participant) -> Transcript:
+def _interview_shown_in_final_vote(
+    config: CrossPollinationConfig, participant: Participant
+) -> Transcript:
     """Return the interview if the design shows it at the final vote.
 
     Otherwise return an empty transcript. A model remembers only its prompt, so an interview outside

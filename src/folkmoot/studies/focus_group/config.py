@@ -55,7 +55,7 @@ def parse_amount(price: str) -> float:
 
 def _with_amount(price: str) -> str:
     if len(_AMOUNT.findall(price)) != 1:
-        raise ValueError('a price has exactly one number in it, as in "299 dollars"')
+        raise ValueError('a price must contain exactly one number, as in "299 dollars"')
     return price
 
 
@@ -110,7 +110,7 @@ class Stimulus(BaseModel):
     stimulus_material: str | None = Field(
         None, description="ad copy or product description; default: that of the study"
     )
-    price: Price | None = Field(None, description="what it costs; default: that of the study")
+    price: Price | None = Field(None, description="price; default: that of the study")
     category: str | None = Field(None, description="product category; default: that of the study")
 
     @property
@@ -162,7 +162,7 @@ class DiscussionConfig(CodingStudyConfig):
     )
     price: Price | None = Field(
         None,
-        description="price of the product, as it is spoken of",
+        description="price of the product, as participants read it",
         examples=["299 dollars"],
         json_schema_extra=field_notes(essential=True),
     )
@@ -209,8 +209,8 @@ class DiscussionConfig(CodingStudyConfig):
     )
     control: Literal["alone", "order"] | None = Field(
         None,
-        description="control for giving in to the group: interview the same participants alone "
-        "as well, or draw every speaking order at random",
+        description="control for giving in to the group: `alone` also interviews each participant "
+        "without the others, `order` draws every speaking order at random",
     )
     replications: PositiveInt = Field(
         1,
@@ -247,11 +247,12 @@ class DiscussionConfig(CodingStudyConfig):
         ge=-1,
         le=1,
         allow_inf_nan=False,
-        description="shift of everybody's first opinion with `first_opinion: seeded`",
+        description="shift of all first opinions with `first_opinion: seeded`",
         json_schema_extra=field_notes(unit="points of the position, −1 to 1"),
     )
     sentiment: Literal["lexicon", "model"] = Field(
-        "lexicon", description="who rates the sentiment of a message: VADER's lexicon, or the model"
+        "lexicon",
+        description="what rates the sentiment of a message: VADER's lexicon or the model",
     )
     context_messages: PositiveInt = Field(
         24, description="number of the latest messages that a speaker sees"
@@ -272,8 +273,7 @@ class DiscussionConfig(CodingStudyConfig):
     @field_validator("quotas", mode="before")
     @classmethod
     def _keys_as_text(cls, value: object) -> object:
-        # The keys of an age quota look like numbers.
-        # YAML reads `35: 2` as a number, but a category of a quota is always text.
+        # YAML reads the key of `35: 2` as a number, but a category of a quota is always text.
         if not isinstance(value, Mapping):
             return value
         return {

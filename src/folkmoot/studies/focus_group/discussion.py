@@ -112,6 +112,15 @@ class InterviewTime(StrEnum):
     ALONE = "alone"
     RETEST = "retest"
 
+    @property
+    def phrase(self) -> str:
+        """The time as a part of a sentence, such as "before the talk"."""
+        if self is InterviewTime.ALONE:
+            return "after the interview alone"
+        if self is InterviewTime.RETEST:
+            return "when asked again before the talk"
+        return f"{self.value} the talk"
+
 
 class Statement(BaseModel):
     """The private opinion of a participant: words and a position from −1 to 1.
@@ -200,7 +209,7 @@ class DiscussionTranscript(BaseModel):
         default_factory=dict, description="by persona id, with `control: alone`"
     )
     silences: tuple[tuple[int, str, str], ...] = Field(
-        (), description="(question, persona id, reason) where an answer could not be had"
+        (), description="(question, persona id, reason) of each missing answer"
     )
 
     def by_phase(self) -> list[tuple[DiscussionPhase, list[DiscussionMessage]]]:

@@ -60,9 +60,10 @@ from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.reading import CODE_POSITIONS, kind_and_name
 
 INTERVALS = (
-    "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
+    "Intervals are given from five groups on: 95 %, groups as units, not adjusted for the number "
+    "of rows."
 )
-WITHHELD_REMARKS_TEXT = "Objections, needs and themes, by how many people raised them, with quotes,"
+WITHHELD_REMARKS_TEXT = "The number of people who raised each objection, need and theme"
 # Krippendorff's customary limits for conclusions and for tentative conclusions.
 GOOD_ALPHA, FAIR_ALPHA = 0.8, 0.667
 # A position closer to zero than this is neither for nor against.
@@ -198,7 +199,7 @@ def purchase_intent(concept: Concept) -> Finding | None:
         return concept.finding(
             "purchase_intent",
             title,
-            f"Nobody said whether they would buy it: {unanswered}.",
+            f"No participant said whether they would buy it: {unanswered}.",
             ResultTable((), ()),
             section="Purchase intent",
             headline=True,
@@ -270,11 +271,11 @@ def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
 
 def _result_sentence(result: Result) -> str:
     """Return a primary claim with its conclusion, or another claim with its estimate."""
-    told = f"{result.describe_estimate}, exploratory"
+    text = f"{result.describe_estimate}, exploratory"
     if _is_primary(result):
-        told = result.describe_conclusion
+        text = result.describe_conclusion
     outcome = result.claim.outcome
-    return f"{outcome[0].upper()}{outcome[1:]}: {told[0].lower()}{told[1:]}."
+    return f"{outcome[0].upper()}{outcome[1:]}: {text[0].lower()}{text[1:]}."
 
 
 def demand_finding(concept: Concept) -> Finding | None:
@@ -302,7 +303,7 @@ def demand_finding(concept: Concept) -> Finding | None:
         f"{format_share(estimate)} would buy it at {price}" for price, estimate in curves[last_time]
     )
     rises = [
-        f"{when} the talk at {higher_price} more than at {lower_price}"
+        f"{InterviewTime(when).phrase} from {lower_price} to {higher_price}"
         for when, curve in curves.items()
         for (lower_price, lower_estimate), (higher_price, higher_estimate) in pairwise(curve)
         if higher_estimate.value > lower_estimate.value
@@ -310,8 +311,8 @@ def demand_finding(concept: Concept) -> Finding | None:
     return concept.finding(
         "demand",
         "What would they pay?",
-        f"{last_time.capitalize()} the talk {shares}."
-        + (f" Demand rises with the price in places ({'; '.join(rises)})." if rises else ""),
+        f"{InterviewTime(last_time).phrase.capitalize()}, {shares}."
+        + (f" The share rises with the price: {'; '.join(rises)}." if rises else ""),
         ResultTable.from_records(
             rows, "Definitely or probably would buy, asked in private at each price"
         ),
@@ -325,8 +326,8 @@ def demand_finding(concept: Concept) -> Finding | None:
             "share that would buy",
         ),
         notes=(
-            "Each price was asked by itself, without knowledge of the others. A curve that rises "
-            "with the price is noise, or people who take the price for quality.",
+            "The question on each price did not contain the other prices. A share that rises with "
+            "the price is noise, or participants take the price as a sign of quality.",
             INTERVALS,
         ),
         section="Purchase intent",
@@ -345,7 +346,7 @@ def position_finding(concept: Concept) -> Finding | None:
         return concept.finding(
             "positions",
             "What moved?",
-            f"Nobody's position is known both before and after the talk ({unknown}).",
+            f"No participant's position is known both before and after the talk ({unknown}).",
             ResultTable((), ()),
             section="Positions",
             headline=True,
@@ -361,8 +362,8 @@ def position_finding(concept: Concept) -> Finding | None:
             has_moved(*pair) for pair in retest_pairs.select("before", "after").iter_rows()
         )
         statement += (
-            f" When the same question was merely asked again before the talk, {wavering_count} of "
-            f"{retest_pairs.height} gave another position; no comparison of the two counts is made."
+            f" When the question was asked again before the talk, {wavering_count} of "
+            f"{retest_pairs.height} gave another position. The two counts are not compared."
         )
     if unknown:
         statement += f" Statements without a position, not counted: {unknown}."
@@ -373,7 +374,7 @@ def position_finding(concept: Concept) -> Finding | None:
         chart = LineChart(
             tuple(carry_positions_forward(concept.opinions)),
             "turn",
-            "position (−1 against, 1 in favor)",
+            "position (−1 against, 1 in favour)",
         )
     else:
         rows = pairs.group_by("group", maintain_order=True).agg(
@@ -395,10 +396,11 @@ def position_finding(concept: Concept) -> Finding | None:
         ResultTable.from_records(rows.to_dicts()),
         chart,
         notes=(
-            "Positions after the talk are those that the coder read last: nobody was asked."
+            "Positions after the talk are the last ones that the coder read in the answers. No "
+            "participant was asked."
             if is_planted
-            else "Positions before and after are each person's own, stated in private; the path "
-            "between them is a coder's reading of the answers.",
+            else "Participants stated the positions before and after in private. The positions "
+            "between them are a coder's reading of the answers.",
             *_unread_answers(concept),
         ),
         section="Positions",
@@ -423,7 +425,7 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
     return (
         f"The coder gave no position for {len(unread)} of "
         f"{format_count(concept.answers.height, 'answer')} "
-        f"({describe_missing(unread)}); the one known before is kept there.",
+        f"({describe_missing(unread)}). The last known position is used there.",
     )
 
 
@@ -513,7 +515,7 @@ def reply_finding(concept: Concept) -> Finding:
     return concept.finding(
         "replies",
         "Who replied to whom?",
-        f"{reply_count} of {concept.answers.height} answers take up what another participant said.",
+        f"{reply_count} of {concept.answers.height} answers refer to another participant.",
         ResultTable.from_records(
             [
                 {"who": names[speaker_id], "to": names.get(replied_to, replied_to), "times": count}
@@ -567,13 +569,11 @@ def talk_time(concept: Concept) -> Finding | None:
         ]
     return concept.finding(
         "talk_time",
-        "Who had the floor?",
-        f"The moderator has {format_percent(moderator_words / total)} of the words; "
-        "among participants "
-        "the "
-        "Gini coefficient of words is "
+        "Who spoke how much?",
+        f"The moderator spoke {format_percent(moderator_words / total)} of the words. Among "
+        "participants the Gini coefficient of words is "
         f"{format_mean_value(mean_gini.value) if concept.has_one_talk else format_mean(mean_gini)}"
-        f"{'' if concept.has_one_talk else ' on average'} (0: all the same).",
+        f"{'' if concept.has_one_talk else ' on average'} (0: equal shares).",
         ResultTable.from_records(rows),
         BarChart(tuple(bars), unit="words" if concept.has_one_talk else "Gini of words"),
         section="Conversation",
@@ -597,7 +597,7 @@ def out_of_character(concept: Concept) -> Finding | None:
         "character: the "
         "speaker talks as an assistant, as the player of a role, or in the headings of a script.",
         ResultTable.from_records(shown.to_dicts()),
-        notes=("Found by signs in English; these messages were kept like all others.",),
+        notes=("Found by typical English phrases. The messages are kept like all others.",),
         section="Conversation",
     )
 
@@ -626,15 +626,15 @@ def sycophancy_finding(concept: Concept) -> Finding:
         bars += [(f"place {position}", stance, share) for stance, share in share_by_stance.items()]
     finding = concept.finding(
         "sycophancy",
-        "Did they only please each other?",
+        "Did participants give in to the group?",
         check.describe_check(),
-        ResultTable.from_records(rows, caption="Answers that take up others, by speaking order"),
+        ResultTable.from_records(rows, caption="Answers by place in the speaking order"),
         BarChart(tuple(bars), "share of the answers", percent=True),
         notes=(
-            "Agreement and disagreement are a coder's reading of each answer. The slope is over "
-            "answers that take up another participant, because later speakers have more to take "
-            "up. Movement is by how much a private position came nearer to the others' positions "
-            "before the discussion.",
+            "Agreement and disagreement are a coder's reading of each answer. The slope covers "
+            "only answers that refer to another participant, because later speakers have more to "
+            "refer to. Movement is the decrease of the distance between a private position and the "
+            "others' positions before the discussion.",
         ),
         section="Conversation",
     )
@@ -689,13 +689,13 @@ def words_and_positions(concept: Concept) -> Finding | None:
 
 def _describe_alpha(alpha: float) -> str:
     if not math.isfinite(alpha):
-        return "all were read alike, so agreement cannot be distinguished from chance."
+        return "all have the same code, so agreement cannot be distinguished from chance."
     if alpha >= GOOD_ALPHA:
-        return f"Krippendorff's alpha is {alpha:.2f}: enough for conclusions, as is customary."
+        return f"Krippendorff's alpha is {alpha:.2f}: high enough for conclusions, as is customary."
     if alpha >= FAIR_ALPHA:
-        return f"Krippendorff's alpha is {alpha:.2f}: enough for tentative conclusions."
+        return f"Krippendorff's alpha is {alpha:.2f}: high enough for tentative conclusions."
     return (
-        f"Krippendorff's alpha is {alpha:.2f}: too little to trust either without reading the "
+        f"Krippendorff's alpha is {alpha:.2f}: too low to rely on either without reading the "
         "answers."
     )
 

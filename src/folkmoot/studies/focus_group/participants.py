@@ -70,7 +70,7 @@ DESCRIBED = (
 )
 
 # Advice on length, by extraversion in five bands from low to high.
-LENGTHS = (
+LENGTH_ADVICE = (
     "Keep it to one short sentence, two at most; you leave most of the talking to others.",
     "Keep it short: one or two sentences.",
     "Say it in two or three sentences.",
@@ -78,7 +78,7 @@ LENGTHS = (
     "Take three or four sentences; you enjoy having the floor and you are sure of yourself.",
 )
 # Advice on how to respond to others, by agreeableness in five bands from low to high.
-COMPANY = (
+STYLE_ADVICE = (
     "You tend to find the weak spot in what others said, and you say so; you do not agree in order "
     "to be nice.",
     "You take issue readily where you see things differently, even if you are the only one.",
@@ -535,12 +535,12 @@ def speaking_probability(extraversion: int) -> float:
 
 def length_advice(profile: Profile) -> str:
     """Return the advice on the length of answers, by extraversion."""
-    return LENGTHS[character.score_band(profile.traits.extraversion)]
+    return LENGTH_ADVICE[character.score_band(profile.traits.extraversion)]
 
 
 def conversation_style_advice(profile: Profile) -> str:
     """Return the advice on how to respond to others, by agreeableness."""
-    return COMPANY[character.score_band(profile.traits.agreeableness)]
+    return STYLE_ADVICE[character.score_band(profile.traits.agreeableness)]
 
 
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:

@@ -39,7 +39,7 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
     if config.personas == "grounded":
         return [*problems, *_check_panel(config, folder)]
     if config.panel:
-        hint = "leave one of them out"
+        hint = "remove one of them"
         problems.append(
             Problem("`panel` and a file of profiles exclude each other", key="panel", hint=hint)
         )
@@ -64,11 +64,11 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
         if config.first_opinion == "asked":
             row_problems += [
                 Problem(
-                    "an opinion is given, but each is asked for their own",
+                    "the file gives an opinion, but participants are asked for their opinions",
                     file=str(path),
                     where=str(line),
                     key=key,
-                    hint="first_opinion: seeded, or delete the column",
+                    hint="set first_opinion: seeded, or delete the column",
                 )
                 for key in ("valence", "opinion")
                 if key in row
@@ -81,17 +81,16 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
             Problem(
                 f"{config.num_personas} people are needed; the file has {len(rows)}",
                 key="num_personas",
-                hint=f"num_personas: {len(rows)}",
+                hint=f"set num_personas: {len(rows)}, or add people",
             )
         )
     elif (different_count := count_different_names(rows)) < config.num_personas:
         problems.append(
             Problem(
-                f"{config.num_personas} people are needed, but only {different_count} "
-                "have different "
-                "first names, by which they are addressed",
+                f"{config.num_personas} people are needed, but only {different_count} have "
+                "different first names, by which they are addressed",
                 key="personas",
-                hint=f"give them different names, or num_personas: {different_count}",
+                hint=f"give them different names, or set num_personas: {different_count}",
             )
         )
     return problems
@@ -119,23 +118,26 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
         add_problem(
             "max_responses_per_question",
             f"{max_responses} answers, but only {participant_count} people",
+            f"set at most {participant_count}",
         )
     if config.appeal and config.first_opinion == "asked":
-        add_problem("appeal", "it shifts only seeded opinions", "add `first_opinion: seeded`")
+        add_problem("appeal", "appeal shifts only seeded opinions", "set first_opinion: seeded")
     if config.control == "alone" and config.first_opinion == "seeded":
         add_problem(
-            "control", "nobody's position is asked for with seeded opinions", "first_opinion: asked"
+            "control",
+            "`alone` needs positions that are asked for",
+            "set first_opinion: asked",
         )
     if len({parse_amount(price) for price in config.prices}) != len(config.prices):
         add_problem("prices", "a price can be listed only once")
     if participant_count < 2:
         add_problem(
-            "num_personas", "one person alone holds no discussion", "num_personas: 2, or more"
+            "num_personas", "a discussion needs at least two people", "set num_personas: 2, or more"
         )
     questions = min(config.for_stimulus(stimulus).all_questions for stimulus in config.concepts)
     if not questions:
         add_problem(
-            "phases", "without material there is no reaction phase", "give stimulus_material"
+            "phases", "without material there is no reaction phase", "set stimulus_material"
         )
     # Each participant must be able to speak at least once.
     elif questions * config.responses_cap < participant_count:
@@ -165,13 +167,15 @@ def check_images(config: DiscussionConfig) -> list[Problem]:
         for image in images:
             remaining_text = remaining_text.replace(image.words, " ")
             if image.file_extension in UNSUPPORTED_TYPES:
-                message = f"models take no images of type {image.file_extension} ({image.url[:80]})"
+                message = (
+                    f"models accept no images of type {image.file_extension} ({image.url[:80]})"
+                )
                 problems.append(Problem(message, key=key, hint=_AS_ADDRESS))
         if images and not key.endswith("stimulus_material"):
             hint = "put it into stimulus_material"
-            problems.append(Problem("an image stands where words are wanted", key=key, hint=hint))
+            problems.append(Problem("this key must be text, not an image", key=key, hint=hint))
         for match in _FILE.finditer(remaining_text):
-            message = f"{match[0][:80]} is a file, of which models would be sent the name alone"
+            message = f"{match[0][:80]} is a file name, and models would not receive the file"
             problems.append(Problem(message, key=key, hint=_AS_ADDRESS))
     return problems
 
@@ -198,7 +202,9 @@ def _check_guide(config: DiscussionConfig) -> list[Problem]:
             problems.append(Problem("a question or probe is blank", key=key))
         if not all(phase in config.for_stimulus(concept).phases for concept in config.concepts):
             reason = "is not one of `phases`" if phase not in config.phases else "has no material"
-            problems.append(Problem(f"the phase {reason}, so nobody would be asked this", key=key))
+            problems.append(
+                Problem(f"the phase {reason}, so its questions would not be asked", key=key)
+            )
     return problems
 
 
@@ -229,16 +235,14 @@ def config_advisories(config: DiscussionConfig) -> list[str]:
     advisories = []
     if config.replications < FEWEST_UNITS:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
-        advisories.append(f"{advisory} (replications: {FEWEST_UNITS})")
+        advisories.append(f"{advisory} (set replications: {FEWEST_UNITS} or more)")
     if config.max_responses_per_question > config.num_personas:
         advisories.append(
-            f"at most {config.num_personas} answers to a question: there are no more people"
+            f"a question gets at most {config.num_personas} answers, one from each participant"
         )
     if image_keys := list_images(config):
         keys = ", ".join(image_keys)
-        advisories.append(
-            f"images are shown, and their tokens are not part of the estimate: {keys}"
-        )
+        advisories.append(f"the estimate does not include the tokens of images in: {keys}")
     for concept in config.concepts:
         if len(config.for_stimulus(concept).phases) < len(config.phases):
             concept_text = f" of {concept.id}" if config.stimuli else ""

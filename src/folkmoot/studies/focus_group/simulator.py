@@ -74,7 +74,7 @@ class LLMClient:
             speaker, user_prompt, temperature=temperature, max_tokens=max_tokens
         )
         if isinstance(reply, Missing):
-            raise RefusedError(f"no reply could be had: {reply.reason}", reason=reply.reason)
+            raise RefusedError(f"the model gave no reply: {reply.reason}", reason=reply.reason)
         return reply
 
 
@@ -238,7 +238,7 @@ class DiscussionSimulator:
         Exceptions of the client reach the caller.
         """
         if self.config.replications > 1 or self.config.stimuli:
-            raise InputError("a simulator holds one discussion; run the study for several")
+            raise InputError("a simulator holds one discussion; run the study for more")
         study = replace(STUDY, protocol=partial(run_protocol, invited=self.personas))
         settings = self.config.model_dump(mode="json", exclude_unset=True)
         client = self.llm_client

@@ -56,8 +56,9 @@ ORDER_CANNOT_PASS = (
     "control can only fail."
 )
 NO_CONTROL = (
-    "Whether participants gave in is not known: they may have learned from each other, and extreme "
-    "positions regress. A control (`control: alone` or `control: order`) can tell."
+    "It is not known whether participants gave in: they may have learned from each other, and "
+    "extreme positions regress towards the mean. A control (`control: alone` or `control: order`) "
+    "separates these causes."
 )
 
 
@@ -155,7 +156,7 @@ class Check:
                 self.step_slope,
                 PULL_PER_PLACE,
                 "In a random order, an answer moved {change} further towards the others for each "
-                "of them who had just spoken",
+                "place later in the speaking order",
             )
             # The first speaker of a question has heard the answers to earlier ones.
             if check.verdict == PASSED:
@@ -180,10 +181,10 @@ class Check:
     def _describe_order(self) -> str:
         slope = self.agree_slope
         if math.isnan(slope.value):
-            return "Too few answers take up another participant to look at speaking order."
+            return "Too few answers refer to another participant for a slope over speaking order."
         return (
-            f"{ESTIMATES} agreement, of answers that take up another participant, changes by "
-            f"{format_points(slope, 'per place in the speaking order')}."
+            f"{ESTIMATES} of answers that refer to another participant, the share that agrees "
+            f"changes by {format_points(slope, 'per place in the speaking order')}."
         )
 
     def _describe_movement(self) -> str:
@@ -194,8 +195,8 @@ class Check:
             ratio = format_percent(self.spread_after / self.spread_before)
             spread = f"; the spread of positions after the discussion is {ratio} of that before it"
         return (
-            "The distance of a position to the others' first positions shrank by "
-            f"{format_change(self.towards)} of the scale from −1 to 1{spread}."
+            "Positions came closer to the others' first positions by "
+            f"{format_change(self.towards)} on the scale from −1 to 1{spread}."
         )
 
     def describe_convergence(self) -> str:
@@ -206,10 +207,10 @@ class Check:
                 "tested."
             )
         return (
-            "Convergence is tested against a second asking before the discussion: the answers of "
-            "each participant there and after the discussion are swapped at random "
-            f"({format_p_value(self.converge_p)}). The test is exploratory: nothing is concluded "
-            "from it."
+            "Convergence is tested against a second question before the discussion. Each "
+            "participant's answers to it and after the discussion are swapped at random "
+            f"({format_p_value(self.converge_p)}). The test is exploratory and supports no "
+            "conclusion."
         )
 
     def _describe_dissent(self) -> str:

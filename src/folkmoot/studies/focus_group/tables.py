@@ -27,13 +27,13 @@ from folkmoot.studies.focus_group.positions import describe_position
 from folkmoot.studies.focus_group.texts import DiscussionTexts, Where
 
 GROUP = "group of recruits (replication)"
-PERSON = "person within the group"
-NAME = "name of the person"
+PERSON = "id of the participant within the group"
+NAME = "name of the participant"
 TALK = ("group", "stimulus")
 PHASE = "phase of the discussion"
-QUESTION = "question of the moderator, counted from 1; a probe belongs to its question"
+QUESTION = "number of the moderator's question, from 1; a probe has that of its question"
 SCALE = "0-100 (mean 50, sd 20 in the population)"
-VALENCE = "position on the concept, -1 (strongly against) to 1 (strongly in favor)"
+VALENCE = "position on the concept, -1 (strongly against) to 1 (strongly in favour)"
 LEANING = "the same position in words, as prompts show it"
 
 
@@ -43,8 +43,8 @@ class ConceptRow(Row, table="concepts", key=("stimulus",)):
     stimulus: str = column("short name of the concept")
     product_concept: str | None = column("the concept to discuss")
     category: str = column("product category")
-    stimulus_material: str | None = column("the material that people read")
-    price: str | None = column("what it costs")
+    stimulus_material: str | None = column("the material that participants read")
+    price: str | None = column("price of the product")
 
 
 class PersonaRow(Row, table="personas", key=("group", "persona_id")):
@@ -53,29 +53,29 @@ class PersonaRow(Row, table="personas", key=("group", "persona_id")):
     group: str = column(GROUP)
     persona_id: str = column(PERSON)
     name: str = column(NAME)
-    first_name: str = column("the name by which the others call the person")
+    first_name: str = column("the name by which the others address the participant")
     age: int = column("age in years")
     sex: str = column("F, M, or X (nonbinary)")
-    education: str = column("highest attainment")
-    income: str = column("fifth of the household incomes of the country")
-    income_usd: int = column("household income a year, dollars of 2022")
+    education: str = column("highest education")
+    income: str = column("fifth of the country's household incomes")
+    income_usd: int = column("yearly household income in dollars of 2022")
     occupation: str = column("occupation")
-    location: str = column("where the person lives")
+    location: str = column("where the participant lives")
     location_type: str = column("urban, suburban or rural")
-    household: str = column("with whom the person lives")
+    household: str = column("with whom the participant lives")
     political_leaning: str = column("political leaning")
-    race: str | None = column("race or ethnicity, where it is drawn or known")
+    race: str | None = column("race or ethnicity, if drawn or known")
     openness: int = column(f"openness, {SCALE}")
     conscientiousness: int = column(f"conscientiousness, {SCALE}")
     extraversion: int = column(f"extraversion, {SCALE}")
     agreeableness: int = column(f"agreeableness, {SCALE}")
     neuroticism: int = column(f"neuroticism, {SCALE}")
-    vals: str = column("VALS type, by our own reading of the framework")
-    engagement: int = column("how much the category means, 0-100")
+    vals: str = column("VALS type, by Folkmoot's reading of the framework")
+    engagement: int = column("engagement with the product category, 0-100")
     price_sensitivity: int = column("price sensitivity, 0-100")
     brand_loyalty: int = column("brand loyalty, 0-100")
     adoption: str = column("stage of adoption (Rogers)")
-    source: str = column("where the persona comes from")
+    source: str = column("source of the persona")
 
 
 class InDiscussion(Row):
@@ -89,9 +89,9 @@ class DescriptionRow(InDiscussion, table="descriptions", key=(*TALK, "persona_id
     """One part of the persona's description, as the participant's prompts contain it."""
 
     persona_id: str = column(PERSON)
-    part: int = column("the place of the part in the description, from 1")
-    about: str = column("introduction, circumstances, background, personality, voice, …")
-    text: str = column("the words; empty if the person is told nothing of this")
+    part: int = column("number of the part in the description, from 1")
+    about: str = column("kind of part: introduction, circumstances, background, personality, …")
+    text: str = column("the words; empty if the prompts have no such part")
 
 
 class UtteranceRow(utterances.UtteranceRow, InDiscussion):
@@ -102,8 +102,8 @@ class UtteranceRow(utterances.UtteranceRow, InDiscussion):
     """
 
     persona_id: str | None = column(
-        "the person who is interviewed alone or asked in private; empty in the talk, and for the "
-        "moderator's guide"
+        "the participant who is interviewed alone or asked in private; empty for the discussion "
+        "and for the moderator's guide"
     )
     turn: int | None
     phase: str | None = column(PHASE)
@@ -111,38 +111,43 @@ class UtteranceRow(utterances.UtteranceRow, InDiscussion):
     position: int | None = column(
         "place among the answers to the question, from 1; 0 for the moderator"
     )
-    words: int = column("words in the message")
+    words: int = column("number of words in the message")
     replied_to: str | None = column(
-        "speaker who is answered to; empty for an answer to the question put to all"
+        "speaker to whom the message responds; empty for an answer to a question put to all"
     )
-    replied_to_turn: int | None = column("turn that is answered to")
+    replied_to_turn: int | None = column("turn to which the message responds")
     sentiment: float | None = column("tone of the message, -1 to 1")
     sentiment_source: str | None = column(
-        "who rated it: the lexicon with its version, or the model"
+        "what rated the tone: the lexicon with its version, or the model"
     )
     valence: float | None = column(VALENCE)
-    changed_mind: bool | None = column("whether the message moved the position last known")
-    stance: str | None = column("agree or disagree with others, by the coder; empty for neither")
-    asks: list[str] | None = column("ids of those whom a question asks by name")
-    addressed: bool | None = column("whether the speaker was asked by name")
-    probe: bool | None = column("a follow-up to one answer, or the answer to it")
-    rung: int | None = column(
-        "1: a probe for the reason, or its answer; 2: for why that matters; else 0"
+    changed_mind: bool | None = column("whether the message changed the last known position")
+    stance: str | None = column(
+        "agree or disagree with others, as the coder reads it; empty for neither"
     )
-    surprising: bool | None = column("change of mind, disagreement, or a tone against the position")
+    asks: list[str] | None = column("ids of the participants whom a question addresses by name")
+    addressed: bool | None = column("whether the question addressed the speaker by name")
+    probe: bool | None = column("whether it is a follow-up to one answer, or the reply to it")
+    rung: int | None = column(
+        "1: probe for the reason, or its answer; 2: probe for why the reason matters, or its "
+        "answer; 0: no probe"
+    )
+    surprising: bool | None = column(
+        "whether it is a change of mind, a disagreement, or has a tone against the position"
+    )
     reading_missing: str | None = column(
-        "why the coder's reading of the position is not known (declined, cannot_say, unparsed, …); "
-        "the valence is then the one known before"
+        "why the coder gave no position (declined, cannot_say, unparsed, …); valence is then the "
+        "last known position"
     )
     out_of_character: bool | None = column(
-        "possibly not in character, by English signs: speaks as an assistant, as the player of a "
-        "role, or in headings of a script (Question 3:); counted only"
+        "whether the message may be out of character, by typical English phrases: it speaks as an "
+        "assistant, as the player of a role, or in headings of a script (Question 3:); counted only"
     )
 
 
 WHEN = (
-    "asked in private before the talk, after it, after being interviewed alone, or (retest) before "
-    "the talk in a second conversation"
+    "time of the private question: before the discussion, after it, alone (after an interview "
+    "without the others) or retest (before the discussion, in a second conversation)"
 )
 
 
@@ -154,10 +159,12 @@ class StatementRow(InDiscussion, table="statements", key=(*TALK, "persona_id", "
     when: str = column(WHEN)
     position: float | None = column(VALENCE)
     leaning: str | None = column(LEANING)
-    words: str = column("the opinion in the person's own words")
-    planted: bool = column("drawn by what the person is like (first_opinion: seeded), not asked")
+    words: str = column("the opinion in the participant's own words")
+    planted: bool = column(
+        "whether the opinion was drawn with the persona (first_opinion: seeded), not asked for"
+    )
     missing: str | None = column("why there is no answer")
-    utterance_id: str | None = column("the words in the table utterances")
+    utterance_id: str | None = column("id of the words in the table utterances")
 
 
 class OpinionRow(InDiscussion, table="opinions", key=(*TALK, "persona_id", "turn")):
@@ -168,12 +175,12 @@ class OpinionRow(InDiscussion, table="opinions", key=(*TALK, "persona_id", "turn
 
     persona_id: str = column(PERSON)
     name: str = column(NAME)
-    turn: int = column("turn after which the position holds; 0 before anybody spoke")
+    turn: int = column("turn after which the position holds; 0: before the discussion")
     question: int = column(QUESTION)
     phase: str = column(PHASE)
     valence: float | None = column(VALENCE)
     leaning: str | None = column(LEANING)
-    changed: bool = column("whether the position moved at this turn")
+    changed: bool = column("whether the position changed at this turn")
 
 
 class IntentRow(InDiscussion, table="intents"):
@@ -182,10 +189,10 @@ class IntentRow(InDiscussion, table="intents"):
     persona_id: str = column(PERSON)
     name: str = column(NAME)
     when: str = column(WHEN)
-    price: str | None = column("price in view; empty where only the material says it")
-    ladder: bool = column("a price of the ladder, not the product's own")
+    price: str | None = column("price in the prompt; empty if only the material names a price")
+    ladder: bool = column("whether it is a price of the ladder, not the product's own")
     answer: str | None = column("purchase intent, asked in private")
-    score: int | None = column("1 (definitely not) to 5 (definitely)")
+    score: int | None = column("1 (definitely would not buy) to 5 (definitely would buy)")
     missing: str | None = column("why there is no answer")
 
 
@@ -193,8 +200,8 @@ class NoteRow(InDiscussion, table="notes", key=(*TALK, "question")):
     """The notes of the moderator after planning one question."""
 
     question: int = column(QUESTION)
-    summary: str = column("what was said so far, in the moderator's words")
-    unanswered: list[str] = column("what was still unanswered, in the moderator's words")
+    summary: str = column("the discussion so far, summarised by the moderator")
+    unanswered: list[str] = column("what is still unanswered, in the moderator's words")
 
 
 class SilenceRow(InDiscussion, table="silences"):
@@ -202,7 +209,7 @@ class SilenceRow(InDiscussion, table="silences"):
 
     question: int = column(QUESTION)
     persona_id: str = column(PERSON)
-    reason: str = column("why an answer could not be had")
+    reason: str = column("why there is no answer")
 
 
 TABLES = (

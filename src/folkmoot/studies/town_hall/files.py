@@ -18,7 +18,7 @@ import polars as pl
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import shorten
-from folkmoot.kit.calls import TOOK, JournalReader, calls_within
+from folkmoot.kit.calls import USAGE_FIELDS, JournalReader, calls_within
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.calls import Call
 from folkmoot.studies.town_hall.answers.options import INTERACTIONS
@@ -441,12 +441,12 @@ def _sum_calls(calls: pl.DataFrame) -> dict[str, object]:
     Total tokens and total cost (USD) are None if they are unknown for any call.
     """
     is_lost = calls["missing"].drop_nulls() != DECLINED
-    unknown = {name for name in TOOK if calls[name].has_nulls()}
+    unknown = {name for name in USAGE_FIELDS if calls[name].has_nulls()}
     return {
         "calls": calls["asked"].count(),
         "asked_again": calls["reasks"].sum(),
         "errors": is_lost.sum(),
-        **{name: None if name in unknown else round(calls[name].sum(), 6) for name in TOOK},
+        **{name: None if name in unknown else round(calls[name].sum(), 6) for name in USAGE_FIELDS},
         "latency_s": round(calls["latency_s"].sum(), 3),
     }
 

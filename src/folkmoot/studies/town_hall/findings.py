@@ -14,11 +14,11 @@ import polars as pl
 from folkmoot.kit import coding
 from folkmoot.kit.claims import (
     LEVELS,
-    claim_lines,
+    claims_chart,
     claims_finding,
+    describe_claims,
     read_results,
     result_cells,
-    say_claims,
 )
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.findings import (
@@ -306,13 +306,13 @@ def replication_finding(
     ]
     names = ", ".join(supplementary["levels"])
     available = [result for result in results if result.counts != (0, 0)]
-    gaps = f" {say_claims(available, 'Inclusion gap')}" if available else ""
+    gaps = f" {describe_claims(available, 'Inclusion gap')}" if available else ""
     return Finding(
         "replication",
         "Replication on another model",
         f"Level {names} is reported apart from the main comparison.{gaps}",
         ResultTable.from_records(rows, "Weighted inclusivity score"),
-        claim_lines(available, "difference of the inclusion gap"),
+        claims_chart(available, "difference of the inclusion gap"),
         section="Replication",
         headline=not main,
         unit="set",

@@ -19,7 +19,7 @@ import polars as pl
 
 from folkmoot.hints import join_words
 from folkmoot.kit import findings as kit
-from folkmoot.kit.claims import LEVELS, read_results, say_claims
+from folkmoot.kit.claims import LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.diagnostics import check_answers, instability, position_bias
@@ -311,7 +311,7 @@ def by_treatment(
     ]
     rounds_text = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
     if results_by_treatment:
-        statement = say_claims(results, f"{measure.name}{rounds_text}")
+        statement = describe_claims(results, f"{measure.name}{rounds_text}")
     else:
         means = (
             f"{estimate.value:.3g} under {treatment}" for treatment, estimate in estimates.items()
@@ -400,7 +400,7 @@ def _between_constants(
     # Compare the printed numbers, since "from 3 to 3" would read oddly.
     if low == high:
         statement = f"Mean {measure.name} is {low} with all of them."
-    statement += f" {say_claims(results)}" if results else ""
+    statement += f" {describe_claims(results)}" if results else ""
     rows: list[kit.Row] = [
         {
             "experiment": labels[experiment],

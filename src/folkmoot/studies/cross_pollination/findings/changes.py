@@ -49,30 +49,29 @@ from folkmoot.studies.cross_pollination.config import (
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Voter, Votes
 
 ONE_POOL = (
-    "Everybody was shown the same summaries, so the intervals tell how sure the figures are for "
-    "this set of summaries, not for another draw of them (`summary_draws`)."
+    "All readers were shown the same summaries, so the intervals hold for these summaries and not "
+    "for another draw of them (`summary_draws`)."
 )
 SEVERAL_POOLS = (
-    "Readers were divided over {draws} draws of the summaries. Intervals allow for what differs "
-    "between draws, so they hold for other descriptions of the same interviews as well."
+    "Readers were divided among {draws} draws of the summaries. The intervals allow for "
+    "differences between draws, so they also hold for other descriptions of the same interviews."
 )
 FEW_POOLS = (
-    "Readers were divided over {draws} draws of the summaries, and the intervals tell how sure the "
-    "figures are for these draws together. So few do not tell how another draw would come out: "
-    "take five or more (`summary_draws`)."
+    "Readers were divided among {draws} draws of the summaries, and the intervals hold for these "
+    "draws together. Results for other draws need five or more draws (`summary_draws`)."
 )
 NOT_BY_DRAW = (
-    "These intervals do not allow for what differs between draws of the summaries: for so many "
-    "coefficients the draws are too few."
+    "These intervals do not allow for differences between draws of the summaries, because there "
+    "are too few draws for the number of coefficients."
 )
 SOURCE_EXPOSURE = (
-    "With the source's exposure in {wording} (`exposure: source`) clarified passive is simple "
-    "passive under another name, and the adversarial condition argues but does not read: it "
-    "differs from the readers in two things."
+    "With `exposure: source` and {wording}, clarified passive is simple passive under another "
+    "name. The adversarial condition has a dialogue but no summaries, so it differs from the "
+    "reading conditions in two things."
 )
 OWN_AMONG_OTHERS = (
-    "The page of summaries is made of all interviews, so whoever was interviewed also reads their "
-    "own reasons on it, as those of other participants (the source shows it so)."
+    "The page of summaries is made from all interviews. Interviewed participants therefore also "
+    "read their own reasons, presented as those of other participants (as in the source study)."
 )
 DEMOGRAPHICS = ("age", "sex", "education", "income", "location_type", "political_leaning")
 # Minimum number of changes (or of kept votes, if these are rarer) per coefficient. With fewer, odds
@@ -111,7 +110,8 @@ def position_change(votes: Votes) -> Finding:
         "Who changed their choice",
         _describe_rates(votes, rates),
         ResultTable.from_records(
-            rows, "Participants whose final vote differs from their first; 95 % Wilson."
+            rows,
+            "Participants with different first and final votes; 95 % Wilson intervals.",
         ),
         interval_chart(
             {
@@ -140,8 +140,8 @@ def summary_caveats(votes: Votes) -> tuple[str, ...]:
         for condition_votes in votes.conditions_with("summaries")
     ):
         notes.append(OWN_AMONG_OTHERS)
-    if not votes.compared_by_one_thing:
-        notes.append(SOURCE_EXPOSURE.format(wording=votes.wording_source))
+    if not votes.neighbours_differ_in_one_switch:
+        notes.append(SOURCE_EXPOSURE.format(wording=votes.prompts_phrase))
     return tuple(notes)
 
 
@@ -149,7 +149,7 @@ def _undescribed_cluster_note(votes: Votes) -> tuple[str, ...]:
     if not votes.undescribed_clusters or not votes.conditions_with("summaries"):
         return ()
     return (
-        "Part of what people said was shown to nobody, because the model gave no description of "
+        "Some reasons were shown to no reader, because the model gave no description of "
         f"{format_count(len(votes.undescribed_clusters), 'cluster')}: "
         f"{', '.join(votes.undescribed_clusters)}.",
     )
@@ -157,12 +157,12 @@ def _undescribed_cluster_note(votes: Votes) -> tuple[str, ...]:
 
 def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> str:
     if not rates and not votes.terminated:
-        return "Nobody voted twice, so changes cannot be reported."
+        return "No participant voted twice, so changes cannot be reported."
     sentences = []
     if votes.terminated:
-        sentences.append(f"The study ended before anybody could change: {votes.terminated}.")
+        sentences.append(f"The study ended before the final votes: {votes.terminated}.")
     elif not any(condition_votes.changed_count for condition_votes in votes.two_vote_conditions):
-        sentences.append("Nobody changed their choice.")
+        sentences.append("No participant changed their choice.")
     if rates:
         sentences.append(
             join_clauses(
@@ -222,7 +222,7 @@ def vote_counts(votes: Votes) -> Finding | None:
         f"Most voted at first: “{votes.options[top]}”, {first[top]:,} of {sum(first):,} "
         f"({format_percent(first[top] / sum(first))}).{_describe_missing(votes)}",
         ResultTable.from_records(
-            rows, "First → final votes; a single number where there was no final vote."
+            rows, "First → final votes; a single number if there was no final vote."
         ),
         headline=True,
         conclusion=f"most voted “{votes.options[top]}”",
@@ -232,12 +232,12 @@ def vote_counts(votes: Votes) -> Finding | None:
 def _describe_missing(votes: Votes) -> str:
     """Return a sentence with the number of missing votes by reason, or an empty string."""
     sentences = []
-    for vote_label, column in (("First", "initial_choice"), ("Final", "final_choice")):
+    for vote_label, column in (("first", "initial_choice"), ("final", "final_choice")):
         all_reasons = (voter.missing_answers.get(column) for voter in votes.people)
         reasons = Counter(reason for reason in all_reasons if reason)
         if reasons:
             counted = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
-            sentences.append(f" {vote_label} votes for no option: {counted}.")
+            sentences.append(f" Missing {vote_label} votes: {counted}.")
     return "".join(sentences)
 
 
@@ -254,12 +254,12 @@ def transition_finding(votes: Votes) -> Finding | None:
     ]
     if not links:
         return None
-    statement = "No vote moved."
+    statement = "No vote changed."
     if moves := [link for link in links if link[1] != link[2]]:
         condition, first_option, final_option, count = max(moves, key=lambda link: link[3])
         statement = (
-            f"{format_count(sum(move[3] for move in moves), 'vote')} moved. "
-            f"The largest single move: {count} from “{first_option}” to "
+            f"{format_count(sum(move[3] for move in moves), 'vote')} changed. "
+            f"The most frequent change: {count} from “{first_option}” to "
             f"“{final_option}” ({condition})."
         )
     return Finding(
@@ -269,7 +269,7 @@ def transition_finding(votes: Votes) -> Finding | None:
         ResultTable(
             ("condition", "first_vote", "final_vote", "participants"),
             tuple(links),
-            "How many went from which option to which.",
+            "Number of participants by first and final vote.",
         ),
         AlluvialChart(tuple(links)),
     )
@@ -322,14 +322,14 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
         "Stuart and Maxwell's statistic for a shift of the totals per option is largest in "
         f"{strongest}: {strongest_test.statistic:.1f} on {strongest_test.df} degrees of freedom."
         if strongest_test.df
-        else "The moves between options are too few for a test of whether the totals shifted.",
+        else "There are too few changes for a test of whether the totals per option shifted.",
         ResultTable.from_records(
             rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."
         ),
         notes=(
-            "Noise makes people change without favouring an option; persuasion that draws one way "
-            "shows here. “reliable” is false where there are fewer than five moves per degree of "
-            "freedom.",
+            "Noise changes votes without favouring an option, so these tests react to persuasion "
+            "in one direction. “reliable” is false if there are fewer than five changes per degree "
+            "of freedom.",
             EXPLORATORY_TESTS,
         ),
         **votes.conditional_basis,
@@ -417,7 +417,7 @@ def option_shifts(votes: Votes) -> Finding | None:
         f"{top.condition_votes.name} "
         f"({top.gained_votes} gained, {top.lost_votes} lost)."
         if top.net_change
-        else "No option gained or lost on balance.",
+        else "No option gained or lost votes on balance.",
         ResultTable.from_records(rows, "p: McNemar's test per option (exact below 25 moves)."),
         BarChart(tuple(bars), unit="net change in share", percent=True),
         notes=(EXPLORATORY_TESTS,),
@@ -447,8 +447,7 @@ def towards_opposition(votes: Votes) -> Finding | None:
     # The comparison with chance needs participants who moved and more than one other option.
     if excess := towards_target(moves.moved_count, moves.to_target, len(votes.options)):
         statement += (
-            f" Of those who moved that is {format_share(excess.share)}; moving at random would "
-            "give "
+            f" That is {format_share(excess.share)} of those who moved; random moves would give "
             f"{format_percent(excess.expected)}."
         )
     if agreeing := agreeing_share(votes.rebuttal_texts):
@@ -470,7 +469,7 @@ def towards_opposition(votes: Votes) -> Finding | None:
                 {"move": move, "participants": count, "participants_share": shares[move]}
                 for move, count in counts.items()
             ],
-            "Participants of a dialogue, by what they did with their vote.",
+            "Participants of a dialogue, by the change of their vote.",
         ),
         BarChart(
             tuple((group_label, move, count / moves.n) for move, count in counts.items()),
@@ -478,8 +477,9 @@ def towards_opposition(votes: Votes) -> Finding | None:
             percent=True,
         ),
         notes=(
-            "Above chance may be persuasion or giving in; the condition `empty_argument` tells the "
-            "two apart. The share that opens by agreeing is a rough count of English phrases.",
+            "A share above chance may be persuasion or giving in. The condition `empty_argument` "
+            "separates the two. The share of replies that open by agreeing is a rough count of "
+            "English phrases.",
         ),
         unit=votes.conditional_basis["unit"],
         units=len(participants),
@@ -487,7 +487,9 @@ def towards_opposition(votes: Votes) -> Finding | None:
 
 
 def _arm_transitions(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
-    return transition_table(condition_votes.first, condition_votes.final_choices, votes.options)
+    return transition_table(
+        condition_votes.first_choices, condition_votes.final_choices, votes.options
+    )
 
 
 def regression_finding(votes: Votes) -> Finding | None:
@@ -543,15 +545,16 @@ def regression_finding(votes: Votes) -> Finding | None:
         title,
         # Only the claims say how conditions differ. A second sentence about it might contradict
         # them.
-        f"The table has the odds of changing against {base}, with first choice"
-        f"{' and demographics' if has_demographics else ''} held equal: exploratory, no conclusion."
+        f"The table gives the odds of changing relative to {base}, with first choice"
+        f"{' and demographics' if has_demographics else ''} held equal. The estimates are "
+        "exploratory and support no conclusion."
         if condition_terms
         else "This model gives no estimate for the conditions.",
         ResultTable.from_records(
             rows,
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
         ),
-        IntervalChart(tuple(odds), f"odds ratio of changing, against {base}", 1.0, ratios=True)
+        IntervalChart(tuple(odds), f"odds ratio of changing, relative to {base}", 1.0, ratios=True)
         if odds
         else None,
         notes=(
@@ -619,7 +622,7 @@ def _coefficient_count(values: Column) -> int:
 
 
 def _no_fit_reason(fitted: Logit) -> str:
-    quantifier = {0: "Nobody", fitted.n: "Everybody"}.get(fitted.events)
+    quantifier = {0: "No participant", fitted.n: "Every participant"}.get(fitted.events)
     if quantifier:
         return f"{quantifier} changed, so no regression can be fitted."
     return f"Too few participants ({fitted.n}) for a regression."
@@ -631,24 +634,24 @@ def _regression_notes(fitted: Logit, has_demographics: bool) -> list[str]:
         for name, level in fitted.reference.items()
     )
     notes = [
-        f"Odds ratios against — {reference_levels}. "
-        f"{fitted.n} participants, {fitted.events} changed.",
+        f"Reference levels of the odds ratios: {reference_levels}. "
+        f"{fitted.n} participants, of whom {fitted.events} changed.",
         EXPLORATORY,
-        "adjusted p: by Holm's method over the conditions. Other coefficients hold things equal.",
+        "adjusted p: by Holm's method over the conditions. The other coefficients are controls.",
     ]
     if fitted.estimator.startswith("Firth"):
         notes.append(
-            "Some group changed never or always, where plain odds ratios run to infinity; Firth's "
-            "penalised likelihood keeps them finite."
+            "In some group no participant or every participant changed. Plain odds ratios would "
+            "be infinite there. Firth's penalised likelihood keeps them finite."
         )
     if not has_demographics:
         notes.append(
-            "Demographics are left out: unknown, or too few changes for so many coefficients."
+            "Demographics are left out, because they are unknown or there are too few changes."
         )
     if fitted.incomplete:
         notes.append(f"{fitted.incomplete} participants lack a value and are left out.")
     if fitted.left_out:
-        notes.append(f"Left out for lack of information: {', '.join(fitted.left_out)}.")
+        notes.append(f"Left out for lack of data: {', '.join(fitted.left_out)}.")
     return notes
 
 
@@ -678,7 +681,7 @@ def main_effects(votes: Votes) -> Finding | None:
         > 1
     ]
     if (
-        not votes.compared_by_one_thing
+        not votes.neighbours_differ_in_one_switch
         or len({votes.exposure_of(condition_votes) for condition_votes in conditions})
         <= len(varied) + 1
     ):
@@ -717,21 +720,22 @@ def main_effects(votes: Votes) -> Finding | None:
     return Finding(
         "main_effects",
         "What summaries, interview and dialogue each do",
-        f"Change in the share that changed, over {len(conditions)} conditions. {ESTIMATES} "
+        f"Effects on the share that changed, over {len(conditions)} conditions. {ESTIMATES} "
         f"{join_clauses(clauses)}",
         ResultTable.from_records(
             [
                 {"effect": result.claim.outcome, **result_cells(result, "change_points", "_points")}
                 for result in results
             ],
-            "Least squares, switches coded −½ and ½.",
+            "Least squares with switches coded −½ and ½.",
         ),
-        interval_chart(effects, "change in the share that changed", zero=0.0, percent=True),
+        interval_chart(effects, "effect on the share that changed", zero=0.0, percent=True),
         notes=(
             LEVELS,
-            "A main effect is on minus off, averaged over the other switches. A × B is how much "
-            "more A does where B is on. What these conditions cannot tell apart is left out, and "
-            "interactions that are left out are taken to be none.",
+            "A main effect is the share with the switch on minus the share with it off, averaged "
+            "over the other switches. A × B is the additional effect of A if B is on. Effects that "
+            "these conditions cannot separate are left out. Interactions that are left out are "
+            "assumed to be zero.",
             EXPLORATORY,
             *summary_caveats(votes),
         ),

@@ -39,7 +39,7 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 # Names of the human benchmarks that fit a table.
 SHORT_LABELS = {
     "debate_choice_changed": "changed their choice",
-    "debate_effective_number_ratio": "options after over before",
+    "debate_effective_number_ratio": "ratio of options after to before",
     "normalised_entropy": "evenness",
 }
 
@@ -80,20 +80,20 @@ def diversity_finding(votes: Votes) -> Finding | None:
             f"{name} {estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
             for name, estimate in ratios.items()
         )
-        sentences.append(f"After over before: {join_clauses(clauses)}")
+        sentences.append(f"Ratio of after to before: {join_clauses(clauses)}")
     return Finding(
         "diversity",
         "How spread the votes are",
         " ".join(sentences),
         ResultTable.from_records(
-            rows, "Esteban–Ray at unit distance (largest: .25 for two equal camps)."
+            rows, "Esteban–Ray at unit distance (maximum: .25, for two equal camps)."
         ),
         BarChart(tuple(bars), unit="effective number of options"),
         notes=(
-            "The effective number of options is how many equally liked options would be as "
-            "diverse. Evenness is entropy over its maximum, less its bias in small samples. Van "
-            "der Eijk's polarisation, (1 − A)/2, reads the options as an ordered scale from the "
-            "first to the last of the study file: for options without an order, ignore it.",
+            "The effective number of options is the number of equally popular options that would "
+            "be as diverse. Evenness is the entropy divided by its maximum, corrected for its bias "
+            "in small samples. Van der Eijk's polarisation, (1 − A)/2, treats the options as a "
+            "scale in the order of the study file. Ignore it if the options have no order.",
         ),
         section="Diversity",
         **votes.conditional_basis,
@@ -127,8 +127,8 @@ def shift_finding(votes: Votes) -> Finding | None:
         "How far the outcome moved",
         f"The outcome moved most in {furthest}: "
         f"at least {100 * moved_share[furthest]:.0f} % of the votes would have "
-        "to be moved to turn the first result into the final one. Where far more people "
-        "changed than that, their moves cancelled out."
+        "to be moved to turn the first result into the final one. If many more participants "
+        "changed, their moves cancelled out."
         if moved_share[furthest]
         else "In no condition did the result change: every option kept its number of votes.",
         ResultTable.from_records(
@@ -143,7 +143,9 @@ def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
 
     Rows are first votes and columns are final votes, in the order of the study file.
     """
-    return transition_table(condition_votes.first, condition_votes.final_choices, votes.options)
+    return transition_table(
+        condition_votes.first_choices, condition_votes.final_choices, votes.options
+    )
 
 
 def human_bands(votes: Votes) -> Finding | None:
@@ -176,7 +178,7 @@ def human_bands(votes: Votes) -> Finding | None:
     bands = (change, ratio, level)
     return Finding(
         "human_bands",
-        "Compared with people",
+        "Comparison with human benchmarks",
         " ".join(_describe_band(band, values) for band, values in observed),
         ResultTable.from_records(
             [
@@ -184,8 +186,8 @@ def human_bands(votes: Votes) -> Finding | None:
                 for band, values in observed
                 for label, estimate in values.items()
             ],
-            "Ranges over human studies. No verdict, because their questions and texts differ from "
-            "those of this study.",
+            "Ranges over human studies. There is no verdict, because their questions and texts "
+            "differ from those of this study.",
         ),
         interval_chart(
             change_rates, change.label, percent=True, bands=(("people", change.low, change.high),)
@@ -197,7 +199,7 @@ def human_bands(votes: Votes) -> Finding | None:
             ),
             *dict.fromkeys(f"Source: {band.source}." for band in bands),
         ),
-        section="Human bands",
+        section="Human benchmarks",
         **(votes.analysis_basis if change_rates else {"unit": "participant", "units": sum(first)}),
     )
 
@@ -208,7 +210,7 @@ def _describe_band(band: Band, values: Mapping[str, Estimate]) -> str:
     simulated = ", ".join(
         f"{label} {show(estimate.value, band)}" for label, estimate in values.items()
     )
-    return f"{band.label.capitalize()}: {people}; here {simulated}."
+    return f"{band.label.capitalize()}: {people}; in this run {simulated}."
 
 
 def _band_row(label: str, band: Band, estimate: Estimate) -> Row:
@@ -223,7 +225,7 @@ def _band_row(label: str, band: Band, estimate: Estimate) -> Row:
 
 
 def _vote_counts(votes: Votes, condition_votes: ConditionVotes) -> tuple[list[int], list[int]]:
-    return votes.counts(condition_votes.first), votes.counts(condition_votes.final_choices)
+    return votes.counts(condition_votes.first_choices), votes.counts(condition_votes.final_choices)
 
 
 # --- optional measures of decision quality -----------------------------------------------------
@@ -298,15 +300,15 @@ def _confidence_finding(votes: Votes) -> Finding | None:
             f"{condition_votes.name} {format_change(estimate)}"
             for condition_votes, estimate in estimates.items()
         ),
-        ResultTable.from_records(rows, "Means; those asked before and after."),
+        ResultTable.from_records(rows, "Means of participants who were asked before and after."),
         interval_chart(
             {condition_votes.name: estimate for condition_votes, estimate in estimates.items()},
             "change in confidence",
             zero=0.0,
         ),
         notes=(
-            "Confidence is what the model says of itself. It is a measure of quality only together "
-            "with whether the choice is a good one.",
+            "Confidence is the model's own statement. It measures quality only together with the "
+            "quality of the choice.",
         ),
         section=QUALITY,
         **votes.analysis_basis,
@@ -356,7 +358,8 @@ def _ranking_finding(votes: Votes) -> Finding | None:
             percent=True,
         ),
         notes=(
-            "`top is the vote`: how many rank first, after the final vote, what they voted for.",
+            "“top is the vote”: share of participants who ranked the option of their final vote "
+            "first.",
         ),
         section=QUALITY,
         **votes.analysis_basis,
@@ -390,7 +393,7 @@ def _restatement_finding(votes: Votes) -> Finding | None:
         return Finding(
             "restated",
             title,
-            "The restatements are recorded; nothing can be said of them yet.",
+            "The restatements are recorded, but no model or human has coded them yet.",
             ResultTable((), ()),
             notes=(codings.note,),
             section=QUALITY,
@@ -429,7 +432,7 @@ def _restatement_finding(votes: Votes) -> Finding | None:
                 }
                 for condition_votes, participant_codes in codes.items()
             ],
-            "Coded blind to condition; 95 % Wilson.",
+            "Coded blind to condition; 95 % Wilson intervals.",
         ),
         interval_chart(rates, "restated", percent=True),
         notes=(codings.note,),
@@ -461,7 +464,7 @@ def _delayed_vote_finding(votes: Votes) -> Finding | None:
     return Finding(
         "delayed_vote",
         "Does the change last?",
-        "Vote as in the final vote when asked later: "
+        "Same option as in the final vote, when asked later: "
         + join_clauses(f"{name} {format_share(estimate)}" for name, estimate in kept_rates.items()),
         ResultTable.from_records(
             [
@@ -475,12 +478,12 @@ def _delayed_vote_finding(votes: Votes) -> Finding | None:
                 }
                 for name, estimate in kept_rates.items()
             ],
-            "Third votes, with nothing in view but both earlier votes; 95 % Wilson.",
+            "Third votes, with only the two earlier votes in the prompt; 95 % Wilson intervals.",
         ),
-        interval_chart(kept_rates, "vote as in the final vote", percent=True),
+        interval_chart(kept_rates, "same option as in the final vote", percent=True),
         notes=(
-            "A model neither forgets nor thinks on between two calls: this tests whether the "
-            "choice stands without the texts that led to it.",
+            "A model neither forgets nor reflects between two calls. The third vote tests whether "
+            "the choice lasts without the texts that led to it.",
         ),
         section=QUALITY,
         **votes.analysis_basis,

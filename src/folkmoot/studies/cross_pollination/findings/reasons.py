@@ -158,7 +158,7 @@ def _cluster_quality(groups: list[OptionReasons]) -> Finding:
     cluster_phrase = format_count(sum(reasons.cluster_count for reasons in groups), "cluster")
     return Finding(
         "cluster_quality",
-        "Do the clusters of reasons hold?",
+        "How reliable are the clusters of reasons?",
         f"{cluster_phrase} of reasons over {format_count(len(groups), 'option')}. "
         f"{_describe_verdict(groups)}",
         ResultTable.from_records(
@@ -166,9 +166,9 @@ def _cluster_quality(groups: list[OptionReasons]) -> Finding:
         ),
         notes=(
             "Structure by the mean silhouette, after Kaufman and Rousseeuw (1990): none up to .25, "
-            "weak up to .50 (it may be artificial), reasonable up to .70, strong above. A "
-            "stability of .75 or more is customary for clusters to be called stable. Embeddings "
-            "capture topic better than stance; what people stand for is in their votes.",
+            "weak up to .50 (it may be artificial), reasonable up to .70, strong above. Clusters "
+            "are customarily called stable from a stability of .75 on. Embeddings capture topic "
+            "better than stance, so read stances from the votes.",
         ),
         section=CLUSTERS,
     )
@@ -177,7 +177,7 @@ def _cluster_quality(groups: list[OptionReasons]) -> Finding:
 def _describe_verdict(groups: list[OptionReasons]) -> str:
     clustered = [reasons for reasons in groups if reasons.repeated_clustering.silhouettes]
     if not clustered:
-        return "Too few members, or members too much alike, to tell reasons apart."
+        return "The members are too few or too similar to separate their reasons."
     by_structure = {
         structure: [reasons.option for reasons in clustered if reasons.structure == structure]
         for _, structure in reversed(STRUCTURES)
@@ -196,14 +196,12 @@ def _describe_verdict(groups: list[OptionReasons]) -> str:
         if reasons.bootstrap_stability_result.verdict != "stable"
     ]
     if unstable_options:
-        parts.append(
-            f"Other members would have given other clusters of: {', '.join(unstable_options)}."
-        )
+        parts.append(f"Not stable when members are redrawn: {', '.join(unstable_options)}.")
     else:
-        parts.append("They are stable when members are redrawn.")
+        parts.append("The clusters are stable when members are redrawn.")
     if unstable_options or by_structure["none"] or by_structure["weak"]:
         parts.append(
-            "Read their descriptions as a way to sort the reasons, not as camps that exist."
+            "Read the descriptions as a way to sort the reasons, not as real groups of opinion."
         )
     return " ".join(parts)
 
@@ -216,7 +214,7 @@ def _cluster_number(groups: list[OptionReasons]) -> Finding:
         for k, score in reasons.repeated_clustering.silhouettes.items()
     )
     clustered = [reasons for reasons in groups if reasons.repeated_clustering.silhouettes]
-    statement = "For each option the number with the largest mean silhouette was taken: "
+    statement = "For each option the number with the largest mean silhouette was chosen: "
     statement += join_clauses(f"{reasons.option} {reasons.cluster_count}" for reasons in clustered)
     # The numbers may differ if another version made the run, or if some summaries lack an embedding
     # now.
@@ -225,7 +223,7 @@ def _cluster_number(groups: list[OptionReasons]) -> Finding:
         for reasons in clustered
         if reasons.repeated_clustering.cluster_count != reasons.cluster_count
     ]:
-        statement += f" Computed again, the largest is at: {join_clauses(recomputed)}"
+        statement += f" In a recomputation the largest silhouette is at: {join_clauses(recomputed)}"
     return Finding(
         "cluster_number",
         "How many clusters?",
@@ -269,10 +267,9 @@ def _cluster_map(groups: list[OptionReasons]) -> Finding:
     return Finding(
         "cluster_map",
         "Map of the reasons",
-        "Each point is one participant's summary; near points use like words. The map shows "
-        f"{format_percent(sum(flat.explained))} of the differences between them, so points that "
-        "touch "
-        f"here may lie apart.{sample_note}",
+        "Each point is the summary of one participant. Summaries with similar wording are close to "
+        f"each other. The map shows {format_percent(sum(flat.explained))} of the variance, so "
+        f"close points may still differ in other respects.{sample_note}",
         ResultTable(("participant_id", "cluster", "x", "y"), tuple(placed)),
         ScatterChart(
             tuple((x, y, cluster, participant_id) for participant_id, cluster, x, y in placed),
@@ -308,8 +305,8 @@ def _cluster_words(votes: Votes, groups: list[OptionReasons]) -> Finding:
     return Finding(
         "cluster_words",
         "What the members themselves say",
-        "Beside each description stand the summaries of the three members nearest the centre of "
-        "the cluster. If they do not say what the description says, do not trust it.",
+        "Each description is shown with the summaries of the three members closest to the centre "
+        "of the cluster. Do not trust a description that these summaries do not support.",
         ResultTable(
             ("cluster", "members", "description", "participant_id", "own_words"), tuple(rows)
         ),

@@ -53,8 +53,8 @@ def persuasion_finding(votes: Votes) -> Finding | None:
         return None
     if floor is None:
         statement = (
-            "This run cannot tell persuasion from noise: nobody was asked again without being told "
-            "anything. Set `revote: true` to give simple voting a second vote."
+            "This run cannot separate persuasion from noise, because no participant voted again "
+            "without new information. Set `revote: true` to give simple voting a second vote."
         )
     else:
         placebo_names = [
@@ -63,14 +63,14 @@ def persuasion_finding(votes: Votes) -> Finding | None:
             if condition_votes.condition in PLACEBOS
         ]
         statement = (
-            f"Merely asked again, {format_share(rates[floor])} choose differently: that is noise. "
-            "What "
-            "conditions move beyond it stands under “Differences between conditions”."
+            f"When asked again without new information, {format_share(rates[floor])} choose "
+            "differently: this is noise. “Differences between conditions” gives the changes beyond "
+            "it."
         )
         if placebo_names:
             statement += (
-                f" {' and '.join(placebo_names).capitalize()} hold no argument: what they move is "
-                "attention or giving in, not reasons."
+                f" {' and '.join(placebo_names).capitalize()} contain no argument: changes there "
+                "come from attention or giving in, not from reasons."
             )
     return Finding(
         "persuasion",
@@ -108,8 +108,9 @@ def option_order(votes: Votes) -> Finding | None:
         return Finding(
             "position_effects",
             title,
-            "Everybody saw the options in the same order, so a preference for the first place "
-            "cannot be separated from a preference for the option. Set `option_order: random`.",
+            "All participants saw the options in the same order, so a preference for the first "
+            "place cannot be separated from a preference for the option. Set "
+            "`option_order: random`.",
             ResultTable((), ()),
             section="Noise",
         )
@@ -202,7 +203,7 @@ def repeated_votes(votes: Votes) -> list[Repeat]:
         for condition_votes in votes.two_vote_conditions
         for unit, first, last in zip(
             votes.independent_units(condition_votes),
-            condition_votes.first,
+            condition_votes.first_choices,
             condition_votes.final_choices,
             strict=True,
         )
@@ -221,7 +222,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
     }
     for condition_votes in votes.informed_conditions:
         checks[condition_votes.name] = shrinking_variance(
-            votes.counts(condition_votes.first), count_moves(votes, condition_votes)
+            votes.counts(condition_votes.first_choices), count_moves(votes, condition_votes)
         )
     failed = [name for name, check in checks.items() if check.verdict == FAILED]
     unknown = [name for name, check in checks.items() if check.verdict == NOT_KNOWN]
@@ -229,8 +230,8 @@ def spread_of_votes(votes: Votes) -> Finding | None:
         return None
     inside = ", ".join(name for name in checks if name not in unknown)
     statement = (
-        f"The votes do not spread as people's do: {', '.join(failed)}. Differences between "
-        "participants, and any rate of change, are suspect there."
+        f"The spread of the votes is unlike that of people: {', '.join(failed)}. Differences "
+        "between participants and rates of change are unreliable there."
         if failed
         else f"Inside the human range: {inside or 'none'}."
     )
@@ -246,7 +247,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
                 for name, check in checks.items()
             ]
         ),
-        section="Human bands",
+        section="Human benchmarks",
         headline=bool(failed),
     )
 
@@ -281,7 +282,7 @@ def attrition_finding(votes: Votes) -> Finding:
         lost += len(missing) if is_asked_twice else 0
     bounds, overturn_note = _claim_bounds(votes)
     if not lost:
-        statement = "Nobody who should have voted twice is missing."
+        statement = "No participant who should have voted twice is missing."
     elif votes.terminated:
         statement = (
             f"The study ended early: {format_count(lost, 'participant')} did not vote a second "
@@ -307,9 +308,9 @@ def attrition_finding(votes: Votes) -> Finding:
         if bounds and lost
         else None,
         notes=(
-            "At worst, everybody lost from the first condition would have kept their choice and "
-            "everybody lost from the second would have changed it; at best the reverse "
-            "(Horowitz and Manski 2000). Sampling error comes on top.",
+            "At worst, all participants lost from the first condition would have kept their choice "
+            "and all those lost from the second would have changed it; at best the reverse "
+            "(Horowitz and Manski 2000). These bounds do not include sampling error.",
         )
         if lost
         else (),
@@ -351,7 +352,7 @@ def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], 
         if not bounds.sign_holds
     ]
     if fragile:
-        return intervals, f"They could overturn: {', '.join(fragile)}."
+        return intervals, f"Their votes could change the sign of: {', '.join(fragile)}."
     if shown:
-        return intervals, "Even in the worst case no difference that is shown changes its sign."
+        return intervals, "Even in the worst case, no difference shown changes its sign."
     return intervals, ""

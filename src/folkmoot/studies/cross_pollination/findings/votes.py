@@ -108,7 +108,7 @@ class ConditionVotes:
         )
 
     @property
-    def first(self) -> list[str]:
+    def first_choices(self) -> list[str]:
         """The first choices of the participants with both votes."""
         return [str(voter.initial_choice) for voter in self.two_vote_voters]
 
@@ -244,7 +244,7 @@ class Votes:
         }
 
     @property
-    def compared_by_one_thing(self) -> bool:
+    def neighbours_differ_in_one_switch(self) -> bool:
         """True if the prompt of the final vote contains the texts of all switches that are on.
 
         Only then do neighbouring conditions differ in a single switch.
@@ -252,9 +252,13 @@ class Votes:
         return self.config.get("exposure") != "source"
 
     @property
-    def wording_source(self) -> str:
-        """A phrase for notes that names the source of the prompts: study file or Folkmoot."""
-        return "the study file's own wording" if self.config.get("prompts") else "our wording"
+    def prompts_phrase(self) -> str:
+        """A phrase for notes that names the origin of the prompts: study file or Folkmoot."""
+        return (
+            "the prompts of the study file"
+            if self.config.get("prompts")
+            else "the prompts of Folkmoot"
+        )
 
     def _has_several_draws(self, condition_votes: ConditionVotes) -> bool:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
@@ -381,7 +385,7 @@ def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
     p_value = max(
         (p_value for p_value in (plain.p, clustered.p) if math.isfinite(p_value)), default=math.nan
     )
-    method = f"{plain.method}, or clustered by draw where that reaches further"
+    method = f"{plain.method}, or clustered by draw if that is wider"
     return replace(plain, low=low, high=high, p=p_value, method=method).clip_bounds(-1.0, 1.0)
 
 
@@ -431,17 +435,17 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     final vote is excluded.
     """
     votes = excluded.filter(role="participant", kind="choice")
-    left_out = {
+    exclusions = {
         column: pl.col("participant_id").is_in(
             votes.filter(pl.col("stage").is_in(stages))["speaker_id"].implode()
         )
         for column, stages in VOTED_IN.items()
     }
-    left_out["position_changed"] = left_out["initial_choice"] | left_out["final_choice"]
+    exclusions["position_changed"] = exclusions["initial_choice"] | exclusions["final_choice"]
     people = run.scan_table("participants")
     blank = {
-        column: pl.when(is_left_out).then(None).otherwise(pl.col(column))
-        for column, is_left_out in left_out.items()
+        column: pl.when(is_excluded).then(None).otherwise(pl.col(column))
+        for column, is_excluded in exclusions.items()
         if column in people.collect_schema().names()
     }
     return {"participants": people.with_columns(**blank)}

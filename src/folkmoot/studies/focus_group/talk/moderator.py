@@ -34,8 +34,8 @@ PROBE_SHARE = 0.27
 MODERATOR_TOKENS = 700
 # Number of the latest messages that the moderator is shown.
 MAX_HISTORY_MESSAGES = 12
-# A participant with this many missing answers in a row is no longer drawn out or called on.
-MUTE_AFTER = 2
+# After this many missing answers in a row, a participant is no longer chosen or addressed.
+MAX_SILENCES_IN_A_ROW = 2
 
 
 class PhaseGuide(BaseModel):
@@ -211,14 +211,12 @@ class Moderator:
         )[:count]
         sourced_questions = [(question, scope.address) for question in usable]
         stock_questions = [
-            question.format(category=self.config.category)
-            for question in STOCK_QUESTIONS[phase]
-            if question not in usable
+            question.format(category=self.config.category) for question in STOCK_QUESTIONS[phase]
         ]
+        unused_questions = [question for question in stock_questions if question not in usable]
         while len(sourced_questions) < count:
-            sourced_questions.append(
-                (stock_questions.pop(0) if stock_questions else STOCK_QUESTIONS[phase][-1], "")
-            )
+            question = unused_questions.pop(0) if unused_questions else stock_questions[-1]
+            sourced_questions.append((question, ""))
         return tuple(
             say_planned(scope, self.texts, phase, number, *question_and_address)
             for number, question_and_address in enumerate(sourced_questions, 1)
@@ -348,7 +346,9 @@ class Moderator:
                 answer_counts[message.speaker_id] += 1
                 word_counts[message.speaker_id] += message.words
         mute = frozenset(
-            persona_id for persona_id, count in self.silent_times.items() if count >= MUTE_AFTER
+            persona_id
+            for persona_id, count in self.silent_times.items()
+            if count >= MAX_SILENCES_IN_A_ROW
         )
         return SpeakingShares(answer_counts, word_counts, questions_left, mute)
 
