@@ -134,13 +134,13 @@ def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path
 # What somebody could get wrong in the code, and what is then said.
 def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody votes with the interview of the participant before."""
-    right, seen = voting._interview_in_view, [EMPTY_TRANSCRIPT]
+    right, seen = voting._interview_shown_in_final_vote, [EMPTY_TRANSCRIPT]
 
     def wrong(config: CrossPollinationConfig, p: Participant) -> Transcript:
         seen.append(right(config, p))
         return seen[-2]
 
-    monkeypatch.setattr(voting, "_interview_in_view", wrong)
+    monkeypatch.setattr(voting, "_interview_shown_in_final_vote", wrong)
 
 
 def the_latest(monkeypatch: pytest.MonkeyPatch) -> None:

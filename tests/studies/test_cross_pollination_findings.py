@@ -288,7 +288,7 @@ def test_without_revote_there_is_no_floor(tmp_path):
     found = p.found()
     assert column(found["position_change"], "changed_rate")["Simple voting"] is None
     assert column(found["votes"], "Simple voting")[PARKS] == "50"
-    assert "cannot tell persuasion from noise" in found["persuasion"].says
+    assert "cannot separate persuasion from noise" in found["persuasion"].says
     assert not found["persuasion"].headline
     assert "No participant who should have voted twice is missing." in found["attrition"].says
     assert len(found["change_differences"].grid.rows) == 1
@@ -313,7 +313,7 @@ def test_everybody_changed(tmp_path):
     p.many("simple_voting", {(PARKS, JOBS): 20})
     p.many("acp", {(PARKS, CARE): 20}, opposition_view=CARE)
     found = p.found()
-    assert "Everybody changed" in found["regression"].says
+    assert "Every participant changed" in found["regression"].says
     assert column(found["position_change"], "changed_rate")["Simple voting"] == 1.0
 
 
@@ -414,7 +414,7 @@ def test_a_number_of_clusters_that_comes_out_otherwise_now_is_said(tmp_path):
         who = p.add("acp", PARKS, PARKS, cluster_id=f"Parks_cluster_{group // 2}")
         p.embeddings[who] = (np.eye(16)[group] + 0.01 * np.eye(16)[i % 5 + 5]).tolist()
     says = p.found()["cluster_number"].says
-    assert "was taken: Parks 2." in says
+    assert "was chosen: Parks 2." in says
     assert says.endswith("Computed again, the largest is at: Parks 3.")
 
 
@@ -455,7 +455,7 @@ def test_a_weak_structure_is_not_called_a_good_one(tmp_path):
     assert 0.26 <= silhouette <= 0.5
     says = found["cluster_quality"].says
     assert "Structure by the silhouette: weak in Parks." in says
-    assert "separated" not in says and "not as camps that exist" in says
+    assert "separated" not in says and "not as real groups of opinion" in says
 
 
 def test_a_test_that_is_not_significant_shows_no_equality(tmp_path):
@@ -499,6 +499,6 @@ def test_the_exposure_of_the_source_in_other_words_is_called_that(tmp_path, prom
     p.many("simple_voting", STILL)
     p.many("acp", STILL)
     notes = " ".join(p.found()["position_change"].notes)
-    assert f"With the source's exposure in {wording}" in notes
+    assert f"With `exposure: source` and {wording}," in notes
     assert "source's prompts" not in notes
     assert "as those of other participants" in notes

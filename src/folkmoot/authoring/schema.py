@@ -46,7 +46,7 @@ class _StudyFileSchema(GenerateJsonSchema):
 
 
 def annotated_schema(config: type[BaseModel]) -> Node:
-    """Return the schema of a configuration class, including the notes for keys and templates."""
+    """Return the schema of a configuration class, with the entries that `field_notes` adds."""
     return config.model_json_schema(schema_generator=_StudyFileSchema)
 
 

@@ -3,8 +3,8 @@
 read_results(run, Config, claims)   the results of the claims that a study type declares
 claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
 result_cells(result, name)          the cells of one result, for a table with other columns
-claims_chart(results, axis)          the chart
-describe_claims(results)                 the statement: primary claims with their conclusions, or
+claims_chart(results, axis)         the chart
+describe_claims(results)            the statement: primary claims with their conclusions, or
                                     other claims as estimates without p if none is primary
 claims_finding(...)                 the whole finding
 """

@@ -1,8 +1,8 @@
 """Record which texts each decision's prompt contained, by a join of `provenance` with the design.
 
 The engine records the source of each text in each request (`folkmoot.provenance`). A study type
-declares its decisions and the sources that its design shows there (`Decision`). It also names the
-kinds of its sources (`label`). So the table can reveal prompts that differ from the design.
+declares its decisions, with the sources that the design shows at each (`Decision`). It also names
+the kinds of its sources (`label`). So the table can reveal prompts that differ from the design.
 
     STUDY = Study(…, tables=(…, ExposureRow), derived_tables=ExposureTable(decisions, label))
 """
@@ -89,7 +89,7 @@ Label = Callable[[Source], str]
 
 @dataclass(frozen=True, slots=True)
 class ExposureTable:
-    """Compute the table `exposure`. A study type with decisions uses it as `Study.derived_tables`.
+    """The computation of the table `exposure`. Study types use it as `Study.derived_tables`.
 
     `label` returns the study type's name for the kind of a source. It returns an empty string for a
     source that is no exposure, such as a number or an option that every participant sees. `own` is
@@ -116,10 +116,10 @@ class _Recorded(NamedTuple):
     """The recorded sources and speakers of a set of requests.
 
     `sources` maps an address to the distinct sources of the texts in the request, in order.
-    `speakers` maps an utterance id to the id of its speaker. `written_by_others` maps the id of an
-    utterance that is attributed to one speaker but comes from a reply of another one, to that other
-    speaker. `asked` maps an address to the id of the speaker who was asked. Only utterances that
-    occur in the requests are included.
+    `speakers` maps an utterance id to the id of its speaker. `written_by_others` maps an utterance
+    id to the id of the speaker who wrote the utterance in another speaker's name. `asked` maps an
+    address to the id of the speaker who was asked. Only utterances that occur in the requests are
+    included.
     """
 
     sources: Mapping[str, Collection[Source]]
@@ -171,11 +171,11 @@ def _rows_where(
 def _written_by_others(
     utterances: Iterable[tuple[str, str, str]], asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return utterance id → asked speaker, for utterances that a reply attributes to another
-    speaker.
+    """Return utterance id → writer, for utterances written in another speaker's name.
 
-    An example is a mediator that writes the utterances of all members. Such an utterance counts as
-    the participant's own only if the same speaker answers for the participant at the decision.
+    An example is a mediator who writes the utterances of all members in one reply. Such an
+    utterance counts as the participant's own only if the same speaker answers for the participant
+    at the decision.
     """
     return {
         id: asked[address]

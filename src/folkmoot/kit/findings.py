@@ -64,7 +64,7 @@ HOLM_NOTE = (
 
 
 def split_address(address: str) -> list[str]:
-    """Return the names in an address: the names of the scopes, then the effect with its count."""
+    """Return the parts of an address: the scope names, then the kind of call with its count."""
     return [unescape_address_part(part) for part in address.split("/")]
 
 
@@ -225,8 +225,8 @@ def interaction_matrix(
 def format_share(estimate: Estimate, aside: str = "", digits: int = 0) -> str:
     """Return a share as text, such as "16 % (9 to 23 %)".
 
-    `aside` is added within the brackets. Use one digit more for a share that is shown next to a
-    difference, as in `format_mean_value`.
+    `aside` is added within the brackets. Next to a difference of shares, use one digit more than
+    the difference has, as in `format_mean_value`.
     """
     return _format_estimate(
         estimate,

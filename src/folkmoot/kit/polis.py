@@ -57,7 +57,7 @@ class PolisConversation:
     def most_divisive_comment(self) -> str:
         """The id of the comment that divides the voters most.
 
-        That is the comment for which the smaller of two counts, agree and disagree, is largest.
+        It has the largest value of min(number of agree votes, number of disagree votes).
         """
         return max(
             self.comments,

@@ -1,4 +1,4 @@
-"""Retest: ask one question twice, in two conversations that are unaware of each other.
+"""Retest: ask one question twice, in two separate conversations.
 
 The difference between the two answers is noise, because nothing happened between them. A change
 that a study reports is tested against this noise (`measures.retest`).

@@ -44,7 +44,7 @@ class Below:
 
 
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
-    """Return the settings of a run that concern calls to models, and the keys in `more`."""
+    """Return the settings of a run that concern calls to models, and those named in `more`."""
     keys = (*_CALLING, *more)
     return {key: run.config[key] for key in keys if run.config.get(key) is not None}
 

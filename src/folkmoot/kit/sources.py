@@ -166,8 +166,8 @@ class _Recorded:
 def _value_at_path(value: Any, path: str) -> Any:
     """Return the value under a dotted path.
 
-    In a list, a number selects an entry, counted from 0. Any other name returns the values of all
-    entries under that name.
+    In a list, a number selects an entry, counted from 0. Any other name in a list returns the
+    values that the entries have under this name.
     """
     for name in filter(None, path.split(".")):
         if isinstance(value, list) and name.isdecimal():

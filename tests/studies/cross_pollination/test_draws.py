@@ -89,7 +89,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
         assert (found.low, found.high, difference.p) == (plain.low, plain.high, apart.p)
         assert sorted(found.each)[:2] == [0, 0] and max(found.each) > 0.5
         assert headline.unit == "participant given these 3 draws of the summaries"
-        assert any("do not tell how another draw would come out" in n for n in headline.notes)
+        assert any("need five or more draws" in n for n in headline.notes)
         return
     assert headline.unit == "draw of the summaries" and headline.units == draws
     assert found.unit_count == draws
@@ -116,7 +116,7 @@ def test_where_draws_do_not_differ_nothing_is_claimed_beyond_the_plain_interval(
         found, plain = votes.rate(arm), wilson(arm.changed_count, arm.participant_count)
         assert found.low <= plain.low and found.high >= plain.high
     headline, *_ = done.findings
-    assert any("divided over 2 draws" in note for note in headline.notes)
+    assert any("divided among 2 draws" in note for note in headline.notes)
 
 
 def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_pat
     assert "in draw 2 of the summaries" in done.folder.text("run.log")
     assert set(done.table("summaries")["draw"]) == {1}
     (alarm,) = done.findings[0].alarms
-    assert "shown to nobody" in alarm and "_cluster_0 (draw 2)" in alarm
+    assert "shown to no reader" in alarm and "_cluster_0 (draw 2)" in alarm
 
 
 def test_more_draws_than_readers_are_refused(tmp_path: Path) -> None:

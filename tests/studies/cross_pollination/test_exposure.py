@@ -92,8 +92,10 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
         who = ((u, other[u.role]) for u in said)
         return Transcript(tuple(u._replace(role=r, speaker_id=ids[r]) for u, r in who))
 
-    interview, prompt = voting._interview_in_view, Scope.prompt
-    monkeypatch.setattr(voting, "_interview_in_view", lambda *of: turned(interview(*of)))
+    interview, prompt = voting._interview_shown_in_final_vote, Scope.prompt
+    monkeypatch.setattr(
+        voting, "_interview_shown_in_final_vote", lambda *of: turned(interview(*of))
+    )
 
     def swapped(self: Scope, name: str, **given: Any) -> str:
         if name == "final_vote_after_dialogue":

@@ -125,7 +125,7 @@ PILOT = HEAD + OPTIONS + REST
         ("conditions: [simple_voting, acpp]", "no condition 'acpp'; did you mean acp?"),
         (
             "conditions: [simple_voting, simple_passive]",
-            "pilot.yaml:6: conditions: simple_passive would read summaries, and no condition sits "
+            "pilot.yaml:6: conditions: simple_passive would read summaries, but no condition has "
             "the interviews",
         ),
         (

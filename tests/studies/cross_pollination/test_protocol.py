@@ -249,7 +249,7 @@ def test_prompts_of_ones_own_are_what_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "a b", "", "x" * 101])
 def test_a_pilot_id_that_names_no_folder_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="names the run's folder"):
+    with pytest.raises(InputError, match="must be a folder name"):
         run(tmp_path, Cast(), pilot_id=name)
     assert not (tmp_path / "run").exists()
 
@@ -377,7 +377,7 @@ def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path
         headline, *_ = compute_findings(done.folder)
         return " ".join(headline.alarms)
 
-    assert "shown to nobody" not in notes(run(tmp_path / "all", Cast()))
+    assert "shown to no reader" not in notes(run(tmp_path / "all", Cast()))
     told = notes(run(tmp_path / "part", Cast(summaries=declining)))
     assert f"no description of 1 cluster: {PARKS}_cluster_0." in told
 

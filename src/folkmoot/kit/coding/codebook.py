@@ -40,10 +40,10 @@ class Codebook(_FrozenModel):
     """A question about a text, and the codes that answer it.
 
     `choose`: exactly one code (`one`), or all that apply (`any`). `level: ordinal` means that the
-    codes are ordered, which matters for the agreement of coders. `slots` maps the name of an object
-    of the codes, such as an option or a member, to its meaning. Each text lists the values of its
-    slots. `fixed` means that findings name the codes. A researcher's version may then reword the
-    codes and add others, but must keep them all.
+    codes are ordered, which matters for the agreement of coders. `slots` maps each kind of object
+    that a code can refer to, such as `option` or `member`, to its meaning. Each text lists the
+    permitted values of the slots. `fixed` means that findings need the codes by name. A
+    researcher's version may then reword the codes and add others, but must keep every name.
     """
 
     name: str = Field(pattern=r"^\w+$")

@@ -243,7 +243,10 @@ async def code_texts(
 async def code_with_models(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], sample: frozenset[str]
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask the coder for the codes of all texts, and the second coder, if any, for the sample."""
+    """Ask the coder for the codes of all texts and return the valid codes by text id.
+
+    If there is a second coder, ask it for the codes of the texts in `sample`.
+    """
     # Seal the sample before the first call. It must not depend on the codes.
     prompt = {"prompt": PROMPTS.hashes()[PROMPT], "sample": sorted(sample)}
     await session.seal(f"coding {book.name}", prompt)
@@ -269,9 +272,9 @@ async def code_with_models(
 async def _code_all(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], role: str
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask one coder for the codes of all texts and record them.
+    """Ask one coder for the codes of all texts and record the codes.
 
-    Return the valid ones by text id.
+    Return the valid codes by text id.
     """
     kind = "embedded" if session.is_synthetic(role) else "model"
     coder = CoderInfo(role, kind, session.resolve_model(role))
@@ -322,8 +325,8 @@ def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
     """Return the text with a recorded source for each of its parts.
 
     A part keeps the source that the study gave it. Any other part gets its row in the table `texts`
-    as source. In a post-hoc coding this is the table of the coded run. A text with several sources
-    also gets its row as source, because the coder reads it as a whole.
+    as its source. For a finished run, this is the table of the coded run. A text with several
+    sources also gets its row as its source, because the coder reads the text as a whole.
     """
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
@@ -386,7 +389,7 @@ def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -
 def draw_sample(
     seed: int, book: Codebook, texts: Sequence[TextToCode], size: int
 ) -> frozenset[str]:
-    """Return the ids of the texts for the second coder, drawn by the seed of the run."""
+    """Return the ids of the texts for the second coder, drawn with the seed of the run."""
     rng = generator(seed, ("coding", book.name, "sample"))
     # A prefix of a permutation, so that a smaller sample is part of a larger one.
     chosen = rng.permutation(len(texts))[:size]
@@ -490,7 +493,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return object_schema("Codes", {"codes": codes})
 
     def _codes_with_ways_out(self) -> tuple[str, ...]:
-        """Return the codes, with ways out if exactly one code is wanted.
+        """Return the codes, and ways out such as declining if exactly one code is wanted.
 
         With `choose: any`, an empty list already states that no code applies.
         """

@@ -91,7 +91,7 @@ def require_codable(run: RunFolder, coder: str) -> None:
 
 
 def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
-    """Return the coding of this run as a study type."""
+    """Return a study type that codes the texts of this run."""
 
     async def run_coding(session: Session[PostHocCodingConfig]) -> None:
         for name, texts, sample in read_texts(run):

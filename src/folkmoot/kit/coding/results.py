@@ -64,11 +64,11 @@ class CoderResult:
 
 @dataclass(frozen=True)
 class CodebookResults:
-    """All codes that coders assigned by one codebook in a run. Findings are made from it.
+    """The codes that all coders assigned by one codebook in a run, the data of findings.
 
-    `codes_by_text` holds the coder's codes with human corrections. No finding may use them if
-    `supports_findings` is False. `note` names the coder and the agreement with other coders, for
-    the notes of a finding, or says why the codes support no finding.
+    `codes_by_text` holds the codes of the primary coder after human corrections. Findings may use
+    these codes only if `supports_findings` is True. `note` names the primary coder and the
+    agreement with other coders.
     """
 
     book: Codebook
@@ -80,7 +80,7 @@ class CodebookResults:
     def primary_coder(self) -> CoderResult | None:
         """The coder that findings use: the first real model.
 
-        If no real model coded, it is the embedded coder, or None if that did not code either.
+        If no real model coded, this is the embedded coder. The value is None if no coder coded.
         """
         first = [
             coder_result for coder_result in self.coders if coder_result.coder_role == CODER_ROLE
@@ -128,12 +128,12 @@ class CodebookResults:
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
-        """Return Krippendorff's α of the primary coder and another coder over their shared texts.
+        """Return Krippendorff's α of the primary coder and another coder on their shared texts.
 
-        If `code` is given, a unit is the decision whether this code applies to a text. Without it,
-        the units depend on the codebook. With `choose: one` a unit is the one code of a text and
-        slot value, where "none" is a code too. With `choose: any` a unit is the decision whether
-        one code applies. See `krippendorff_interval`.
+        With `code`, a unit is the decision whether this code applies to a text. Without `code`, the
+        units depend on the codebook. With `choose: one`, a unit is the one code of a text and slot
+        value, where "none" counts as a code. With `choose: any`, a unit is the decision whether one
+        code applies to a text. See `krippendorff_interval`.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         # No shared text means an unknown agreement, not one of zero.
@@ -142,9 +142,9 @@ class CodebookResults:
         return krippendorff_interval(ratings, level, ids)
 
     def agreement_by_code(self, other: CoderResult) -> dict[str, float]:
-        """Return code → α of the decisions whether this code applies.
+        """Return code → α of the decision whether this code applies to a text.
 
-        The α is NaN if the code is never or always assigned.
+        α is NaN if the code is never or always assigned.
         """
         alphas = {}
         for code in self.book.code_names:
@@ -173,7 +173,10 @@ class CodebookResults:
     def _shared_units(
         self, other: CoderResult, single_code: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Yield text id, primary coder's and other coder's rating for each unit that both rated."""
+        """Yield (text id, primary coder's rating, other coder's rating) for each shared unit.
+
+        A unit is shared if both coders rated its text.
+        """
         assert self.primary_coder is not None
         several = self.book.choose == "any"
         for text_id, theirs in other.codes.items():
@@ -208,10 +211,10 @@ class CodebookResults:
         return self.coder_summary
 
     def describe_withheld(self, content: str) -> str:
-        """Return the line that replaces a finding for which embedded codes may not be used.
+        """Return the statement of a finding that embedded codes do not support.
 
-        `content` is the start of a sentence. It names what the codes of a model or a human would
-        show.
+        `content` is the beginning of a sentence. It names the result that codes of a model or a
+        human would show.
         """
         return f"{content} would be shown here. {EMBEDDED_NOTE}"
 

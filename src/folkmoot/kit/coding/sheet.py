@@ -236,7 +236,7 @@ def _require_blind_coder(run: RunFolder, amendments: Sequence[Amendment], by: st
 
 
 def _amendment_key(amendment: Amendment) -> tuple[object, ...]:
-    """Return what an amendment decides: a later amendment with the same key replaces it."""
+    """Return the key of an amendment. A later amendment with the same key replaces it."""
     return (
         amendment.kind,
         amendment.author,

@@ -111,10 +111,10 @@ PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
-    """Return the switches of each condition in the settings of a run, by condition.
+    """Return condition → switches for the settings of a run.
 
-    `settings` are the settings as the run folder holds them, written by any version of Folkmoot.
-    Only the switches are validated, because settings of an earlier version may fail other checks.
+    `settings` come from the run folder, and any version of Folkmoot may have written them. Only the
+    switches are validated, because settings of an earlier version may fail other checks.
     """
     exposure = settings.get("exposure")
     added = exposure.items() if isinstance(exposure, Mapping) else ()
@@ -194,7 +194,7 @@ def _list_sources(schema: JsonDict) -> None:
 
 
 class Personas(_Part):
-    """Where the participants come from (`docs/personas.md`).
+    """The source of the participants' personas (`docs/personas.md`).
 
     `persona_hub` reads base lines from `file` or downloads them. Two model calls turn each line
     into a persona. `quota` and `grounded` need neither network nor model. With `grounded`, a `file`

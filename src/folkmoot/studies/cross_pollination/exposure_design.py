@@ -1,4 +1,4 @@
-"""Declare which texts the design shows each condition before each vote."""
+"""Declare the texts that the prompt of each vote contains by design, for every condition."""
 
 from __future__ import annotations
 

@@ -180,7 +180,10 @@ def summarise_run(run: RunFolder) -> dict[str, object]:
 
 
 class CountedVotes(NamedTuple):
-    """The columns of `participants` that the summary needs. The persona texts stay on disk."""
+    """The values of one participant that `summary.json` needs, as in the table `participants`.
+
+    The long persona texts are not among them and stay on disk.
+    """
 
     condition: str
     status: str

@@ -1,7 +1,7 @@
 """Interviews about the reasons for a vote, and the clusters of these reasons (phases 3 and 4).
 
-A neutral moderator interviews each participant of a condition with `interview`. A model summarises
-each interview, and the summaries are clustered by option.
+In conditions with the switch `interview`, a neutral moderator interviews each participant. A model
+summarises each interview, and the summaries are clustered by option.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
 
 
 async def run_clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Interview each participant of a condition with `interview`, then summarise the interview."""
+    """Interview the participants of all conditions with the switch `interview`, then summarise."""
 
     async def interview_and_summarise(scope: Scope, participant: Participant) -> Participant:
         participant = await interview_participant(scope, config, participant)
@@ -53,7 +53,7 @@ async def interview_participant(
 ) -> Participant:
     """Interview one participant and return the participant with the transcript.
 
-    If a reply is missing, the participant returned has the status failed.
+    If a reply is missing, the returned participant has the status failed.
     """
     moderator_prompt = scope.prompt(
         "clarification_moderator",

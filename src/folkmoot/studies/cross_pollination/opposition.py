@@ -34,8 +34,8 @@ JUDGE = Speaker("judge", "Judge", "judge")
 class OppositionData:
     """The votes, summaries and clusters from which a method chooses the opposing option.
 
-    Every machine that runs items of the fork receives a copy. So the object holds only the data of
-    the chosen method, and the arrays of other methods are empty. In the shapes, m is the number of
+    Every machine that runs items of the fork receives a copy. So the object holds only the data
+    that the chosen method needs, and the other arrays are empty. In the shapes, m is the number of
     participants with an embedding, and d is the length of an embedding.
     """
 

@@ -40,7 +40,10 @@ PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 
 
 class VoteRecord(Protocol):
-    """A participant as far as the counts of votes need it: a record of the protocol or a row."""
+    """The attributes of a participant that counts of votes need.
+
+    The records of the protocol and the rows of the table both have them.
+    """
 
     @property
     def status(self) -> str: ...
@@ -49,14 +52,17 @@ class VoteRecord(Protocol):
 
 
 def voted_twice(person: VoteRecord) -> bool:
-    """Return whether a participant counts in rates of change: both votes, and not dropped out."""
+    """Return whether a participant has both votes and did not drop out.
+
+    Rates of change count only these participants.
+    """
     return person.position_changed is not None and person.status == COMPLETE
 
 
 def count_changes(people: Iterable[VoteRecord]) -> tuple[int, int]:
-    """Return the number of participants who changed their choice, and of those with both votes.
+    """Return two numbers: participants who changed their choice, and participants with both votes.
 
-    The rate of change in findings and in `summary.json` is the first number over the second.
+    The rate of change in findings and in `summary.json` is the first number divided by the second.
     """
     changes = [bool(person.position_changed) for person in people if voted_twice(person)]
     return sum(changes), len(changes)
@@ -151,9 +157,10 @@ class Participant:
 
     @property
     def stated_reasons(self) -> Reasons:
-        """Return the short record of this participant that other participants' items need.
+        """Return the short record of this participant that the items of other participants need.
 
-        A fork may run on other machines. Each machine receives these records of all participants.
+        A fork may run on other machines, and each machine receives the short records of all
+        participants.
         """
         return Reasons(self.id, self.initial_choice, self.individual_summary)
 
@@ -201,7 +208,8 @@ class Participant:
 class Reasons(NamedTuple):
     """The choice and the summarised reasons of one participant.
 
-    Items of other participants receive this short record and not the whole participant.
+    Each machine that runs items of a fork receives these short records and not the whole
+    participants.
     """
 
     id: str

@@ -103,7 +103,7 @@ async def ask_confidence_and_ranking(
     vote_prompt: VotePrompt,
     when: str,
 ) -> Participant:
-    """Ask for confidence and ranking if the study file wants them, and return the changed copy.
+    """Ask for confidence and ranking if the study file wants them. Return a copy with the answers.
 
     The history of `vote_prompt` contains the vote. `when` is `before` or `after` and names the
     fields of the participant that are filled.
@@ -171,10 +171,10 @@ def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
 async def ask_restatement(
     scope: Scope, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the opposing view in the participant's own words and return the changed copy.
+    """Ask for the opposing view in the participant's own words. Return a copy with the answer.
 
-    The history of the question is that of the final vote, with the vote itself. Do nothing if the
-    participant has no option to restate.
+    The history of the question is that of the final vote, followed by the vote itself. Do nothing
+    if the participant has no option to restate.
     """
     if participant.restated_option is None:
         return participant

@@ -123,7 +123,7 @@ class Stimulus(BaseModel):
 class DiscussionConfig(CodingStudyConfig):
     """The settings of a focus group on one or several concepts.
 
-    All concepts are discussed by the same recruits.
+    The same recruits discuss all concepts.
     """
 
     TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {

@@ -450,8 +450,8 @@ def _remark_data(
 ) -> dict[str, list[dict[str, object]]]:
     """Return objections, needs and themes with quotes.
 
-    The codes raised by most participants come first. With one group, each quote of a code is from
-    another participant. With several groups, each quote is from another group.
+    The codes raised by most participants come first. With one group, all quotes of a code are from
+    different participants. With several groups, they are from different groups.
     """
     speakers_by_code: dict[str, set[tuple[str, str]]] = {}
     quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}
@@ -575,10 +575,7 @@ def _representativeness(position: float, message: DiscussionMessage) -> float:
 
 
 def _across_groups(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    """Return in how many groups each result occurred.
-
-    The results are a warmer or cooler mean position, and a majority that would buy.
-    """
+    """Return counts of groups: mean position rose, mean position fell, and most would buy."""
     mean_shifts, majority_count = [], 0
     for discussion_transcript in group:
         position_pairs = discussion_transcript.positions_before_and_after().values()

@@ -91,14 +91,14 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
-        """Return a finding with groups as units. Its title names one of several concepts."""
+        """Return a finding with groups as units. It names the concept if there are several."""
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
-        """Return the result of the claim that the discussion moved a measure, or None."""
+        """Return the result of the claim about the change of a measure, or None."""
         stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result
@@ -170,7 +170,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
-    """Return the checks of the model as a respondent, including the sycophancy check."""
+    """Return the finding with the checks of the model as a respondent, including sycophancy."""
     data = [sycophancy.read_check_data(concept.answers, concept.statements) for concept in concepts]
     pleasing = sycophancy.compute_check(
         [answer for answers, _ in data for answer in answers],
@@ -183,7 +183,7 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
 
 
 def purchase_intent(concept: Concept) -> Finding | None:
-    """Return the intent before and after the discussion, or None without one after it."""
+    """Return the finding on purchase intent, or None without intent after the discussion."""
     asked = concept.intents.filter(~pl.col("ladder"))
     answered = asked.filter(pl.col("answer").is_not_null())
     answers_by_time = {
@@ -279,7 +279,7 @@ def _result_sentence(result: Result) -> str:
 
 
 def demand_finding(concept: Concept) -> Finding | None:
-    """Return the share that would buy at each price, or None with fewer than two prices."""
+    """Return the finding on the share that would buy at each price, or None without two prices."""
     answered = concept.intents.filter(
         pl.col("answer").is_not_null() & pl.col("price").is_not_null()
     )
@@ -336,7 +336,7 @@ def demand_finding(concept: Concept) -> Finding | None:
 
 
 def position_finding(concept: Concept) -> Finding | None:
-    """Return the movement of each participant, or of group means with several groups."""
+    """Return the finding on changed positions, by participant or by group."""
     pairs = position_pairs(concept.statements)
     asked = concept.statements.filter(pl.col("when").is_in(["before", "after"]))
     unknown = describe_missing(asked.filter(pl.col("position").is_null())["missing"])
@@ -430,7 +430,7 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
 
 
 def coded_themes(concept: Concept) -> Finding | None:
-    """Return objections, needs and themes, the most frequent first, or None without codes."""
+    """Return the finding on objections, needs and themes, or None if there are no codes."""
     codings = concept.codes.get("remarks")
     if codings is None or codings.primary_coder is None:
         return None
@@ -497,7 +497,7 @@ def coded_themes(concept: Concept) -> Finding | None:
 
 
 def reply_finding(concept: Concept) -> Finding:
-    """Return how often each participant responded to each other one."""
+    """Return the finding on how often each participant responded to each other one."""
     names = dict(
         concept.utterances.select("speaker_id", "speaker_name").unique(maintain_order=True).rows()
     )
@@ -528,7 +528,7 @@ def reply_finding(concept: Concept) -> Finding:
 
 
 def talk_time(concept: Concept) -> Finding | None:
-    """Return the distribution of words, by participant or as Gini coefficients of groups."""
+    """Return the finding on the distribution of words, or None if there are no words."""
     talk = concept.utterances.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )
@@ -581,7 +581,7 @@ def talk_time(concept: Concept) -> Finding | None:
 
 
 def out_of_character(concept: Concept) -> Finding | None:
-    """Return how many replies seem out of character, or None if no reply does."""
+    """Return the finding on replies that may be out of character, or None if there are none."""
     if "out_of_character" not in concept.utterances.columns:
         return None
     flagged = concept.utterances.filter(pl.col("out_of_character"))
@@ -603,7 +603,7 @@ def out_of_character(concept: Concept) -> Finding | None:
 
 
 def sycophancy_finding(concept: Concept) -> Finding:
-    """Return the sycophancy check, with agreement by place in the speaking order."""
+    """Return the finding with the sycophancy check and the agreement by place in speaking order."""
     answers, people = sycophancy.read_check_data(concept.answers, concept.statements)
     check = sycophancy.compute_check(answers, people, concept.control)
     rows = []
@@ -645,7 +645,7 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Return Krippendorff's alpha of stated positions and coded words, or None."""
+    """Return the finding on the agreement of stated positions with coded words, or None."""
     codings = concept.codes.get("opinion")
     if codings is None or codings.primary_coder is None:
         return None
@@ -703,7 +703,7 @@ def _describe_alpha(alpha: float) -> str:
 def compare_stimuli(
     stated: pl.DataFrame, stimuli: Sequence[str], results: Sequence[Result]
 ) -> Finding | None:
-    """Return the final positions on all concepts, and differences from the first concept."""
+    """Return the finding on the final positions on all concepts and their differences."""
     after = stated.filter(pl.col("when") == InterviewTime.AFTER.value)
     means = {}
     for stimulus in stimuli:

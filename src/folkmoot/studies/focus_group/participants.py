@@ -169,10 +169,10 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
     """Read the rows of a file of real profiles. Return an empty list for `grounded` personas.
 
-    `background` collects the data for which the generator has no field. These are the profile's own
-    text, the column `background`, an income in dollars, and each unknown column with its name. A
-    profile with its own text has all its columns in `background`, and the prompt leaves out the
-    drawn attributes. Raise InputError if the file cannot be read.
+    The value `background` of a row collects the data for which the generator has no field: a
+    description of the person, the column `background`, an income in dollars, and each unknown
+    column with its name. If a row has a description, `background` also holds the demographics, and
+    the prompt leaves out the drawn attributes. Raise InputError if the file cannot be read.
     """
     if config.personas == "grounded":
         return []
@@ -559,7 +559,8 @@ def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> st
 def title_of(profile: Profile) -> str:
     """Return the name of a participant for reports: `Emma (27, Marketing Coordinator)`.
 
-    A profile with its own text is given by first name only, because its other attributes are drawn.
+    If the profile has a description of its own, only the first name is given, because the other
+    attributes are drawn.
     """
     if profile.described:
         return profile.first_name

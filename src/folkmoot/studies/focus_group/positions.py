@@ -58,9 +58,9 @@ def measure_approach(
 
     `start` holds the first position of each participant. The reference is the mean of the others'
     positions in `start`. The result is negative if the distance to this reference grew. Return None
-    if a position is not known. This distance measures an approach without bias, because noise
-    increases it as often as it reduces it. A step in the direction of the others would be biased,
-    because noise regresses towards the mean.
+    if a position is not known. The change of the distance is an unbiased measure, because noise
+    increases the distance as often as it reduces it. A step towards the others would be a biased
+    measure, because noise regresses towards the mean.
     """
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id
@@ -134,8 +134,8 @@ def position_pairs(
 def repeated_positions(run: RunFolder) -> list[Repeat]:
     """Return pairs of private answers by the same participant to the same question.
 
-    Positions are paired with the second asking before the discussion (`untouched`), and with the
-    answer after it. Purchase intents are paired with those after the discussion.
+    A position before the discussion is paired with the second answer before it (`untouched`), and
+    with the answer after it. Purchase intents are paired with those after the discussion.
     """
     statements = run.read_table("statements").filter(~pl.col("planted"))
     statements = statements.rename({"position": "answer", "when": "occasion"})

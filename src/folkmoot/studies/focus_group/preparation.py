@@ -30,9 +30,9 @@ _AS_ADDRESS = (
 
 
 def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """Return problems that only the combination of keys or the file of profiles shows.
+    """Return the problems of a study file that no single key shows.
 
-    They are contradictions of keys, unknown quotas, and problems of the file of profiles.
+    They are contradictions between keys, unknown quotas, and problems of the file of profiles.
     """
     problems = [*_check_contradictions(config), *_check_guide(config), *check_quotas(config.quotas)]
     problems += check_images(config)
@@ -155,7 +155,7 @@ def list_images(config: DiscussionConfig) -> list[str]:
 
 
 def check_images(config: DiscussionConfig) -> list[Problem]:
-    """Return problems of images that models would not be shown.
+    """Return the problems of images that would not reach the models.
 
     These are images of unsupported types, file names in place of images, and images in keys that
     must be text.
@@ -231,7 +231,7 @@ def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
 
 
 def config_advisories(config: DiscussionConfig) -> list[str]:
-    """Return what the researcher should know before a run although it is no problem."""
+    """Return the advisories: what to know before a run, although it is no error."""
     advisories = []
     if config.replications < FEWEST_UNITS:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"

@@ -59,9 +59,9 @@ MAX_NEUTRAL_POSITION = 0.15
 class Opinion(NamedTuple):
     """An opinion of the product.
 
-    `first` is the opinion before the views of others and `now` the opinion after them. `by_concern`
-    holds the parts of the opinion. The scale is unbounded, and `bounded_position` maps it to −1 to
-    1.
+    `first` is the opinion before the views of others, and `now` the opinion after them.
+    `by_concern` maps each concern to its contribution to the opinion. The scale is unbounded, and
+    `bounded_position` maps it to −1 to 1.
     """
 
     first: float
@@ -82,8 +82,9 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
         pull  = susceptibility · persuasion · kappa_read · n / (n + 8)
         now   = first + pull · (mean view of others − tanh(first))
 
-    The sum is over concerns, and n is the number of views of others. Sycophancy increases the pull,
-    which is at most 1.
+    The sum is over concerns. `net claims` is the number of claims for the product minus those
+    against it, and `weight` is the `concern_weight`. n is the number of views of others. Sycophancy
+    increases the pull, which is at most 1.
     """
     product, persona, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
@@ -132,7 +133,7 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
 
 class Leaning(NamedTuple):
-    """A first opinion in words, as a range on the scale of opinions."""
+    """The range of opinions that one wording of a first opinion covers."""
 
     low: float
     middle: float
@@ -313,9 +314,9 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return a sentence that agrees or disagrees with another participant, and its concern.
+    """Return a sentence that agrees or disagrees with a view, and the concern of the view.
 
-    The sentence responds to one of the last views of others. The respondent agrees only with views
+    The view is one of the last views of other participants. The respondent agrees only with views
     on its own side. Return two empty strings if no view is chosen, which is partly random.
     """
     side = 1 if opinion.now >= 0 else -1
@@ -401,8 +402,8 @@ def give_reason(
     """Return one reason for a side (`pro` or `con`).
 
     The concerns are ranked by their influence on the opinion in this direction, with some noise.
-    The reason is about the first concern of this ranking after the first `skip` ones. Sometimes the
-    reason quotes a claim of the material.
+    The first `skip` concerns of the ranking are left out, and the reason is about the next one.
+    Sometimes the reason quotes a claim of the material.
     """
     product = opinion.product
     sign = 1 if side == "pro" else -1
@@ -422,9 +423,9 @@ def give_reason(
 def fill_phrase(
     mind: SimulatedRespondent, frames: Sequence[str], product: Product, **more: str
 ) -> str:
-    """Return one of the frames with its fields filled.
+    """Return one of the sentence patterns in `frames` with its fields filled.
 
-    Frames that already occur in the discussion are avoided if possible.
+    Patterns that already occur in the discussion are avoided if possible.
     """
     variables = dict(
         thing=product.product_noun,

@@ -108,8 +108,8 @@ class Check:
       utterances to which they can respond.
     - `step_slope` is the change of the approach to the others, per place, over all answers.
     - `spread_before` and `spread_after` are standard deviations of positions.
-    - `converge_p` is the p-value of `convergence_p`: how often a second asking without a
-      discussion would leave positions this close together or closer.
+    - `converge_p` is the p-value of `convergence_p`: the probability that positions are this close
+      together, or closer, if the question is only asked again.
     - `towards` is the number of points by which participants came closer to the others.
     - `beyond_alone` is `towards` minus the same measure after an interview without the others.
     - `closer` is the mean distance of a position to those of the others after interviews without
@@ -251,16 +251,16 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
 
 
 def read_check_data(
-    said: pl.DataFrame, statements: pl.DataFrame
+    utterances: pl.DataFrame, statements: pl.DataFrame
 ) -> tuple[list[PositionedAnswer], list[PositionRecord]]:
     """Return the answers and the private positions that the check compares.
 
-    `said` holds the utterances of participants, and `statements` the private positions. The result
-    has one position record per discussion.
+    `utterances` holds the utterances of participants, and `statements` the private positions. The
+    result has one position record per discussion.
     """
     answers: list[PositionedAnswer] = []
     people = []
-    for (group, stimulus), part in said.group_by(TALK, maintain_order=True):
+    for (group, stimulus), part in utterances.group_by(TALK, maintain_order=True):
         stated = statements.filter(
             pl.col("group") == group,
             pl.col("stimulus") == stimulus,
@@ -271,7 +271,7 @@ def read_check_data(
             for when in InterviewTime
         ]
         people.append(PositionRecord(str(group), *by_when))
-        moved = answer_movements(by_when[0], part.select("speaker_id", "valence").iter_rows())
+        movements = answer_movements(by_when[0], part.select("speaker_id", "valence").iter_rows())
         answers += [
             PositionedAnswer(
                 f"{group}/{stimulus}/{row['question']}",
@@ -280,7 +280,7 @@ def read_check_data(
                 step,
                 takes_up_others(row["stance"], row["replied_to"]),
             )
-            for row, step in zip(part.iter_rows(named=True), moved, strict=True)
+            for row, step in zip(part.iter_rows(named=True), movements, strict=True)
             # The answer to a probe has no place in the speaking order of its question.
             if not row["probe"]
         ]
@@ -412,10 +412,10 @@ def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
 
 
 def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
-    """Return the slope of a value on the place in the speaking order of its question.
+    """Return the change of a value per place in the speaking order, within questions.
 
-    Groups are the independent units. The estimate is NaN with fewer than six answers. It is NaN as
-    well if the answers to each question all have the same place.
+    Groups are the independent units. The estimate is NaN with fewer than six answers, or if no
+    question has answers at different places.
     """
     _, block = np.unique([answer.question for answer in answers], return_inverse=True)
     value, place = (

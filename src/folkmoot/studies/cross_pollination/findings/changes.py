@@ -82,8 +82,8 @@ EVENTS_PER_TERM = 5
 def position_change(votes: Votes) -> Finding:
     """Return the headline finding: the share of each condition that changed its choice.
 
-    The share counts participants with both votes. The finding is returned even if no participant
-    voted twice.
+    The share is that of the participants with both votes. The finding is returned even if no
+    participant voted twice.
     """
     rates = {
         condition_votes.condition: votes.rate(condition_votes)
@@ -176,7 +176,7 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> str:
 
 
 def difference_finding(votes: Votes) -> Finding | None:
-    """Return the differences between all pairs of conditions, the primary claims first.
+    """Return the finding on differences between all pairs of conditions, primary claims first.
 
     Return None if fewer than two conditions voted twice.
     """
@@ -191,7 +191,7 @@ def difference_finding(votes: Votes) -> Finding | None:
 
 
 def vote_counts(votes: Votes) -> Finding | None:
-    """Return the votes per option before and after, by condition, or None without any vote."""
+    """Return the finding on votes per option before and after, or None if there are no votes."""
     first = votes.counts(voter.initial_choice for voter in votes.people)
     if not any(first):
         return None
@@ -242,7 +242,7 @@ def _describe_missing(votes: Votes) -> str:
 
 
 def transition_finding(votes: Votes) -> Finding | None:
-    """Return the flow of votes between options per condition, or None without second votes."""
+    """Return the finding on the flow of votes between options, or None without second votes."""
     links = [
         (condition_votes.name, first_option, final_option, int(count))
         for condition_votes in votes.two_vote_conditions
@@ -276,7 +276,7 @@ def transition_finding(votes: Votes) -> Finding | None:
 
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
-    """Test in each condition whether the total votes per option changed.
+    """Return the finding on whether the total votes per option changed, by condition.
 
     Changes of single participants can cancel each other out, so that the totals stay the same.
     Bowker's test compares the number of moves from one option to another with the number of reverse
@@ -370,10 +370,10 @@ class Shift(NamedTuple):
 
 
 def option_shifts(votes: Votes) -> Finding | None:
-    """Return the votes gained and lost per option, or None if no participant voted twice.
+    """Return the finding on votes gained and lost per option.
 
     McNemar's test is made for each option in each condition. Its p-values are adjusted by Holm over
-    all these tests.
+    all these tests. Return None if no participant voted twice.
     """
     shifts = [
         Shift(
@@ -426,10 +426,10 @@ def option_shifts(votes: Votes) -> Finding | None:
 
 
 def towards_opposition(votes: Votes) -> Finding | None:
-    """Return how many participants of a dialogue moved to the option argued by the moderator.
+    """Return the finding on moves to the option that the moderator argued for.
 
-    The share is compared with the share expected if those who changed had picked among the other
-    options at random. Return None if no participant with a dialogue voted twice.
+    The share of these moves among all moves is compared with a random choice among the other
+    options. Return None if no participant with a dialogue voted twice.
     """
     participants = votes.dialogue_participants
     if not participants:
@@ -493,10 +493,10 @@ def _arm_transitions(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
 
 
 def regression_finding(votes: Votes) -> Finding | None:
-    """Return the odds of changing by condition and first choice, from a logistic regression.
+    """Return the finding on the odds of changing, from a logistic regression.
 
-    Demographics are included if the data are rich enough (`_fit_regression`). Return None if fewer
-    than two conditions voted twice.
+    The predictors are condition and first choice, and demographics if the data are rich enough
+    (`_fit_regression`). Return None if fewer than two conditions voted twice.
     """
     if len(votes.two_vote_conditions) < 2:
         return None
@@ -661,10 +661,10 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 
 
 def main_effects(votes: Votes) -> Finding | None:
-    """Return the effect of each switch over all conditions, by factorial least squares.
+    """Return the finding on the effect of each switch, by factorial least squares.
 
-    Return None if each condition adds one switch to the condition before it. The differences
-    between neighbouring conditions then give the same effects. Placebo conditions are left out,
+    Return None if each condition adds one switch to the condition before it, because differences
+    between neighbouring conditions are then the same effects. Placebo conditions are left out,
     because no switch describes them.
     """
     conditions = [

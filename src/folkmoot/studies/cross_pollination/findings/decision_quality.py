@@ -45,7 +45,7 @@ SHORT_LABELS = {
 
 
 def diversity_finding(votes: Votes) -> Finding | None:
-    """Return effective number of options, evenness and polarisation of first and final votes."""
+    """Return the finding on effective number of options, evenness and polarisation of the votes."""
     if not votes.two_vote_conditions:
         return None
     rows: list[Row] = []
@@ -101,7 +101,7 @@ def diversity_finding(votes: Votes) -> Finding | None:
 
 
 def shift_finding(votes: Votes) -> Finding | None:
-    """Return how far the distribution of votes moved in each condition.
+    """Return the finding on how far the distribution of votes moved, by condition.
 
     Two distances are given: total variation (a share of the votes) and Jensen–Shannon divergence
     (bits).
@@ -149,7 +149,7 @@ def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
 
 
 def human_bands(votes: Votes) -> Finding | None:
-    """Return the simulated values next to the ranges that human benchmarks report.
+    """Return the finding that compares simulated values with the ranges of human benchmarks.
 
     No verdict is given, because the human studies differ in design.
     """
@@ -247,7 +247,7 @@ def quality_findings(votes: Votes) -> list[Finding]:
 def _condition_mean(
     votes: Votes, condition_votes: ConditionVotes, value_of: Callable[[Voter], float | None]
 ) -> Estimate | None:
-    """Return the mean of `value_of` over the participants of a condition, or None.
+    """Return the mean of `value_of` over the participants of a condition with both votes.
 
     Participants for whom `value_of` returns None are left out. Return None if no participant is
     left. If draws of the summaries are the independent units, the interval is clustered by draw.

@@ -139,7 +139,7 @@ def _by_option(votes: Votes) -> list[OptionReasons]:
 
 
 def _cluster_quality(groups: list[OptionReasons]) -> Finding:
-    """Return silhouette and stability of the clusters of each option."""
+    """Return the finding on silhouette and stability of the clusters of each option."""
     rows: list[Row] = []
     for reasons in groups:
         stability = reasons.bootstrap_stability_result
@@ -207,7 +207,7 @@ def _describe_verdict(groups: list[OptionReasons]) -> str:
 
 
 def _cluster_number(groups: list[OptionReasons]) -> Finding:
-    """Return the mean silhouette of every number of clusters that was tried."""
+    """Return the finding on the mean silhouette of every number of clusters that was tried."""
     rows = tuple(
         (reasons.option, k, score, reasons.cluster_count == k)
         for reasons in groups
@@ -239,7 +239,7 @@ def _cluster_number(groups: list[OptionReasons]) -> Finding:
 
 
 def _cluster_map(groups: list[OptionReasons]) -> Finding:
-    """Return a two-dimensional map of the summaries, by principal components.
+    """Return the finding with a two-dimensional map of the summaries, by principal components.
 
     If there are more than MAX_MAP_POINTS summaries, the map shows a random sample.
     """

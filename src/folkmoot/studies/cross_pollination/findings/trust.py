@@ -39,7 +39,7 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 
 def persuasion_finding(votes: Votes) -> Finding | None:
-    """Return the share of participants who change when merely asked again, or None.
+    """Return the finding on noise: the share that changes when asked again without information.
 
     This share is noise, because simple voting gives no information between its two votes. Return
     None if no participant voted twice. `difference_finding` reports the changes beyond this noise.
@@ -94,7 +94,7 @@ def persuasion_finding(votes: Votes) -> Finding | None:
 
 
 def option_order(votes: Votes) -> Finding | None:
-    """Return how the place of an option in the list influences the first vote.
+    """Return the finding on how the place of an option in the list influences the first vote.
 
     Return None if no order of options was recorded.
     """
@@ -158,7 +158,7 @@ def _first_votes(votes: Votes) -> list[Shown]:
 
 
 def respondent_checks(votes: Votes) -> Finding:
-    """Return the checks of whether the model's answers resemble those of human respondents.
+    """Return the finding on whether the model's answers resemble those of human respondents.
 
     A check without data is reported as not known.
     """
@@ -211,9 +211,10 @@ def repeated_votes(votes: Votes) -> list[Repeat]:
 
 
 def spread_of_votes(votes: Votes) -> Finding | None:
-    """Return whether votes spread as human votes do, over all first votes and in each condition.
+    """Return the finding on whether the votes are spread like human votes.
 
-    Return None if the spread of no set of votes could be computed.
+    The check is made for all first votes and for each condition. Return None if no spread could be
+    computed.
     """
     checks = {
         "all first votes": shrinking_variance(
@@ -253,7 +254,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 
 
 def attrition_finding(votes: Votes) -> Finding:
-    """Return which votes are missing from each condition, why, and how much they could change."""
+    """Return the finding on missing votes: how many, why, and how much they could change."""
     rows: list[Row] = []
     lost = 0
     for condition_votes in votes.conditions:

@@ -100,7 +100,10 @@ class ConditionVotes:
 
     @property
     def without_final_vote(self) -> tuple[Voter, ...]:
-        """The participants who voted once. All of them, if the design asks for one vote only."""
+        """The participants with a first vote but without a counted final vote.
+
+        If the design asks for one vote only, these are all participants with a vote.
+        """
         return tuple(
             voter
             for voter in self.rows
@@ -204,10 +207,7 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with draws as its clusters, if there are enough draws.
-
-        FEWEST_UNITS draws are enough.
-        """
+        """Return the estimate with draws as its clusters, if there are FEWEST_UNITS or more."""
         return (
             replace(estimate, clusters=self.summary_draws)
             if self.summary_draws >= FEWEST_UNITS
@@ -282,7 +282,7 @@ class Votes:
         return dict(zip(rows["participant_id"], units_of(rows).of, strict=True))
 
     def find_condition(self, condition: str) -> ConditionVotes | None:
-        """Return this condition, or None if no participant in it voted twice."""
+        """Return the votes of a condition, or None if no participant in it voted twice."""
         return next(
             (
                 condition_votes

@@ -53,7 +53,7 @@ class PhaseGuide(BaseModel):
 
 
 class Remark(BaseModel):
-    """A participant's remark, named by some of its words."""
+    """A reference to a participant's remark: the participant's name and some of the words."""
 
     model_config = pin_schema(
         "Remark",
@@ -414,8 +414,9 @@ def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
 class SpeakingShares:
     """How often (`spoken`) and how many words (`words`) each participant has spoken.
 
-    Both are by participant id, in the order of participants. `mute` holds the participants who gave
-    no answer the last times they were asked.
+    Both are by participant id, in the order of participants. `questions_left` is the number of
+    questions that follow. `mute` holds the participants who gave no answer the last
+    MAX_SILENCES_IN_A_ROW times that they were asked.
     """
 
     spoken: Mapping[str, int]
@@ -457,9 +458,9 @@ def choose_respondents(
     """Return the ids of the participants who answer, in their order.
 
     `willing` are the participants who want to answer. `called` are those addressed by name. The
-    addressed participants are chosen first and answer first. Next come participants who never
-    spoke, so that all of them get a turn before the end. The willing follow in random order. If
-    these are too few, the quietest of the rest are added.
+    addressed participants are chosen first and answer first. Next come participants who have not
+    spoken yet, so that all of them get a turn before the end. Willing participants follow in random
+    order. If these are too few, the quietest of the rest are added.
     """
     min_count, max_count = limits
     chosen = list(dict.fromkeys(called))[:max_count]
@@ -487,8 +488,9 @@ def _overdue_participants(
 ) -> list[str]:
     """Return the silent participants who must answer now.
 
-    The remaining questions have room for a limited number of silent participants, and the excess
-    must answer now. After about two questions with all answers, at least one of them answers.
+    The remaining questions have room for a limited number of silent participants. Any further ones
+    must answer now. As soon as the discussion has as many answers as two full questions, at least
+    one silent participant must answer.
     """
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen

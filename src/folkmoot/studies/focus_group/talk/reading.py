@@ -99,8 +99,8 @@ async def read_position(
     """Ask the coder for the position after an answer and for the response to other messages.
 
     `history` holds the messages before the answer. If the reading is missing, the result has the
-    position `last_position`. If `last_position` is None, a first position does not count as a
-    change.
+    position `last_position`. If `last_position` is None, the position that the coder reads is the
+    first one, and it does not count as a change.
     """
     others = [
         message

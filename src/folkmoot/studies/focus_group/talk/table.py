@@ -107,8 +107,8 @@ class TableDiscussion:
     ) -> list[Participant] | None:
         """Return who still answers the question if a probe is made, or None if no probe fits.
 
-        To make room, the last waiting participant is dropped who has spoken before and was not
-        addressed by name.
+        To make room for the probe, one waiting participant may be dropped: the last one who has
+        spoken before and was not addressed by name.
         """
         if self.probes >= self.config.all_questions // 2:
             return None
