@@ -415,7 +415,7 @@ def test_a_number_of_clusters_that_comes_out_otherwise_now_is_said(tmp_path):
         p.embeddings[who] = (np.eye(16)[group] + 0.01 * np.eye(16)[i % 5 + 5]).tolist()
     says = p.found()["cluster_number"].says
     assert "was chosen: Parks 2." in says
-    assert says.endswith("Computed again, the largest is at: Parks 3.")
+    assert says.endswith("In a recomputation the largest silhouette is at: Parks 3.")
 
 
 def test_fit_model_raises_no_flag_and_an_unfit_one_does(tmp_path):
