@@ -13,7 +13,7 @@ from folkmoot.conversation.answer_types import AnswerType, Missing, ParseFailure
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.errors import InputError
 from folkmoot.people import Demographics, enrich_persona
-from folkmoot.people.enrichment import SCALES, clean_portrait, key_of
+from folkmoot.people.enrichment import SCALES, clean_description, key_of
 
 T = TypeVar("T")
 
@@ -119,4 +119,4 @@ async def test_an_unknown_variable_in_a_prompt_of_ones_own_is_refused(tmp_path: 
 
 
 def test_a_portrait_follows_the_words_you_are() -> None:
-    assert clean_portrait('"You are a  baker\n who sings."') == "a baker who sings."
+    assert clean_description('"You are a  baker\n who sings."') == "a baker who sings."

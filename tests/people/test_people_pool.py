@@ -57,7 +57,7 @@ def test_selection_is_without_repeats_seeded_and_refuses_too_many() -> None:
     assert len({p.base for p in drawn}) == 20
     assert drawn == draw_personas(people, 20, generator(1, ("x",)))
     assert drawn != draw_personas(people, 20, generator(2, ("x",)))
-    with pytest.raises(InputError, match="31 are needed, 30"):
+    with pytest.raises(InputError, match="31 personas are needed, 30"):
         draw_personas(people, 31, generator(1, ("x",)))
 
 

@@ -22,9 +22,11 @@ def assign_conditions(
         raise InputError("conditions: name at least one, and each only once")
     if len(set(ids)) != len(ids):
         raise InputError("participants: duplicate id")
-    share, rest = divmod(len(ids), len(conditions))
+    group_size, rest = divmod(len(ids), len(conditions))
     # Draw the conditions with one more participant, so that the first ones are not favoured.
-    lucky = [conditions[int(item_id)] for item_id in rng.permutation(len(conditions))[:rest]]
-    deck = [condition for condition in conditions for _ in range(share)] + lucky
+    extra_conditions = [conditions[int(index)] for index in rng.permutation(len(conditions))[:rest]]
+    condition_slots = [
+        condition for condition in conditions for _ in range(group_size)
+    ] + extra_conditions
     order = rng.permutation(len(ids))
-    return {who: deck[int(order[i])] for i, who in enumerate(ids)}
+    return {participant_id: condition_slots[int(order[i])] for i, participant_id in enumerate(ids)}

@@ -124,24 +124,24 @@ async def enrich_persona(
     completes "You are …". `prompts`: a folder with optional files `demographics.md` and
     `enrichment.md`, which replace the packaged prompts.
     """
-    asked = demographics_prompt(base, prompts)
+    prompt = demographics_prompt(base, prompts)
     demographics = await scope.ask(
-        RECRUITER, asked, answer_type=DEMOGRAPHICS, about="demographics of a persona"
+        RECRUITER, prompt, answer_type=DEMOGRAPHICS, about="demographics of a persona"
     )
-    found = {} if isinstance(demographics, Missing) else demographics.model_dump()
-    facts = {name: found.get(name) for name in Demographics.model_fields}
+    known_values = {} if isinstance(demographics, Missing) else demographics.model_dump()
+    facts = {name: known_values.get(name) for name in Demographics.model_fields}
     # Record the line before the second call, so that the prompts have a recorded source for its
     # texts.
     scope.record(BASE_PERSONAS, {"line": key_of(base), "base_persona": base, **facts})
     if isinstance(demographics, Missing):
         return demographics
-    asked = enrichment_prompt(base, demographics, prompts)
-    text = await scope.ask(RECRUITER, asked, answer_type=Text(), about="description of a persona")
+    prompt = enrichment_prompt(base, demographics, prompts)
+    text = await scope.ask(RECRUITER, prompt, answer_type=Text(), about="description of a persona")
     if isinstance(text, Missing):
         return text
     return Persona(
         id=persona_id,
-        text=clean_portrait(text),
+        text=clean_description(text),
         base=base,
         demographics=demographics.model_dump(),
         source="persona_hub",
@@ -179,7 +179,7 @@ def _quote_base(base: str) -> str:
     )
 
 
-def clean_portrait(text: str) -> str:
+def clean_description(text: str) -> str:
     """Return the reply as one paragraph that can follow "You are".
 
     A "You are" at the start of the reply is removed.

@@ -61,7 +61,7 @@ class Persona:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object], *, source: str = "") -> Persona:
-        """Return the persona in an object of `to_json` or in an earlier participant record.
+        """Return the persona from an object that `to_json` or an earlier version wrote.
 
         Raises ValueError if there is no description or a field has the wrong type.
         """

@@ -38,12 +38,10 @@ def draw_personas(
     Raises InputError if there are fewer. The error names the file `source`.
     """
     if count > len(personas):
-        hint = "add people, or run fewer: --limit"
-        problem = f"{count} are needed, {len(personas)} exist"
+        hint = "add people, or run fewer participants with --limit"
+        problem = f"{count} personas are needed, {len(personas)} exist"
         raise InputError(Problem(problem, str(source or ""), key="personas", hint=hint))
-    return [
-        personas[int(item_id)] for item_id in rng.choice(len(personas), size=count, replace=False)
-    ]
+    return [personas[int(index)] for index in rng.choice(len(personas), size=count, replace=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +140,20 @@ def _serialise_personas(people: Sequence[Persona]) -> bytes:
 
 
 def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:
-    """Return the personas `present` and `fresh`.
+    """Return the personas `present`, followed by `fresh` with new ids.
 
-    The fresh ones get ids that are not in the pool.
+    The new ids are not in use in the pool.
     """
     taken = {persona.id for persona in present}
-    out = list(present)
+    pooled = list(present)
     number = len(present)
     for persona in fresh:
         number += 1
         while f"persona_{number:05d}" in taken:
             number += 1
         taken.add(f"persona_{number:05d}")
-        out.append(persona.with_id(f"persona_{number:05d}"))
-    return out
+        pooled.append(persona.with_id(f"persona_{number:05d}"))
+    return pooled
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ class MigrationResult:
     """The counts of one migration, made by `migrate_personas`.
 
     `added`: new personas. `known`: personas that the pool already had. `unfit`: unusable records.
-    `runs`: run folders that could be read. `problems`: one for each other folder.
+    `runs`: run folders that could be read. `problems`: one for each folder that could not be read.
     """
 
     added: int
@@ -181,7 +179,7 @@ def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult
     a base line or description counts as unfit.
     """
     seen = {persona.key for persona in pool.load_personas()}
-    found: list[Persona] = []
+    new_personas: list[Persona] = []
     known = unfit = runs = 0
     problems: list[Problem] = []
     for folder in run_folders:
@@ -195,8 +193,8 @@ def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult
                 known += 1
             else:
                 seen.add(persona.key)
-                found.append(persona)
-    added = pool.add_personas(found)
+                new_personas.append(persona)
+    added = pool.add_personas(new_personas)
     return MigrationResult(added, known, unfit, runs, tuple(problems))
 
 

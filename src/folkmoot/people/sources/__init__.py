@@ -33,7 +33,7 @@ def find_persona_source(name: str) -> PersonaSource:
     """
     found = installed_sources()
     if name not in found:
-        known = f"known are {', '.join(found)}"
+        known = f"the sources are {', '.join(found)}"
         raise InputError(f"unknown persona source {name!r}; {did_you_mean(name, found, known)}")
     maker: PersonaSource = found[name].load()
     return maker

@@ -1,5 +1,7 @@
-"""Read a table of human answers as the answers of an experiment, which the study type `replay` asks
-again."""
+"""Read a table of human answers as the answers of an experiment.
+
+The study type `replay` asks the same questions again.
+"""
 
 from __future__ import annotations
 

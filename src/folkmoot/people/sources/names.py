@@ -58,29 +58,31 @@ def draw_names(
     """Return a different full name for each pair (sex, age), in order.
 
     Given names in `taken` are not used. A given name repeats only after all names of its cohort
-    were used. So in a group of usual size, a given name identifies one participant. If a cohort has
-    few unused full names left (after tens of thousands of people of one sex and age), middle
-    initials distinguish them.
+    were used. So in a group of usual size, a given name identifies one participant. With tens of
+    thousands of people of one sex and age, unused full names run short. Names then get middle
+    initials.
     """
     book = name_book()
     used_given: set[str] = set(taken)
     used_full: set[str] = set()
     # Cohort → its unused given names.
-    left: dict[tuple[str, ...], list[str]] = {}
+    unused_names: dict[tuple[str, ...], list[str]] = {}
     # Cohort → how often all of its full names were used up.
-    middle: dict[tuple[str, ...], int] = {}
+    initials_number: dict[tuple[str, ...], int] = {}
     names: list[str] = []
     for sex, age in people:
         cohort = book.given_for(sex, age)
-        free = left[cohort] = [
-            group for group in left.get(cohort, cohort) if group not in used_given
+        unused = unused_names[cohort] = [
+            given_name
+            for given_name in unused_names.get(cohort, cohort)
+            if given_name not in used_given
         ]
         while (
             full := _draw_full_name(
-                free or cohort, middle.get(cohort, 0), book.family, used_full, rng
+                unused or cohort, initials_number.get(cohort, 0), book.family, used_full, rng
             )
         ) is None:
-            middle[cohort] = middle.get(cohort, 0) + 1
+            initials_number[cohort] = initials_number.get(cohort, 0) + 1
         used_given.add(full.split(" ", 1)[0])
         used_full.add(full)
         names.append(full)
@@ -89,18 +91,18 @@ def draw_names(
 
 def _draw_full_name(
     given: Sequence[str],
-    middle: int,
+    initials_number: int,
     family: Sequence[str],
     used: set[str],
     rng: np.random.Generator,
 ) -> str | None:
     """Return an unused full name, or None if no random try finds one.
 
-    `middle`: the number of the middle initials, 0 for none.
+    `initials_number` selects the middle initials: 0 for none, 1 to 26 for A to Z, then two letters.
     """
     initials = ""
-    while middle:
-        middle, letter = divmod(middle - 1, 26)
+    while initials_number:
+        initials_number, letter = divmod(initials_number - 1, 26)
         initials = f"{ascii_uppercase[letter]}. {initials}"
     # With half of the names used, 40 tries fail with a probability below 10⁻¹².
     for _ in range(40):

@@ -96,9 +96,9 @@ def holds_answers(columns: Sequence[str]) -> bool:
 def people_in_answers(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Return one row for each person in a table of answers: `id`, the attributes, `first_answers`.
 
-    `first_answers` is a sentence for each item about which the person answered. Raises InputError
-    with the row of each problem: an empty `person`, and an attribute that differs from an earlier
-    row of the person.
+    `first_answers` has a sentence for each item about which the person answered. Raises InputError
+    with the row of each problem: an empty `person`, or an attribute that differs from an earlier
+    row of the same person.
     """
     answers = name_people_columns(table, path)
     attributes = [name for name in answers.columns if name not in COLUMNS]

@@ -58,15 +58,15 @@ class Reading:
     first_broken: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        said = [f"{self.lines:,} lines"]
+        parts = [f"{self.lines:,} lines"]
         if self.broken:
-            at = ", ".join(map(str, self.first_broken))
+            line_numbers = ", ".join(map(str, self.first_broken))
             more = ", …" if self.broken > len(self.first_broken) else ""
-            said.append(f"{self.broken:,} broken and skipped (line {at}{more})")
-        said.append(f"{self.not_english:,} of {self.examined:,} examined dropped as not English")
+            parts.append(f"{self.broken:,} broken and skipped (line {line_numbers}{more})")
+        parts.append(f"{self.not_english:,} of {self.examined:,} examined dropped as not English")
         if self.repeated:
-            said.append(f"{self.repeated:,} repeated")
-        return ", ".join(said)
+            parts.append(f"{self.repeated:,} repeated")
+        return ", ".join(parts)
 
 
 def sample_lines(

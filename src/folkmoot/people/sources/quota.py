@@ -53,13 +53,13 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
     columns = {key: _deal_values(key, values, count, rng) for key, values in shares.items()}
     rows = [{key: column[i] for key, column in columns.items()} for i in range(count)]
     for row in rows:
-        row["age"] = _age_in(str(row["age"]), rng)
-    _old_enough(rows, rng)
+        row["age"] = _draw_age(str(row["age"]), rng)
+    _swap_degrees_of_too_young(rows, rng)
     for row in rows:
         who = (row["sex"], row["age"], row["education"])
         row.setdefault("occupation", likely_job(*who, rng.random()))
     names = draw_names([(row["sex"], row["age"]) for row in rows], rng)
-    draws = _uniform_draws(count * _PORTRAIT_DRAWS, rng)
+    draws = _uniform_draws(count * _MAX_DRAWS_PER_DESCRIPTION, rng)
     people = [
         _build_persona(i, name, row, draws.__next__)
         for i, (name, row) in enumerate(zip(names, rows, strict=True))
@@ -112,12 +112,12 @@ def _deal_values(
     order = sorted(range(len(values)), key=lambda i: (counts[i] - exact[i], rng.random()))
     for i in order[: count - int(counts.sum())]:
         counts[i] += 1
-    deck = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
-    return [deck[int(item_id)] for item_id in rng.permutation(count)]
+    dealt = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+    return [dealt[int(index)] for index in rng.permutation(count)]
 
 
-def _old_enough(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
-    """Swap education between people until all are old enough for their degree, if this is possible.
+def _swap_degrees_of_too_young(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
+    """Swap education between people until all are old enough for their degree, if possible.
 
     A swap changes no ratio.
     """
@@ -155,7 +155,7 @@ def _age_bounds(band: str) -> tuple[int, int] | None:
     return (low, high) if 0 < low <= high <= 110 else None
 
 
-def _age_in(band: str, rng: np.random.Generator) -> int:
+def _draw_age(band: str, rng: np.random.Generator) -> int:
     bounds = _age_bounds(band)
     # `check_ratios` has rejected invalid bands.
     assert bounds is not None
@@ -164,10 +164,10 @@ def _age_in(band: str, rng: np.random.Generator) -> int:
 
 def _build_persona(index: int, name: str, row: dict[str, Any], draw: Draw) -> Persona:
     words = _load_wordings()
-    own = {key: value for key, value in row.items() if key not in DEMOGRAPHIC_KEYS}
+    added_attributes = {key: value for key, value in row.items() if key not in DEMOGRAPHIC_KEYS}
     job, leaning = str(row["occupation"]), row["political_leaning"]
-    place = _pick_item(words["places"][row["location_type"]], draw)
-    life = "young" if row["age"] < 30 else "middle" if row["age"] < 52 else "older"
+    location = _pick_item(words["places"][row["location_type"]], draw)
+    life_stage = "young" if row["age"] < 30 else "middle" if row["age"] < 52 else "older"
     facts = {
         "name": name,
         "first": name.split(" ", 1)[0],
@@ -177,8 +177,8 @@ def _build_persona(index: int, name: str, row: dict[str, Any], draw: Draw) -> Pe
         "job": job,
         "a_job": f"{indefinite_article(job)} {job}",
         "leaning": leaning,
-        "household": _pick_item(words["household"][life], draw),
-        "home": _pick_item(words["setting"][row["location_type"]], draw).format(place=place),
+        "household": _pick_item(words["household"][life_stage], draw),
+        "home": _pick_item(words["setting"][row["location_type"]], draw).format(place=location),
         "schooling": _SCHOOLING[row["education"]],
         "money": _pick_item(words["money"][row["income"]], draw),
         "politics": "politically moderate" if leaning == "moderate" else f"{leaning} in politics",
@@ -186,26 +186,28 @@ def _build_persona(index: int, name: str, row: dict[str, Any], draw: Draw) -> Pe
         "manner": _pick_item(words["manner"], draw),
     }
     facts["habit"], facts["habit2"] = _pick_several(words["habits"], 2, draw)
-    party = words["values"][leaning]
+    leaning_values = words["values"][leaning]
     facts["value"], facts["value2"] = _pick_several(
-        [*words["values"]["any"], *party, *party], 2, draw
+        [*words["values"]["any"], *leaning_values, *leaning_values], 2, draw
     )
     text = _pick_item(words["portraits"], draw).format(**facts)
-    if own:
-        said = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in own.items())
-        text += f" ({said[0].upper()}{said[1:]}.)"
+    if added_attributes:
+        added_text = ", ".join(
+            f"{key.replace('_', ' ')}: {value}" for key, value in added_attributes.items()
+        )
+        text += f" ({added_text[0].upper()}{added_text[1:]}.)"
     return Persona(
         id=f"q_{index + 1:05d}",
         text=text,
-        base=f"{name}, {indefinite_article(job)} {job} from {place}",
-        demographics={key: row[key] for key in (*DEMOGRAPHIC_KEYS, *own)},
+        base=f"{name}, {indefinite_article(job)} {job} from {location}",
+        demographics={key: row[key] for key in (*DEMOGRAPHIC_KEYS, *added_attributes)},
         source="quota",
         name=name,
     )
 
 
 # An upper bound of the draws that one description uses.
-_PORTRAIT_DRAWS = 11
+_MAX_DRAWS_PER_DESCRIPTION = 11
 _SCHOOLING = {
     "High school": "finished high school",
     "Some college": "has some college",

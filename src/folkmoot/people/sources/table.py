@@ -96,10 +96,10 @@ def read_personas(
                 Problem(f"more than {MAX_CHARACTERS:,} characters up to here", str(path), where)
             )
         if persona is not None and (hidden := hidden_in(persona.id, label=True)):
-            problem = f"the id holds {hidden}; it is invisible"
+            problem = f"the id contains {hidden}, which is invisible"
             problems.append(Problem(problem, str(path), where, "id", hint="delete it"))
         elif persona is None:
-            problems.append(Problem("this row describes nobody", str(path), where))
+            problems.append(Problem("this row has no information about a person", str(path), where))
         elif persona.id in seen:
             problems.append(Problem(f"duplicate id {persona.id!r}", str(path), where, "id"))
         else:

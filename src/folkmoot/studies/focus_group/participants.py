@@ -31,8 +31,8 @@ from folkmoot.people.sources.grounded.profile import (
     LISTED,
     Given,
     first_name,
-    without_answers_not_given,
-    without_invented_places,
+    with_blank_locations,
+    without_refused_answers,
 )
 from folkmoot.people.sources.grounded.survey_answers import read_sex
 from folkmoot.provenance import Quoted, SourcedText, quote_value
@@ -180,7 +180,7 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
     rows: list[dict[str, object]] = []
     for persona in table.read_personas(path):
         row = {"id": persona.id, "name": persona.name, **persona.demographics, **persona.extra}
-        given = without_answers_not_given(row)
+        given = without_refused_answers(row)
         generated_text = table.describe_person(persona.name, persona.demographics, persona.extra)
         written_texts = [persona.text, persona.base] if persona.text != generated_text else []
         background_texts = [*dict.fromkeys(written_texts), str(given.get("background", ""))]
@@ -201,7 +201,7 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
         rows.append(
             {attribute: value for attribute, value in given.items() if value not in (None, "")}
         )
-    return without_invented_places(rows)
+    return with_blank_locations(rows)
 
 
 def with_different_names(

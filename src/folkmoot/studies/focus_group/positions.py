@@ -181,7 +181,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
         excluded_keys.add((group, concept, when, persona_id, *price))
     intents = run.read_table("intents")
     keys = intents.select(*TALK, "when", "persona_id", "ladder", "price").iter_rows()
-    left_out = pl.Series(
+    is_excluded = pl.Series(
         [
             (*key, f"{parse_amount(price):g}") in excluded_keys
             if ladder
@@ -190,5 +190,5 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
         ],
         dtype=pl.Boolean,
     )
-    kept_columns = pl.when(~pl.lit(left_out)).then(pl.col("answer", "score"))
+    kept_columns = pl.when(~pl.lit(is_excluded)).then(pl.col("answer", "score"))
     return {"intents": intents.lazy().with_columns(kept_columns)}

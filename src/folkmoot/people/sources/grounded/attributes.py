@@ -52,9 +52,9 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
     terms = figures()["ocean"]
     residual = residual_factor() @ rng.standard_normal(len(TRAITS))
     scores: dict[str, int] = {}
-    for trait, r in zip(TRAITS, residual, strict=True):
-        z = expected_z_score(trait, age, sex, terms) + float(r)
-        drawn = round(min(100.0, max(0.0, terms["mean"] + terms["sd"] * z)))
+    for trait, trait_residual in zip(TRAITS, residual, strict=True):
+        z_score = expected_z_score(trait, age, sex, terms) + float(trait_residual)
+        drawn = round(min(100.0, max(0.0, terms["mean"] + terms["sd"] * z_score)))
         scores[trait] = int(fixed.get(trait, drawn))
     return Traits(**scores)
 
@@ -105,9 +105,9 @@ def published_correlations() -> NDArray[np.float64]:
     """Return the published correlation matrix in the order of `TRAITS`."""
     pairs = figures()["ocean"]["correlations"]
     matrix = np.eye(len(TRAITS))
-    for pair, r in pairs.items():
-        i, j = (TRAITS.index(text) for text in pair.split("-"))
-        matrix[i, j] = matrix[j, i] = r
+    for pair, correlation in pairs.items():
+        i, j = (TRAITS.index(trait) for trait in pair.split("-"))
+        matrix[i, j] = matrix[j, i] = correlation
     return matrix
 
 
@@ -115,7 +115,7 @@ def published_correlations() -> NDArray[np.float64]:
 
 
 def scores_of(who: Circumstances, traits: Traits) -> dict[str, float]:
-    """Return the standardised scores of circumstances and traits, by the names that weights use."""
+    """Return the standardised scores of circumstances and traits, by name of the attribute."""
     return {
         **who.standardised_scores(),
         **{trait: traits.standard_score(trait) for trait in TRAITS},
@@ -127,11 +127,11 @@ def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> f
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
-    """Return a VALS type: the row by resources, the column by the strongest motivation."""
+    """Return a VALS type. Resources decide its level, and the strongest motivation its kind."""
     terms = data["vals"]
-    spread = math.sqrt(sum(w * w for w in terms["resources"].values()))
+    spread = math.sqrt(sum(weight * weight for weight in terms["resources"].values()))
     rank = _NORMAL.cdf(weighted_sum(terms["resources"], scores) / (1.12 * spread))
-    drive = {
+    motivation_strengths = {
         name: weighted_sum(weights, scores) + terms["motivation_noise"] * rng.standard_normal()
         for name, weights in terms["motivation"].items()
     }
@@ -140,7 +140,7 @@ def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figur
     if rank < terms["survivors"]:
         return "survivor"
     middle = (terms["survivors"] + 1 - terms["innovators"]) / 2
-    high, low = _TYPES[max(drive, key=lambda name: drive[name])]
+    high, low = _TYPES[max(motivation_strengths, key=lambda name: motivation_strengths[name])]
     return high if rank > middle else low
 
 
@@ -159,8 +159,8 @@ def draw_consumer(
     drawn.update({name: int(fixed[name]) for name in drawn if name in fixed})
     return ConsumerProfile(
         **drawn,
-        channels=_shopping_channels(rng, age, scores),
-        adoption=fixed.get("adoption") or _adoption_stage(rng, scores, data),
+        channels=_draw_shopping_channels(rng, age, scores),
+        adoption=fixed.get("adoption") or _draw_adoption_stage(rng, scores, data),
     )
 
 
@@ -170,14 +170,18 @@ def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Gener
     return round(min(100.0, max(0.0, 50 + 20 * z)))
 
 
-def _adoption_stage(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Any:
+def _draw_adoption_stage(
+    rng: np.random.Generator, scores: Mapping[str, float], data: Figures
+) -> Any:
     """Return the stage of adoption of a participant.
 
     The rank of the participant in innovativeness decides the stage. Each stage has its published
     share.
     """
     terms = data["adoption"]
-    spread = math.sqrt(sum(w * w for w in terms["weights"].values()) + terms["noise"] ** 2)
+    spread = math.sqrt(
+        sum(weight * weight for weight in terms["weights"].values()) + terms["noise"] ** 2
+    )
     z = (weighted_sum(terms["weights"], scores) + terms["noise"] * rng.standard_normal()) / spread
     above = 1 - _NORMAL.cdf(z)
     for stage, share in terms["shares"].items():
@@ -187,14 +191,14 @@ def _adoption_stage(rng: np.random.Generator, scores: Mapping[str, float], data:
     return list(terms["shares"])[-1]
 
 
-def _shopping_channels(
+def _draw_shopping_channels(
     rng: np.random.Generator, age: int, scores: Mapping[str, float]
 ) -> tuple[str, ...]:
     """Return two or three shopping channels.
 
     Younger participants prefer online channels (assumed).
     """
-    lean = {
+    preferences = {
         "online marketplaces": 1.2 - 0.02 * (age - 40),
         "a phone app": 0.9 - 0.03 * (age - 40),
         "big-box stores": 0.9 - 0.15 * scores["income"],
@@ -203,7 +207,7 @@ def _shopping_channels(
         "specialty shops": 0.4 + 0.3 * scores["income"] + 0.15 * scores["openness"],
         "catalogs and mail": -0.3 + 0.02 * (age - 40),
     }
-    drawn = {name: value + 0.5 * rng.standard_normal() for name, value in lean.items()}
+    drawn = {name: value + 0.5 * rng.standard_normal() for name, value in preferences.items()}
     ranked = sorted(drawn, key=lambda name: -drawn[name])
     return tuple(ranked[: 2 + int(rng.random() < 0.4)])
 
@@ -220,18 +224,24 @@ def draw_voice(
     agreeableness, and vocabulary on education and openness. The participant also gets two habits of
     speech, which follow from the most extreme traits.
     """
-    e, a, o = scores["extraversion"], scores["agreeableness"], scores["openness"]
-    school = scores["education"]
+    extraversion, agreeableness, openness = (
+        scores["extraversion"],
+        scores["agreeableness"],
+        scores["openness"],
+    )
+    education = scores["education"]
     return VoiceProfile(
-        verbosity=_three_step_value(e, rng, ("brief", "moderate", "talkative")),
+        verbosity=_three_step_value(extraversion, rng, ("brief", "moderate", "talkative")),
         formality=_three_step_value(
-            0.6 * school + 0.3 * scores["age"], rng, ("casual", "neutral", "formal")
+            0.6 * education + 0.3 * scores["age"], rng, ("casual", "neutral", "formal")
         ),
-        directness=_three_step_value(-a + 0.2 * e, rng, ("indirect", "balanced", "blunt")),
+        directness=_three_step_value(
+            -agreeableness + 0.2 * extraversion, rng, ("indirect", "balanced", "blunt")
+        ),
         vocabulary=_three_step_value(
-            0.8 * school + 0.3 * o, rng, ("plain", "everyday", "educated")
+            0.8 * education + 0.3 * openness, rng, ("plain", "everyday", "educated")
         ),
-        habits=_shopping_habits(rng, traits),
+        habits=_draw_speech_habits(rng, traits),
     )
 
 
@@ -240,19 +250,22 @@ def _three_step_value(value: float, rng: np.random.Generator, names: tuple[T, T,
     return names[0] if z < -0.6 else names[2] if z > 0.6 else names[1]
 
 
-def _shopping_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
-    """Return two habits of speech. The first one fits the most extreme trait.
+def _draw_speech_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
+    """Return two habits of speech.
 
-    The second one fits the second most extreme trait, or is a general habit.
+    The first habit fits the most extreme trait. The second one fits the second most extreme trait,
+    or is a general habit.
     """
-    order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
-    stock = load_wordings()["habits"]
+    most_extreme_first = sorted(
+        TRAITS, key=lambda trait_name: -abs(getattr(traits, trait_name) - 50)
+    )
+    habits_by_trait = load_wordings()["habits"]
 
     def habit_of(trait: str) -> list[str]:
-        return list(stock[f"{trait}_{'high' if getattr(traits, trait) >= 50 else 'low'}"])
+        return list(habits_by_trait[f"{trait}_{'high' if getattr(traits, trait) >= 50 else 'low'}"])
 
-    first = habit_of(order[0])
-    second = habit_of(order[1]) if rng.random() < 0.6 else list(stock["any"])
+    first = habit_of(most_extreme_first[0])
+    second = habit_of(most_extreme_first[1]) if rng.random() < 0.6 else list(habits_by_trait["any"])
     return first[int(rng.integers(len(first)))], second[int(rng.integers(len(second)))]
 
 
@@ -302,6 +315,6 @@ def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) ->
     """
     sign = -1.0 if valence < 0 else 1.0
     strongest = max(parts, key=lambda name: sign * parts[name])
-    theme = {"openness": "newness", "price_sensitivity": "price", "engagement": "category"}
-    stock = load_wordings()["opinion"][valence_label(valence)][theme[strongest]]
-    return str(stock[int(pick * len(stock))])
+    theme_of = {"openness": "newness", "price_sensitivity": "price", "engagement": "category"}
+    sentences = load_wordings()["opinion"][valence_label(valence)][theme_of[strongest]]
+    return str(sentences[int(pick * len(sentences))])

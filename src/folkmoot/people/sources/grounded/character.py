@@ -36,28 +36,28 @@ def describe_temperament(traits: Traits) -> str:
 
     The most extreme trait comes first, because readers remember the first sentence best.
     """
-    order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
-    return " ".join(trait_sentence(text, getattr(traits, text)) for text in order)
+    order = sorted(TRAITS, key=lambda trait: -abs(getattr(traits, trait) - 50))
+    return " ".join(trait_sentence(trait, getattr(traits, trait)) for trait in order)
 
 
 def describe_manner(voice: VoiceProfile) -> str:
     """Return a description of the participant's way of talking, with habits of speech."""
     scales = ("verbosity", "formality", "directness", "vocabulary")
-    said = " ".join(str(load_wordings()[scale][getattr(voice, scale)]) for scale in scales)
+    manner = " ".join(str(load_wordings()[scale][getattr(voice, scale)]) for scale in scales)
     habits = " and ".join(_second_person(habit) for habit in voice.habits)
-    return f"{said} When you talk, you {habits}." if habits else said
+    return f"{manner} When you talk, you {habits}." if habits else manner
 
 
 def describe_buying(profile: Profile) -> str:
     """Return a description of the participant's buying behaviour, without a product category."""
     consumer = profile.consumer
-    where = join_words(consumer.channels)
+    channels = join_words(consumer.channels)
     parts = [
         load_wordings()["vals"][profile.vals],
         load_wordings()["price_sensitivity"][score_band(consumer.price_sensitivity)],
         load_wordings()["brand_loyalty"][score_band(consumer.brand_loyalty)],
         load_wordings()["adoption"][consumer.adoption],
-        f"You mostly shop at or through {where}.",
+        f"You mostly shop at or through {channels}.",
     ]
     return " ".join(parts)
 

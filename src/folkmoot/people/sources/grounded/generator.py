@@ -37,7 +37,7 @@ from folkmoot.people.sources.names import draw_names
 Quotas = Mapping[str, Mapping[str, float]]
 QUOTA_KEYS = ("age", "sex", *LISTED)
 # Candidates per participant before a quota counts as impossible.
-_TRIES = 4000
+_MAX_CANDIDATES = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class PersonaGenerator:
     """Generates the grounded participants of a study on one concept.
 
     `appeal` (−1 … 1): a shift of all first opinions, 0 if the appeal of the concept is unknown.
-    `panel`: people of the researcher, drawn by weight. They replace the packaged population.
+    `panel`: the researcher's own table of people, from which participants are drawn by weight. It
+    replaces the packaged population.
     """
 
     appeal: float = 0.0
@@ -92,10 +93,10 @@ class PersonaGenerator:
             self._draw_one(np.random.default_rng(seed), row)
             for seed, row in zip(seeds, known, strict=True)
         ]
-        given = [row.get("name", "") for row in known]
+        given_names = [row.get("name", "") for row in known]
         ids = [row.get("id", "") for row in known]
-        named = self._assign_names(drawn, rng, given, ids)
-        return [person.model_copy(update={"source": "table"}) for person in named]
+        profiles = self._assign_names(drawn, rng, given_names, ids)
+        return [person.model_copy(update={"source": "table"}) for person in profiles]
 
     def with_new_opinion(self, profile: Profile, rng: np.random.Generator) -> Profile:
         """Return the profile with a new random first opinion about another concept."""
@@ -106,10 +107,7 @@ class PersonaGenerator:
     def personas(
         self, count: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Persona]:
-        """Return `generate_profiles` as personas with a description.
-
-        Every study type can use them.
-        """
+        """Return generated profiles as personas with a description, for use in any study type."""
         return [
             profile.to_persona(character.describe_profile(profile))
             for profile in self.generate_profiles(count, rng, quotas)
@@ -155,23 +153,27 @@ class PersonaGenerator:
         panel, the candidates are its rows in the order of a weighted draw. Rows that were not used
         yet are tried first.
         """
-        left = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
+        remaining = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
         people: list[Profile] = []
         known: list[Mapping[str, object]] = []
         for seed in seeds:
             rng = np.random.default_rng(seed)
             candidates = [
-                row for row in self._fixed_attributes(_TRIES, rng) if not row or row not in known
+                row
+                for row in self._fixed_attributes(_MAX_CANDIDATES, rng)
+                if not row or row not in known
             ]
-            for row in candidates or self._fixed_attributes(_TRIES, rng):
-                one = self._draw_one(rng, row)
-                cells = {key: _quota_cell(one, key, left[key]) for key in left}
-                if all(cell is not None and left[key][cell] > 0 for key, cell in cells.items()):
+            for row in candidates or self._fixed_attributes(_MAX_CANDIDATES, rng):
+                profile = self._draw_one(rng, row)
+                cells = {key: _quota_cell(profile, key, remaining[key]) for key in remaining}
+                if all(
+                    cell is not None and remaining[key][cell] > 0 for key, cell in cells.items()
+                ):
                     break
             else:
                 open_cells = {
-                    key: [column for column, m in value.items() if m > 0]
-                    for key, value in left.items()
+                    key: [cell_name for cell_name, count_left in counts.items() if count_left > 0]
+                    for key, counts in remaining.items()
                 }
                 raise InputError(
                     Problem(
@@ -181,8 +183,8 @@ class PersonaGenerator:
                     )
                 )
             for key, cell in cells.items():
-                left[key][str(cell)] -= 1
-            people.append(one)
+                remaining[key][str(cell)] -= 1
+            people.append(profile)
             known.append(row)
         return people, known
 
@@ -220,14 +222,14 @@ def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str
     return counts
 
 
-def _quota_cell(one: Profile, key: str, cells: Mapping[str, int]) -> str | None:
+def _quota_cell(profile: Profile, key: str, cells: Mapping[str, int]) -> str | None:
     """Return the quota cell to which a profile belongs, or None if there is none."""
     if key != "age":
-        value = one.consumer.adoption if key == "adoption" else str(getattr(one, key))
+        value = profile.consumer.adoption if key == "adoption" else str(getattr(profile, key))
         return value if value in cells else None
     for cell in cells:
         low, high = age_band(cell) or (0, -1)
-        if low <= one.age <= high:
+        if low <= profile.age <= high:
             return cell
     return None
 
@@ -237,33 +239,33 @@ def age_band(text: str) -> tuple[int, int] | None:
 
     Returns None for other text.
     """
-    found = re.fullmatch(r"\s*(\d{1,3})\s*(?:[-–]\s*(\d{1,3})|(\+))?\s*", str(text))
-    if not found:
+    match = re.fullmatch(r"\s*(\d{1,3})\s*(?:[-–]\s*(\d{1,3})|(\+))?\s*", str(text))
+    if not match:
         return None
-    low = int(found[1])
-    high = 120 if found[3] else int(found[2] or low)
+    low = int(match[1])
+    high = 120 if match[3] else int(match[2] or low)
     return (low, high) if low <= high else None
 
 
 def check_quotas(quotas: Quotas) -> list[Problem]:
     """Return all problems of quotas: unknown attributes or values, and negative or empty shares."""
     problems: list[Problem] = []
-    known = {"sex": ("F", "M"), **LISTED}
+    valid_values = {"sex": ("F", "M"), **LISTED}
     for name, shares in quotas.items():
-        at = f"quotas.{name}"
+        key = f"quotas.{name}"
         if name not in QUOTA_KEYS:
             hint = f"quotas can be set for {', '.join(QUOTA_KEYS)}"
-            problems.append(Problem("no quota can be set for this", key=at, hint=hint))
+            problems.append(Problem("no quota can be set for this", key=key, hint=hint))
             continue
         if not shares or min(shares.values()) < 0 or sum(shares.values()) <= 0:
-            problems.append(Problem("shares must be 0 or more and not all 0", key=at))
+            problems.append(Problem("shares must be 0 or more and not all 0", key=key))
         for value in shares:
             if name == "age":
                 if age_band(value) is None:
                     problems.append(
-                        Problem(f"{value!r} is not an age band", key=at, hint='"25-34"')
+                        Problem(f"{value!r} is not an age band", key=key, hint='"25-34"')
                     )
-            elif value not in known[name]:
-                hint = f"one of: {', '.join(known[name])}"
-                problems.append(Problem(f"{value!r} is not a valid {name}", key=at, hint=hint))
+            elif value not in valid_values[name]:
+                hint = f"one of: {', '.join(valid_values[name])}"
+                problems.append(Problem(f"{value!r} is not a valid {name}", key=key, hint=hint))
     return problems

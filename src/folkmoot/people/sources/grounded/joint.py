@@ -37,28 +37,28 @@ PEOPLE = 20_000
 _GSS_DEGREES = (DEGREES[0], DEGREES[1], DEGREES[2], "Graduate degree")
 _MARITAL = ("married", "never", "was married")
 # Shares of doctorates among the graduate degrees of an occupation. For others it is 3 % (assumed).
-_DOCTORS = {
+_DOCTORATE_SHARES = {
     **dict.fromkeys(("physician", "dentist", "veterinarian", "pharmacist"), 0.97),
     **dict.fromkeys(("college teacher", "medical researcher", "psychologist"), 0.5),
     **dict.fromkeys(("biologist", "chemist"), 0.4),
 }
 # The lowest degree that an occupation requires by law or custom. Survey answers have exceptions.
-_NEEDS = {
+_REQUIRED_DEGREES = {
     **dict.fromkeys(("physician", "dentist", "veterinarian"), "Doctorate"),
     **dict.fromkeys(("lawyer", "nurse practitioner", "speech therapist"), "Master's degree"),
     **dict.fromkeys(("physician assistant", "occupational therapist"), "Master's degree"),
     **dict.fromkeys(("elementary school teacher", "high school teacher"), "Bachelor's degree"),
     **dict.fromkeys(("pharmacist", "physical therapist", "architect"), "Bachelor's degree"),
 }
-_YOUNGEST = {"Bachelor's degree": 21, "Master's degree": 23, "Doctorate": 27}
+_MIN_AGES_OF_DEGREES = {"Bachelor's degree": 21, "Master's degree": 23, "Doctorate": 27}
 _RESPONSIBLE = re.compile(
     r"manager|supervisor|executive|director|administrator|police|nurse|hygienist|paralegal|lender|"
     r"teacher|counselor|officer|adjuster|agent|therapist"
 )
 # The minimum age for responsible occupations, and for those with 40 % or more degrees (assumed).
-_OF_AGE = 21
+_MIN_RESPONSIBLE_AGE = 21
 # Income noise is cut at this many standard deviations, which avoids extreme incomes.
-_MOST_NOISE = 2.2
+_MAX_NOISE_SD = 2.2
 
 
 # --- the core: sex, age, education, activity, race, home -----------------------------------------
@@ -92,25 +92,34 @@ def core_margins() -> tuple[RakingMargin, ...]:
 
     The last margins hold exactly after raking.
     """
-    d = us_figures()
-    ages = np.array([*d["age"]["bands"].values()], dtype=float)
+    figures_us = us_figures()
+    ages = np.array([*figures_us["age"]["bands"].values()], dtype=float)
     ages = ages / ages.sum()
-    women = np.array([*d["sex"]["women"].values()]) / 100
+    women = np.array([*figures_us["sex"]["women"].values()]) / 100
     sexes = np.stack([women, 1 - women], axis=1)
-    races = np.array([_race_shares(row) for row in d["race_by_age"]["employed"].values()])
+    races = np.array([_race_shares(row) for row in figures_us["race_by_age"]["employed"].values()])
     old = ages[2:] / ages[2:].sum()
     adults = {AGE: slice(2, None)}
     working = {ACTIVITY: slice(0, 1)}
     degree = {EDUCATION: (0, 0, 1, 1, 1)}
-    by_sex = [d["degrees_by_sex"]["shares"][sex] for sex in SEXES]
+    by_sex = [figures_us["degrees_by_sex"]["shares"][sex] for sex in SEXES]
     # The figure for all races replaces that of a race without a published one.
-    by_race = [d["degrees_by_race"]["shares"].get(race, 37.7) for race in RACES]
-    employed = d["employed_by_education"]["thousands"].values()
+    by_race = [figures_us["degrees_by_race"]["shares"].get(race, 37.7) for race in RACES]
+    employed = figures_us["employed_by_education"]["thousands"].values()
     by_age = {
-        "household": (HOME, _table_shares(d["household_by_age"]["shares"].values(), HOMES)),
+        "household": (
+            HOME,
+            _table_shares(figures_us["household_by_age"]["shares"].values(), HOMES),
+        ),
         "race": (RACE, races),
-        "education": (EDUCATION, _table_shares(d["education_by_age"]["shares"].values(), DEGREES)),
-        "activity": (ACTIVITY, _table_shares(d["activity_by_age"]["shares"].values(), ACTIVITIES)),
+        "education": (
+            EDUCATION,
+            _table_shares(figures_us["education_by_age"]["shares"].values(), DEGREES),
+        ),
+        "activity": (
+            ACTIVITY,
+            _table_shares(figures_us["activity_by_age"]["shares"].values(), ACTIVITIES),
+        ),
         "sex": (SEX, sexes),
     }
     return (
@@ -138,19 +147,19 @@ def core_margins() -> tuple[RakingMargin, ...]:
         RakingMargin(
             "sex of those at work",
             (SEX,),
-            _normalise_counts(d["employed_by_sex"]["thousands"].values()),
+            _normalise_counts(figures_us["employed_by_sex"]["thousands"].values()),
             working,
         ),
         *(
-            RakingMargin(f"{name} by age", (AGE, axis), ages[:, None] * wanted)
-            for name, (axis, wanted) in by_age.items()
+            RakingMargin(f"{name} by age", (AGE, axis), ages[:, None] * shares)
+            for name, (axis, shares) in by_age.items()
         ),
     )
 
 
 def _normalise_counts(counts: Iterable[float]) -> Array:
-    found = np.array([*counts], dtype=float)
-    shares: Array = found / found.sum()
+    values = np.array([*counts], dtype=float)
+    shares: Array = values / values.sum()
     return shares
 
 
@@ -165,10 +174,10 @@ def _race_shares(counts: Sequence[float]) -> Array:
     Hispanic people are also counted as white, Black or Asian. 90 % of them are assumed to be white
     and 3 % Black.
     """
-    everybody, white, black, asian, hispanic = counts
+    total, white, black, asian, hispanic = counts
     alone = np.array([white - 0.9 * hispanic, black - 0.03 * hispanic, asian, hispanic])
-    alone = np.maximum(alone, 0.001 * everybody)
-    return _normalise_counts([*alone, max(everybody - alone.sum(), 0.005 * everybody)])
+    alone = np.maximum(alone, 0.001 * total)
+    return _normalise_counts([*alone, max(total - alone.sum(), 0.005 * total)])
 
 
 @lru_cache(maxsize=1)
@@ -201,7 +210,7 @@ def core_shares() -> Array:
 
 def _home_shares() -> Array:
     """Return the shares of homes (columns) by marital status (rows), to start raking."""
-    rows = [{"spouse": 1.0}, *(us_figures()["unmarried"][m] for m in _MARITAL[1:])]
+    rows = [{"spouse": 1.0}, *(us_figures()["unmarried"][status] for status in _MARITAL[1:])]
     return np.array([[row.get(home, 0.0) for home in HOMES] for row in rows])
 
 
@@ -236,7 +245,7 @@ def raked_occupations() -> Jobs:
     women = frame["women"].to_numpy() / 100
     ages = frame.select(pl.col("^age_.*$")).to_numpy().astype(float)
     # The published band is 16-19. Remove the workers of 16 and 17.
-    ages[:, 0] *= np.where(_of_age(frame), 0, 0.64)
+    ages[:, 0] *= np.where(_needs_min_age(frame), 0, 0.64)
     ages = ages / ages.sum(axis=1, keepdims=True)
     counts = frame.select("white", "black", "asian", "hispanic").to_numpy()
     races = np.array([_race_shares([100, *row]) for row in counts])
@@ -271,8 +280,8 @@ def likely_job(sex: str, age: int, education: str, at: float) -> str:
     ]
 
 
-def _of_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
-    """Return for each occupation whether workers must be at least `_OF_AGE` years old."""
+def _needs_min_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
+    """Return for each occupation whether its workers are assumed to have a minimum age."""
     responsible = [bool(_RESPONSIBLE.search(job)) for job in frame["job"]]
     schooled = (frame["bachelor"] + frame["graduate"]).to_numpy() >= 40
     return np.array(responsible) | schooled
@@ -292,9 +301,9 @@ def _degree_shares(
     degrees.
     """
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
-    doctors = graduate * _DOCTORS.get(job, 0.03)
+    doctors = graduate * _DOCTORATE_SHARES.get(job, 0.03)
     shares = np.array([school - began, associate + began, bachelor, graduate - doctors, doctors])
-    needed = DEGREES.index(_NEEDS.get(job, DEGREES[0]))
+    needed = DEGREES.index(_REQUIRED_DEGREES.get(job, DEGREES[0]))
     shares[:needed] = 0
     return _normalise_counts(shares)
 
@@ -315,12 +324,14 @@ def sample_people() -> pl.DataFrame:
     edges = np.cumsum(shares) * PEOPLE
     # Systematic sampling: each cell gets its expected number of people, rounded up or down.
     cells = np.searchsorted(edges, np.arange(PEOPLE) + 0.5)
-    at = np.array(np.unravel_index(np.minimum(cells, shares.size - 1), core_shares().shape))
-    sex, band, education, activity, race, home = at[:, rng.permutation(PEOPLE)]
-    job = _jobs_of(sex, band, education, race, rng)
-    age = _draw_ages(band, education, _of_age(_read_figures_table("us_occupations.csv"))[job], rng)
-    own = _own_incomes(sex, band, education, activity, job, rng)
-    own = own * _living_alone(activity, home)
+    attributes = np.array(np.unravel_index(np.minimum(cells, shares.size - 1), core_shares().shape))
+    sex, band, education, activity, race, home = attributes[:, rng.permutation(PEOPLE)]
+    job = _draw_jobs(sex, band, education, race, rng)
+    age = _draw_ages(
+        band, education, _needs_min_age(_read_figures_table("us_occupations.csv"))[job], rng
+    )
+    own = _draw_own_incomes(sex, band, education, activity, job, rng)
+    own = own * _living_alone_factors(activity, home)
     adults, total = _draw_households(sex, band, education, home, own, rng)
     children = _draw_children(sex, band, home, rng)
     names = np.array(raked_occupations().names)
@@ -333,15 +344,19 @@ def sample_people() -> pl.DataFrame:
             "activity": np.array(ACTIVITIES)[activity],
             "occupation": [
                 _describe_occupation(
-                    ACTIVITIES[a], str(names[j]), DEGREES[entry], HOMES[h], bool(child)
+                    ACTIVITIES[activity_index],
+                    str(names[job_index]),
+                    DEGREES[education_index],
+                    HOMES[home_index],
+                    bool(child_count),
                 )
-                for a, j, entry, h, child in zip(
+                for activity_index, job_index, education_index, home_index, child_count in zip(
                     activity, job, education, home, children, strict=True
                 )
             ],
             "household": [
-                _describe_household(HOMES[h], int(band), int(child))
-                for h, band, child in zip(home, band, children, strict=True)
+                _describe_household(HOMES[home_index], int(band), int(child_count))
+                for home_index, band, child_count in zip(home, band, children, strict=True)
             ],
             "children": children,
             "own_income_usd": np.round(own, -2).astype(int),
@@ -352,7 +367,7 @@ def sample_people() -> pl.DataFrame:
     )
 
 
-def _jobs_of(
+def _draw_jobs(
     sex: Index, band: Index, education: Index, race: Index, rng: np.random.Generator
 ) -> Index:
     """Return an occupation for each person: the present, the last, or the desired occupation."""
@@ -360,10 +375,12 @@ def _jobs_of(
     kinds = np.ravel_multi_index((sex, band, education, race), table.shape[:-1])
     edges = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
     # If no one with the same four attributes works, use the shares for sex and education.
-    alike = np.cumsum(table.sum(axis=(1, 3)), axis=-1)
+    fallback_edges = np.cumsum(table.sum(axis=(1, 3)), axis=-1)
     chosen = np.empty(len(sex), dtype=np.intp)
     for person, kind in enumerate(kinds):
-        shares = edges[kind] if edges[kind, -1] > 0 else alike[sex[person], education[person]]
+        shares = (
+            edges[kind] if edges[kind, -1] > 0 else fallback_edges[sex[person], education[person]]
+        )
         chosen[person] = np.searchsorted(shares, rng.random() * shares[-1], side="right")
     return np.asarray(np.minimum(chosen, table.shape[-1] - 1))
 
@@ -373,16 +390,16 @@ def _draw_ages(
 ) -> Index:
     limits = np.array([[int(x) for x in band.split("-")] for band in age_bands()])
     low, high = limits[band].T
-    youngest = np.array([_YOUNGEST.get(degree, 0) for degree in DEGREES])[education]
-    youngest = np.maximum(youngest, np.where(of_age, _OF_AGE, 0))
+    youngest = np.array([_MIN_AGES_OF_DEGREES.get(degree, 0) for degree in DEGREES])[education]
+    youngest = np.maximum(youngest, np.where(of_age, _MIN_RESPONSIBLE_AGE, 0))
     return np.asarray(rng.integers(np.maximum(low, np.minimum(youngest, high)), high + 1))
 
 
 def _bounded_noise(count: int, rng: np.random.Generator) -> Array:
-    return np.clip(rng.standard_normal(count), -_MOST_NOISE, _MOST_NOISE)
+    return np.clip(rng.standard_normal(count), -_MAX_NOISE_SD, _MAX_NOISE_SD)
 
 
-def _own_incomes(
+def _draw_own_incomes(
     sex: Index, band: Index, education: Index, activity: Index, job: Index, rng: np.random.Generator
 ) -> Array:
     """Return the income of each person in dollars per year."""
@@ -395,7 +412,7 @@ def _own_incomes(
     log = log + np.array([terms["age"][band] for band in age_bands()])[band]
     schooling = np.array([terms["education"][degree] for degree in DEGREES])[education]
     log = log + schooling
-    former = _former_pay(raked_occupations().pay[job] + schooling, sex, activity)
+    former = _centred_former_pay(raked_occupations().pay[job] + schooling, sex, activity)
     works = ACTIVITIES.index("works")
     log = log + np.where(
         (rng.random(len(sex)) < part[sex, band]) & (activity == works), terms["part_time"], 0.0
@@ -417,8 +434,8 @@ def _own_incomes(
     return np.asarray(income)
 
 
-def _living_alone(activity: Index, home: Index) -> Array:
-    """Return a factor of the income of each person.
+def _living_alone_factors(activity: Index, home: Index) -> Array:
+    """Return for each person the factor by which the income is multiplied.
 
     The factor is above 1 for people who live alone and are at home, and 1 for all others.
     """
@@ -427,16 +444,17 @@ def _living_alone(activity: Index, home: Index) -> Array:
     return np.where(keeps, other["at home alone"] / other["at home"], 1.0)
 
 
-def _former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
-    """Return the log pay of each person's last job, minus the median of retired people of that sex.
+def _centred_former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
+    """Return the log pay of each person's last job, centred separately for women and men.
 
-    With this centring, the published median income of retired people holds.
+    The median of retired people of the same sex is subtracted. With this centring, the published
+    median income of retired people holds.
     """
-    found = np.array(log_pay, dtype=float)
+    centred = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):
         retired = (activity == ACTIVITIES.index("retired")) & (sex == number)
-        found[sex == number] -= np.median(log_pay[retired])
-    return found
+        centred[sex == number] -= np.median(log_pay[retired])
+    return centred
 
 
 def _draw_households(
@@ -448,40 +466,43 @@ def _draw_households(
     woman and a man of 45 to 64. Roommates are one or two people of the same age band. Couples of
     the same sex are left out, because no published table was available.
     """
-    everybody = np.arange(len(sex))
+    indices = np.arange(len(sex))
 
     def draw_partner_income(who: Index, like: Sequence[tuple[Index, Index]]) -> Array:
         """Return for each of `who` the income of a random person with the wanted attributes.
 
-        `like`: pairs of the wanted attribute of each of `who` and this attribute of all people.
+        `like`: pairs of arrays. The first array holds the wanted value of an attribute for each of
+        `who`, the second one the value of this attribute for all people.
         """
-        mine = np.stack([wanted for wanted, _ in like], axis=1)
-        theirs = np.stack([found for _, found in like], axis=1)
+        wanted_kinds = np.stack([wanted for wanted, _ in like], axis=1)
+        kinds = np.stack([known for _, known in like], axis=1)
         incomes = np.empty(len(who))
-        for kind in np.unique(mine, axis=0):
-            same = np.flatnonzero((mine == kind).all(axis=1))
-            pool = np.flatnonzero((theirs == kind).all(axis=1))
+        for kind in np.unique(wanted_kinds, axis=0):
+            members = np.flatnonzero((wanted_kinds == kind).all(axis=1))
+            pool = np.flatnonzero((kinds == kind).all(axis=1))
             if not len(pool):
-                pool = np.flatnonzero(theirs[:, 0] == kind[0])
-            incomes[same] = own[pool[rng.integers(len(pool), size=len(same))]]
+                pool = np.flatnonzero(kinds[:, 0] == kind[0])
+            incomes[members] = own[pool[rng.integers(len(pool), size=len(members))]]
         return incomes
 
     adults = np.ones(len(sex), dtype=np.intp)
     total = own.copy()
-    couple = everybody[home <= 1]
-    alike = [(x[couple], x) for x in (band, education)]
+    couple = indices[home <= 1]
+    alike = [(attribute[couple], attribute) for attribute in (band, education)]
     total[couple] += draw_partner_income(couple, [(1 - sex[couple], sex), *alike])
     adults[couple] = 2
-    child = everybody[home == HOMES.index("parents")]
+    child = indices[home == HOMES.index("parents")]
     parents_age = np.isin(band, [age_bands().index("45-54"), age_bands().index("55-64")]).astype(
         np.intp
     )
     for parent, chance in ((0, 0.85), (1, 0.65)):
-        there = child[rng.random(len(child)) < chance]
-        one = np.ones(len(there), dtype=np.intp)
-        total[there] += draw_partner_income(there, [(one * parent, sex), (one, parents_age)])
-        adults[there] += 1
-    shared = everybody[home == HOMES.index("roommates")]
+        with_parent = child[rng.random(len(child)) < chance]
+        ones = np.ones(len(with_parent), dtype=np.intp)
+        total[with_parent] += draw_partner_income(
+            with_parent, [(ones * parent, sex), (ones, parents_age)]
+        )
+        adults[with_parent] += 1
+    shared = indices[home == HOMES.index("roommates")]
     for mate in (shared, shared[rng.random(len(shared)) < 0.5]):
         total[mate] += draw_partner_income(mate, [(band[mate], band)])
         adults[mate] += 1
@@ -489,23 +510,22 @@ def _draw_households(
 
 
 def _to_published(incomes: Array, weights: Array) -> Array:
-    """Return household incomes with the published distribution.
-
-    The rank of each household stays.
-    """
+    """Return household incomes with the published distribution and the same ranks."""
     terms = us_figures()["household_income"]
     shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
     first, second, third, fourth = terms["fifths"]
     wanted = np.log([first, second, terms["median"], third, fourth, terms["top_twentieth"]])
     order = np.argsort(incomes)
     ranks = np.cumsum(weights[order]) / weights.sum()
-    found = np.log(incomes[order[np.searchsorted(ranks, shares)]])
-    log = np.log(incomes)
-    moved = np.interp(log, found, wanted)
+    observed = np.log(incomes[order[np.searchsorted(ranks, shares)]])
+    log_incomes = np.log(incomes)
+    adjusted = np.interp(log_incomes, observed, wanted)
     # Beyond the outermost published quantiles, shift by the same factor as at the quantile.
-    moved = np.where(log < found[0], log + wanted[0] - found[0], moved)
-    moved = np.where(log > found[-1], log + wanted[-1] - found[-1], moved)
-    return np.clip(np.exp(moved), 3_000, 900_000)
+    adjusted = np.where(log_incomes < observed[0], log_incomes + wanted[0] - observed[0], adjusted)
+    adjusted = np.where(
+        log_incomes > observed[-1], log_incomes + wanted[-1] - observed[-1], adjusted
+    )
+    return np.clip(np.exp(adjusted), 3_000, 900_000)
 
 
 def _draw_children(sex: Index, band: Index, home: Index, rng: np.random.Generator) -> Index:
@@ -518,10 +538,12 @@ def _draw_children(sex: Index, band: Index, home: Index, rng: np.random.Generato
         np.array([terms[key][band] for band in age_bands()]) for key in ("couples", "others")
     )
     mothers = 2 * terms["mothers_of_one_parent"]
-    alone = others[band] * np.where(sex == 0, mothers, 2 - mothers)
-    chance = np.where(home <= 1, couples[band], np.where(home == HOMES.index("alone"), alone, 0))
-    many = 1 + (rng.random(len(sex)) < 0.58) + (rng.random(len(sex)) < 0.2)
-    return np.where(rng.random(len(sex)) < chance, many, 0)
+    single_chance = others[band] * np.where(sex == 0, mothers, 2 - mothers)
+    chance = np.where(
+        home <= 1, couples[band], np.where(home == HOMES.index("alone"), single_chance, 0)
+    )
+    child_counts = 1 + (rng.random(len(sex)) < 0.58) + (rng.random(len(sex)) < 0.2)
+    return np.where(rng.random(len(sex)) < chance, child_counts, 0)
 
 
 def _describe_occupation(activity: str, job: str, degree: str, home: str, children: bool) -> str:
@@ -565,8 +587,10 @@ def fit_to_margins() -> list[tuple[str, int, float, float]]:
     rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
         (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins
     ]
-    found = []
+    distances = []
     for margin, table in rows:
-        off = 100 * np.abs(margin.observed_margin(table) - margin.wanted)
-        found.append((margin.name, off.size, float(off.max()), float(off.mean())))
-    return found
+        differences = 100 * np.abs(margin.observed_margin(table) - margin.wanted)
+        distances.append(
+            (margin.name, differences.size, float(differences.max()), float(differences.mean()))
+        )
+    return distances

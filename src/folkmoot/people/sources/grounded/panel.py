@@ -1,4 +1,4 @@
-"""A panel: weighted people of the researcher, to draw from instead of the packaged population."""
+"""A panel: the researcher's own people with weights, used in place of the packaged population."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from folkmoot.people.sources.grounded.profile import (
     Given,
     check_profile,
     group_problems,
-    without_answers_not_given,
-    without_invented_places,
+    with_blank_locations,
+    without_refused_answers,
 )
 from folkmoot.people.sources.table_files import first_line
 
@@ -32,7 +32,7 @@ _AMERICAN = ("", "us", "usa", "united states")
 
 @dataclass(frozen=True)
 class Panel:
-    """Weighted people of the researcher.
+    """The researcher's own table of people with weights.
 
     `rows`: the known values of each person (keys of `Given`). `weights`: the weight of each person.
     """
@@ -46,14 +46,14 @@ class Panel:
         No person is drawn twice before all people with a positive weight were drawn once.
         """
         weights = np.array(self.weights)
-        there = int((weights > 0).sum())
+        drawable_count = int((weights > 0).sum())
         chosen: list[int] = []
         while len(chosen) < count:
             # The order of exponential times with these rates is that of successive weighted draws
             # without replacement. A weight of 0 gives an infinite time.
             with np.errstate(divide="ignore"):
                 times = rng.exponential(size=len(weights)) / weights
-            chosen += np.argsort(times)[: min(there, count - len(chosen))].tolist()
+            chosen += np.argsort(times)[: min(drawable_count, count - len(chosen))].tolist()
         return chosen
 
 
@@ -69,12 +69,12 @@ def read_panel(path: Path) -> Panel:
     for line, person in enumerate(table.read_personas(path), first_line(path)):
         row = {**person.demographics, **person.extra, "name": person.name or None}
         weight = _parse_weight(row.get("weight", 1))
-        found = check_profile(row, str(line))
+        row_problems = check_profile(row, str(line))
         if weight is None:
             hint = "give a number of 0 or more"
-            found.append(Problem("not a weight", where=str(line), key="weight", hint=hint))
-        found += check_foreign_gaps(row, str(line))
-        problems += [replace(problem, file=str(path)) for problem in found]
+            row_problems.append(Problem("not a weight", where=str(line), key="weight", hint=hint))
+        row_problems += check_foreign_gaps(row, str(line))
+        problems += [replace(problem, file=str(path)) for problem in row_problems]
         rows.append(row)
         weights.append(weight or 0.0)
     if not problems and not sum(weights):
@@ -83,7 +83,7 @@ def read_panel(path: Path) -> Panel:
         raise InputError(group_problems(problems))
     known = (
         Given.model_validate(row).model_dump(exclude_none=True)
-        for row in without_invented_places(map(without_answers_not_given, rows))
+        for row in with_blank_locations(map(without_refused_answers, rows))
     )
     return Panel(tuple(known), tuple(weights))
 
@@ -95,11 +95,11 @@ def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
     """
     if str(row.get("country", "")).strip().casefold() in _AMERICAN:
         return []
-    given = without_answers_not_given(row)
+    given = without_refused_answers(row)
     missing = [key for key in COMPLETE if given.get(key) in (None, "")]
     if given.get("income_usd") is not None:
         missing = [key for key in missing if key != "income"]
-    hint = "fill it in: what another country's table lacks would be drawn from Americans"
+    hint = "fill it in: a missing value would be drawn from the American population"
     return [Problem("empty", where=line, key=key, hint=hint) for key in missing]
 
 

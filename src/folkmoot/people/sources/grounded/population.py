@@ -89,8 +89,8 @@ class Population:
     def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
         """Return one random person with the fixed attributes.
 
-        An attribute is ignored if no person who matches the attributes before it has it. `at` (0 to
-        1) selects the person by cumulative weight.
+        Attributes are applied in the order of `_KNOWN`. An attribute is ignored if no person who
+        matches the earlier ones has it. `at` (0 to 1) selects the person by cumulative weight.
         """
         chosen = self._matching_rows(fixed)
         weights = (
@@ -99,8 +99,8 @@ class Population:
             else self._column_values("weight") * chosen
         )
         edges = np.cumsum(weights)
-        place = int(np.searchsorted(edges, at * edges[-1], side="right"))
-        return self.frame.row(min(place, len(edges) - 1), named=True)
+        row_index = int(np.searchsorted(edges, at * edges[-1], side="right"))
+        return self.frame.row(min(row_index, len(edges) - 1), named=True)
 
     def _column_values(self, name: str) -> NDArray[Any]:
         return self.frame[name].to_numpy()
@@ -110,24 +110,26 @@ class Population:
         for key in _KNOWN:
             if key not in fixed:
                 continue
-            found = self._rows_like(key, fixed[key], chosen)
-            both = found if chosen is None else found & chosen
+            matches = self._rows_like(key, fixed[key], chosen)
+            remaining = matches if chosen is None else matches & chosen
             # Ignore an attribute that none of the similar people has.
-            if both.any():
-                chosen = both
+            if remaining.any():
+                chosen = remaining
         return chosen
 
     def _rows_like(self, key: str, value: Any, chosen: Mask | None) -> Mask:
         if key == "age_band":
             ages, (low, high) = self._column_values("age"), value
-            off = np.maximum(np.maximum(low - ages, ages - high), 0)
-            return np.asarray(off <= (off if chosen is None else off[chosen]).min())
+            distances = np.maximum(np.maximum(low - ages, ages - high), 0)
+            return np.asarray(
+                distances <= (distances if chosen is None else distances[chosen]).min()
+            )
         column = self._column_values("income_usd" if key == "income" else key)
         if key == "age":
             # Widen the range if no similar person has nearly the same age.
-            off = np.abs(column - int(value))
-            within = off if chosen is None else off[chosen]
-            return np.asarray(off <= max(_NEAR_YEARS, within.min()))
+            distances = np.abs(column - int(value))
+            chosen_distances = distances if chosen is None else distances[chosen]
+            return np.asarray(distances <= max(_NEAR_YEARS, chosen_distances.min()))
         if key == "income_usd":
             return np.asarray(np.abs(np.log(column / max(int(value), 1))) <= _NEAR_INCOME)
         if key == "income":
@@ -138,26 +140,28 @@ class Population:
             else np.asarray(column == value)
         )
 
-    def _rows_with_occupation(self, told: str) -> Mask:
-        """Return which people have the occupation `told`.
+    def _rows_with_occupation(self, occupation: str) -> Mask:
+        """Return a mask of the people with this occupation.
 
         An occupation that the table does not have is matched by its last word: "taxi driver"
         matches all drivers. Words for people without work match the activity: looking for work,
         retired, studying or at home.
         """
         column = self._column_values("occupation")
-        words = re.findall(r"[\w-]+", told.casefold())
-        same = np.array([option.casefold() == told.casefold() for option in column])
-        if same.any() or not words:
-            return same
-        doing = self._column_values("activity") == next(
+        words = re.findall(r"[\w-]+", occupation.casefold())
+        exact_matches = np.array([option.casefold() == occupation.casefold() for option in column])
+        if exact_matches.any() or not words:
+            return exact_matches
+        has_activity = self._column_values("activity") == next(
             (ACTIVITIES[word] for word in words if word in ACTIVITIES), "works"
         )
-        named = [word for word in words if word not in ACTIVITIES][-1:]
-        trade = np.array(
-            [option.removesuffix(" between jobs").split()[-1:] == named for option in column]
+        trade_word = [word for word in words if word not in ACTIVITIES][-1:]
+        has_trade = np.array(
+            [option.removesuffix(" between jobs").split()[-1:] == trade_word for option in column]
         )
-        return np.asarray(doing & trade if (doing & trade).any() else doing)
+        return np.asarray(
+            has_activity & has_trade if (has_activity & has_trade).any() else has_activity
+        )
 
 
 # Words for people who do not work → their activity in the population.

@@ -29,7 +29,7 @@ from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
 from folkmoot.people.sources.grounded.survey_answers import (
     HIGHEST_AGE,
     LOWEST_AGE,
-    is_not_given,
+    is_refused_answer,
     read_age_band,
     read_dollars,
     read_listed,
@@ -167,7 +167,7 @@ class Given(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _as_answered(cls, row: Any) -> Any:
-        row = without_answers_not_given(row)
+        row = without_refused_answers(row)
         if "income" in row and "income_usd" not in row:
             dollars = _parse_dollars(row["income"])
             if isinstance(dollars, int):
@@ -204,17 +204,20 @@ class Given(BaseModel):
 _IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
 
 
-def without_answers_not_given(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row without the columns in which the person did not answer."""
-    asked = [key for key in Given.model_fields if key not in _IN_OWN_WORDS]
-    return {key: value for key, value in row.items() if not (key in asked and is_not_given(value))}
+def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
+    """Return a row without the values that say that the person did not answer."""
+    asked_keys = [key for key in Given.model_fields if key not in _IN_OWN_WORDS]
+    return {
+        key: value
+        for key, value in row.items()
+        if not (key in asked_keys and is_refused_answer(value))
+    }
 
 
-def without_invented_places(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return the rows of a table. If any row has a location, missing ones become empty strings.
+def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Return the rows of a table. If one row has a location, missing locations become empty.
 
-    For a missing location, an American one would be drawn, but the table may be from any country.
-    Empty strings are kept.
+    Otherwise an American location would be drawn, but the table may be from any country.
     """
     known = [dict(row) for row in rows]
     if any(row.get("location") for row in known):
@@ -238,21 +241,21 @@ def group_problems(problems: Sequence[Problem]) -> list[Problem]:
     for problem in problems:
         kinds.setdefault((problem.file, problem.key, problem.hint), []).append(problem)
     grouped: list[Problem] = []
-    for of_kind in kinds.values():
-        if len(of_kind) <= FEW_PROBLEMS:
-            grouped += of_kind
+    for similar_problems in kinds.values():
+        if len(similar_problems) <= FEW_PROBLEMS:
+            grouped += similar_problems
             continue
         lines: dict[str, list[str]] = {}
-        for problem in of_kind:
+        for problem in similar_problems:
             lines.setdefault(problem.message, []).append(problem.where)
-        told = [
+        examples = [
             f"{message} (line {where[0]}{f' and {len(where) - 1} more' * (len(where) > 1)})"
             for message, where in list(lines.items())[:LISTED_EXAMPLES]
         ]
         rest = len(lines) - LISTED_EXAMPLES
         more = f"; and {rest} more values" if rest > 0 else ""
-        message = f"{len(of_kind)} rows: {'; '.join(told)}{more}"
-        grouped.append(replace(of_kind[0], message=message))
+        message = f"{len(similar_problems)} rows: {'; '.join(examples)}{more}"
+        grouped.append(replace(similar_problems[0], message=message))
     return grouped
 
 
@@ -261,7 +264,7 @@ def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
     try:
         Given.model_validate(row)
     except ValidationError as error:
-        wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
+        invalid_values = {str(detail["loc"][0]): detail["input"] for detail in error.errors()}
         return [
             Problem(
                 f"{value!r} is not a valid {key}",
@@ -269,7 +272,7 @@ def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
                 key=key,
                 hint=_describe_expected(key),
             )
-            for key, value in wrong.items()
+            for key, value in invalid_values.items()
         ]
     return []
 
@@ -291,8 +294,8 @@ def _describe_expected(key: str) -> str:
 def _parse_dollars(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    found = read_dollars(value)
-    return value if found is None else found
+    dollars = read_dollars(value)
+    return value if dollars is None else dollars
 
 
 class Profile(_Frozen):
@@ -332,7 +335,7 @@ class Profile(_Frozen):
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
-        """Return the demographics of all sources, and location, household and a known race."""
+        """Return the demographics of all sources, plus location, household and race if known."""
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
         return {key: getattr(self, key) for key in keys}
 

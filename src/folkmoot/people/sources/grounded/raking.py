@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 # Rounds at most, and the total change of a round below which the table has converged.
-ROUNDS = 100
-CLOSE = 1e-7
+MAX_ROUNDS = 100
+CONVERGED_CHANGE = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,21 @@ class RakingMargin:
     def observed_margin(self, table: Array) -> Array:
         """Return the shares that a table has in this margin."""
         part = self.table_part(table)
-        sums = part.sum(axis=tuple(a for a in range(table.ndim) if a not in self.axes))
+        sums = part.sum(
+            axis=tuple(
+                other_axis for other_axis in range(table.ndim) if other_axis not in self.axes
+            )
+        )
         # The sum keeps the axes in the order of the table. `axes` may have another order.
         sums = np.transpose(sums, np.argsort(np.argsort(self.axes)))
-        for place, axis in enumerate(self.axes):
+        for position, axis in enumerate(self.axes):
             if axis in self.groups:
                 levels = np.array(self.groups[axis])
-                each = [
-                    sums.compress(levels == group, place).sum(place) for group in sorted({*levels})
+                group_sums = [
+                    sums.compress(levels == group, position).sum(position)
+                    for group in sorted({*levels})
                 ]
-                sums = np.stack(each, axis=place)
+                sums = np.stack(group_sums, axis=position)
         result: Array = sums / max(sums.sum(), 1e-300)
         return result
 
@@ -57,14 +62,14 @@ class RakingMargin:
 
         The sum of the part to which the margin applies stays the same.
         """
-        found = self.observed_margin(table)
-        factors = np.divide(self.wanted, found, out=np.zeros_like(found), where=found > 0)
-        for place, axis in enumerate(self.axes):
+        observed = self.observed_margin(table)
+        factors = np.divide(self.wanted, observed, out=np.zeros_like(observed), where=observed > 0)
+        for position, axis in enumerate(self.axes):
             if axis in self.groups:
-                factors = factors.take(self.groups[axis], axis=place)
+                factors = factors.take(self.groups[axis], axis=position)
         part = self.table_part(table)
         total = part.sum()
-        shape = [name if axis in self.axes else 1 for axis, name in enumerate(part.shape)]
+        shape = [size if axis in self.axes else 1 for axis, size in enumerate(part.shape)]
         part *= np.transpose(factors, np.argsort(self.axes)).reshape(shape)
         # Cells with a zero in the table cannot reach their target, so restore the sum of the part.
         part *= total / max(part.sum(), 1e-300)
@@ -78,11 +83,11 @@ def rake_table(seed: Array, margins: Sequence[RakingMargin]) -> Array:
     how close the table is to the other margins.
     """
     table = seed / seed.sum()
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = table.copy()
         for margin in margins:
             margin.fit_table(table)
-        if np.abs(table - before).sum() < CLOSE:
+        if np.abs(table - before).sum() < CONVERGED_CHANGE:
             break
     shares: Array = table / table.sum()
     return shares

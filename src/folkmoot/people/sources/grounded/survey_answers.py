@@ -14,7 +14,7 @@ from folkmoot.files import packaged_yaml
 LOWEST_AGE, HIGHEST_AGE = 16, 110
 
 # Phrases for a missing answer, after `fold_answer`. They count as an empty cell.
-_NOT_GIVEN = re.compile(
+_REFUSED_ANSWER = re.compile(
     r"(?:i )?(?:would |d )?(?:prefer|rather|choose|chose|wish|want|like)(?:s|d|red)? not (?:to )?"
     r"(?:say|answer|disclose|respond|reply|share|specify|tell|state|declare|give)\b.*"
     r"|(?:decline|refuse)[sd]?(?: to (?:say|answer|state|respond|disclose))?|declined to .*"
@@ -44,11 +44,11 @@ def fold_answer(value: str) -> str:
     return re.sub(r"[^\w?]+", " ", text).strip()
 
 
-def is_not_given(value: object) -> bool:
-    """Return whether a cell says that the person gave no answer."""
+def is_refused_answer(value: object) -> bool:
+    """Return whether the text of a cell says that the person gave no answer."""
     if not isinstance(value, str) or not value:
         return False
-    return bool(_NOT_GIVEN.fullmatch(fold_answer(value)))
+    return bool(_REFUSED_ANSWER.fullmatch(fold_answer(value)))
 
 
 def read_sex(value: object) -> object:
