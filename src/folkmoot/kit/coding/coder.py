@@ -506,7 +506,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     def parse_reply(
         self, reply: str
     ) -> ParsedAnswer[tuple[AssignedCode, ...]] | ParseFailure | Missing:
-        """Return the codes of a valid reply, a way out, or the problems for a re-ask."""
+        """Return the codes of a reply, a missing answer, or the problems for a re-ask."""
         parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
         if not isinstance(parsed, ParsedAnswer):
             return parsed

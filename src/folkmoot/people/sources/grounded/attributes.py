@@ -86,7 +86,7 @@ def residual_factor() -> NDArray[np.float64]:
 
 
 def _by_age_and_sex() -> NDArray[np.float64]:
-    """Return the covariance (5, 5) of the expected trait scores over ages and sexes."""
+    """Return the covariance matrix (5, 5) of the expected trait scores over all ages and sexes."""
     data = figures()
     terms = data["ocean"]
     cells: list[list[float]] = []

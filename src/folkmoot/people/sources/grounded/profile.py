@@ -205,7 +205,7 @@ _IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
 
 
 def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row without the values that say that the person did not answer."""
+    """Return a row without refusals, such as "prefer not to say"."""
     asked_keys = [key for key in Given.model_fields if key not in _IN_OWN_WORDS]
     return {
         key: value

@@ -100,7 +100,7 @@ class ConditionVotes:
 
     @property
     def without_final_vote(self) -> tuple[Voter, ...]:
-        """The participants with a first vote but without a counted final vote.
+        """The participants with a first vote who did not complete a final vote (`voted_twice`).
 
         If the design asks for one vote only, these are all participants with a vote.
         """
@@ -117,7 +117,7 @@ class ConditionVotes:
 
     @property
     def final_choices(self) -> list[str]:
-        """The final choices of the participants with both votes, in the same order."""
+        """The final choices of these participants, in the order of `first_choices`."""
         return [str(voter.final_choice) for voter in self.two_vote_voters]
 
     @property
@@ -369,7 +369,7 @@ class Votes:
     def summary_embeddings(self) -> dict[str, NDArray[np.float32]]:
         """Return the embedding of each individual summary, by participant id.
 
-        The file is read at each call, because the embeddings would take too much memory.
+        The file is read at each call, because it would take too much memory to keep all embeddings.
         """
         path = self.run.path / "individual_embeddings.json"
         return iterate_vectors(path, "embeddings") if path.exists() else {}

@@ -56,8 +56,8 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 def sentence_views(sentence: str) -> tuple[View, ...]:
     """Return the views of a sentence.
 
-    A negation reverses the side of a following word. In a first-person sentence quoted text does
-    not count, because the speaker repeats the words of others.
+    A negation reverses the side of a word that follows it. In a first-person sentence, quoted text
+    does not count, because the speaker repeats the words of others.
     """
     found = []
     if FIRST_PERSON.search(sentence):
