@@ -345,7 +345,7 @@ def position_finding(concept: Concept) -> Finding | None:
     if pairs.is_empty():
         return concept.finding(
             "positions",
-            "What moved?",
+            "Did positions change?",
             f"No participant's position is known both before and after the talk ({unknown}).",
             ResultTable((), ()),
             section="Positions",
@@ -390,7 +390,7 @@ def position_finding(concept: Concept) -> Finding | None:
     is_planted = bool(concept.statements["planted"].any())
     return concept.finding(
         "positions",
-        "What moved?",
+        "Did positions change?",
         statement
         + (" The positions before the talk were planted, not asked." if is_planted else ""),
         ResultTable.from_records(rows.to_dicts()),

@@ -474,7 +474,7 @@ def people_named(mind: SimulatedRespondent) -> list[str]:
 def next_question(mind: SimulatedRespondent) -> dict[str, object]:
     """Return the fields of the answer type `NextQuestion`.
 
-    The question is the planned one, after a reference to a remark.
+    The text refers to a remark if there is one, and then asks the planned question.
     """
     product = read_product(mind)
     planned = [
