@@ -127,7 +127,7 @@ def test_hidden_characters_in_literals_are_found(tmp_path: Path) -> None:
 def test_a_table_of_people_names_the_line_of_an_id(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     pl.DataFrame({"id": ["a", "b\u202e"], "text": ["A co\u200bok.", "A baker."]}).write_csv(path)
-    with pytest.raises(InputError, match=r"people.csv:3: id: the id holds U\+202E"):
+    with pytest.raises(InputError, match=r"people.csv:3: id: the id contains U\+202E"):
         table.read_personas(path)
     pl.DataFrame({"id": ["a", "b"], "text": ["A co\u200bok.", "A baker."]}).write_csv(path)
     assert table.read_personas(path)[0].text == "A cook."

@@ -75,7 +75,7 @@ def test_quotas_hold_over_a_panel(tmp_path: Path) -> None:
         (["age,weight", "30,nan"], "weight", "2", "not a weight"),
         (["age,weight", "30,0"], "weight", "", "all weights are 0"),
         (["age,sex", "old,F"], "age", "2", "not a valid age"),
-        (["age,country", "30,Chile"], "name", "2", "drawn from Americans"),
+        (["age,country", "30,Chile"], "name", "2", "drawn from the American"),
     ],
 )
 def test_mistakes_are_named_by_line(

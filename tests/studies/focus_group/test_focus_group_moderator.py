@@ -264,7 +264,7 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     plain_run = play(tmp_path / "plain", text, provider=ScriptedProvider(pulled))
     (found,) = (f for f in STUDY.findings(plain_run) if f.key == "sycophancy")
-    assert "Whether participants gave in is not known" in found.says
+    assert "It is not known whether participants gave in" in found.says
     checks = {f.key: f for f in STUDY.findings(run)}["respondent_checks"]
     assert "Giving in to the group: In the group, participants moved +0.79" in checks.says
 

@@ -176,7 +176,7 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (wrong,) = find_wrong_sources(run, STUDY.tables)
     assert wrong.source_id == "concepts.price/concept"
     assert wrong.text == SMALL["stimulus_material"] and wrong.recorded == ("299 dollars",)
-    assert any("material should stand in the prompt" in said for said in describe_deviations(run))
+    assert any("material: required by the design" in said for said in describe_deviations(run))
 
 
 def test_the_words_of_another_group_and_of_another_concept_are_found(

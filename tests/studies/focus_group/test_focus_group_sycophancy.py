@@ -56,7 +56,7 @@ def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not(
     flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
     assert flat.agree_slope.p > 0.05
     # The order is drawn in no control here, so a slope is an estimate without a conclusion.
-    assert flat.describe_check().startswith("Exploratory, without a conclusion: agreement")
+    assert flat.describe_check().startswith("Exploratory, without a conclusion: of answers that")
 
 
 def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> None:
@@ -146,7 +146,7 @@ def test_without_a_control_moving_together_is_never_called_giving_in() -> None:
     assert found.spread_after < 0.5 * found.spread_before and found.converge_p < 0.01
     said = found.describe_check()
     assert found.judge().verdict == "not known"
-    assert "Whether participants gave in is not known" in said
+    assert "It is not known whether participants gave in" in said
     assert "regress" in said and "learned from each other" in said and "control" in said
     assert "nothing is concluded" in found.describe_convergence()
 

@@ -125,7 +125,7 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
     if config.control == "alone" and config.first_opinion == "seeded":
         add_problem(
             "control",
-            "`alone` needs positions that are asked for",
+            "`alone` needs stated positions, but opinions are seeded",
             "set first_opinion: asked",
         )
     if len({parse_amount(price) for price in config.prices}) != len(config.prices):
