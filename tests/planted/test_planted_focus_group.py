@@ -190,7 +190,7 @@ def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
     blind = {"private_opinion": TERSE["private_opinion"].replace('{{ stimulus or "" }}\n', "")}
     run = play(tmp_path, TWO, prompts=blind)
     assert abs(gap(run)) < 0.03
-    assert "material should stand in the prompt" in exposed(run)
+    assert "material: required by the design" in exposed(run)
 
 
 def test_other_words_of_the_same_content_have_the_same_effect(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_talk_that_nobody_hears_does_not_pull(
     monkeypatch.setattr(Participant, "_latest_messages", lambda _self, _context: EMPTY_TRANSCRIPT)
     run = play(tmp_path, MIXED)
     assert beyond_alone(run).judge().verdict != "failed"
-    assert "others' statements should stand in the prompt" in exposed(run)
+    assert "others' statements: required by the design" in exposed(run)
 
 
 def test_two_speakers_whose_names_are_swapped_are_caught(

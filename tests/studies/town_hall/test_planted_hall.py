@@ -180,7 +180,7 @@ def test_a_last_round_that_nobody_hears_is_seen(
     monkeypatch.setattr(Meeting, "remembered_rounds", lambda self, rounds: rounds[:-1])
     deaf = hold(tmp_path, ["quiet"], sets=1)
     assert any(
-        "others' statements should stand in the prompt" in d
+        "others' statements: required by the design" in d
         for d in describe_deviations(deaf.folder)
     )
     second = deaf.table("reactions").filter(round=2)
