@@ -148,7 +148,7 @@ def test_without_a_control_moving_together_is_never_called_giving_in() -> None:
     assert found.judge().verdict == "not known"
     assert "It is not known whether participants gave in" in said
     assert "regress" in said and "learned from each other" in said and "control" in said
-    assert "nothing is concluded" in found.describe_convergence()
+    assert "supports no conclusion" in found.describe_convergence()
 
 
 def test_random_shifts_and_no_shifts_are_no_movement() -> None:
