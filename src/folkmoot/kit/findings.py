@@ -47,7 +47,7 @@ from folkmoot.storage.findings import Finding, Heatmap, IntervalChart, ResultTab
 
 Row = dict[str, TableCell]
 K = TypeVar("K", bound=Hashable)
-known = estimates.finite_or_none
+finite_or_none = estimates.finite_or_none
 ALPHA = estimates.ALPHA
 
 # Reports look this finding up by its key, and add it if the study type has none.
@@ -157,17 +157,17 @@ def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Ro
     if estimate is None:
         return {name: None, low: None, high: None}
     bounds = (estimate.low, estimate.high) if estimate.has_interval else (None, None)
-    return dict(zip((name, low, high), (known(estimate.value), *bounds), strict=True))
+    return dict(zip((name, low, high), (finite_or_none(estimate.value), *bounds), strict=True))
 
 
 def p_value_cell(estimate: Estimate) -> float | None:
     """Return the p-value of an estimate for a table cell, or None if no test was made."""
-    return known(estimate.p) if estimate.unit_count >= FEWEST_UNITS else None
+    return finite_or_none(estimate.p) if estimate.unit_count >= FEWEST_UNITS else None
 
 
 def p_value_cells(estimate: Estimate, holm: float = math.nan) -> Row:
     """Return the cells `p` and `holm_p` of one comparison of a table (see `with_adjusted_p`)."""
-    return {"p": p_value_cell(estimate), "holm_p": known(holm)}
+    return {"p": p_value_cell(estimate), "holm_p": finite_or_none(holm)}
 
 
 def interval_line(label: str, estimate: Estimate) -> tuple[str, float, float, float]:
@@ -335,7 +335,7 @@ def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
             [
                 {
                     "check": check.title,
-                    "value": known(check.value.value) if check.value else None,
+                    "value": finite_or_none(check.value.value) if check.value else None,
                     "interval": _interval_in_words(check.value),
                     "margin": str(check.margin),
                     "verdict": check.verdict,

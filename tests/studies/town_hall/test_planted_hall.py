@@ -180,8 +180,7 @@ def test_a_last_round_that_nobody_hears_is_seen(
     monkeypatch.setattr(Meeting, "remembered_rounds", lambda self, rounds: rounds[:-1])
     deaf = hold(tmp_path, ["quiet"], sets=1)
     assert any(
-        "others' statements: required by the design" in d
-        for d in describe_deviations(deaf.folder)
+        "others' statements: required by the design" in d for d in describe_deviations(deaf.folder)
     )
     second = deaf.table("reactions").filter(round=2)
     assert (second["reaction"] == "ignore").all()
@@ -203,7 +202,10 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
     prompts = without(tmp_path, "heard", deaf)
     unheard = hold(tmp_path, ["quiet", "chaired"], sets=5, prompts=prompts)
     assert change(unheard, "quiet", "chaired")["p"] > 0.05
-    assert any("moderator's words: required by the design" in d for d in describe_deviations(unheard.folder))
+    assert any(
+        "moderator's words: required by the design" in d
+        for d in describe_deviations(unheard.folder)
+    )
 
 
 # --- other words, same content ---

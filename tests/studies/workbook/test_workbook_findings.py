@@ -195,7 +195,9 @@ def test_show_lists_and_shows(run: Any) -> None:
 
 def test_what_will_be_cut_is_said_beforehand(tmp_path: Path) -> None:
     config = read(setting(good(), "max_conversation_length", 6), tmp_path)
-    assert any("about 15 messages" in n and "will end early" in n for n in config_advisories(config))
+    assert any(
+        "about 15 messages" in n and "will end early" in n for n in config_advisories(config)
+    )
 
 
 def test_a_run_folder_holds_all_that_its_repetition_needs(run: Any, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.kit.findings import Row, known
+from folkmoot.kit.findings import Row, finite_or_none
 from folkmoot.measures.bands import Band, human_bands, show
 from folkmoot.measures.computed_bands import MIN_ANSWERS, AnswerTable, compute_bands
 from folkmoot.measures.inference.estimates import format_count
@@ -79,7 +79,7 @@ def computed_bands(path: Path, scale: tuple[float, float] | None = None) -> Find
 
 def _cells(band: Band) -> Row:
     low, centre, high = (
-        show(value, band).replace("-", "−") if known(value) is not None else None
+        show(value, band).replace("-", "−") if finite_or_none(value) is not None else None
         for value in (band.low, band.centre, band.high)
     )
     return {"what": band.label, "lowest": low, "centre": centre, "highest": high}

@@ -14,7 +14,14 @@ import polars as pl
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import join_words
-from folkmoot.kit.findings import ALPHA, HOLM_NOTE, Row, collect_findings, join_clauses, known
+from folkmoot.kit.findings import (
+    ALPHA,
+    HOLM_NOTE,
+    Row,
+    collect_findings,
+    finite_or_none,
+    join_clauses,
+)
 from folkmoot.measures.bands import Band, human_band, sentence
 from folkmoot.measures.computed_bands import AnswerTable, compute_bands
 from folkmoot.measures.diversity import jensen_shannon, total_variation
@@ -442,14 +449,16 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
                     "total_variation_points": distance,
                     "jensen_shannon_bits": jensen_shannon(base_votes, sample_votes),
                     "same_person_same_choice_share": same_choice[0] if same_choice else None,
-                    "p": known(p_value),
+                    "p": finite_or_none(p_value),
                 }
             )
             tests.append((f"{time} votes of {sample.name}", distance, p_value))
     if not rows:
         return None
     holms = holm([p_value for _, _, p_value in tests])
-    rows = [{**row, "holm_p": known(p_value)} for row, p_value in zip(rows, holms, strict=True)]
+    rows = [
+        {**row, "holm_p": finite_or_none(p_value)} for row, p_value in zip(rows, holms, strict=True)
+    ]
     differing = [
         f"{votes} ({format_points(distance).lstrip('+')} apart, adjusted {format_p_value(p_value)})"
         for (votes, distance, _), p_value in zip(tests, holms, strict=True)
@@ -592,9 +601,9 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
                 "condition": condition_name(condition),
                 "changed_rate": rate.value,
                 "interval": format_span(rate.low, rate.high) if rate.has_interval else None,
-                "people_low_rate": known(band.low),
+                "people_low_rate": finite_or_none(band.low),
                 "people_centre_rate": band.centre,
-                "people_high_rate": known(band.high),
+                "people_high_rate": finite_or_none(band.high),
             }
         )
     notes = (f"{band.range.capitalize()}.", band.caveat, f"Source: {band.source}.")

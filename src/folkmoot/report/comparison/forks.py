@@ -17,7 +17,7 @@ from folkmoot.engine.run.fork_repeats import pairs_of
 from folkmoot.engine.run.grid import GridCell, RunGrid
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.hints import shorten
-from folkmoot.kit.findings import Row, known
+from folkmoot.kit.findings import Row, finite_or_none
 from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.report.comparison.figures import Figure
@@ -220,8 +220,8 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
                 "changed": sum(a for _, (a, _) in pairs_of_label) / len(pairs_of_label),
                 "as it was": sum(b for _, (_, b) in pairs_of_label) / len(pairs_of_label),
                 "difference": gap.value,
-                "low": known(gap.low),
-                "high": known(gap.high),
+                "low": finite_or_none(gap.low),
+                "high": finite_or_none(gap.high),
                 "repeats": len(pairs_of_label),
             }
         )

@@ -19,11 +19,11 @@ from folkmoot.kit.findings import (
     Row,
     collect_findings,
     estimate_cells,
+    finite_or_none,
     format_mean_value,
     format_points,
     interval_line,
     join_clauses,
-    known,
     p_value_cells,
     p_value_words,
     with_adjusted_p,
@@ -447,7 +447,7 @@ def _rectified_row(arm: str, measure: str, match: Match) -> Row:
         people_needed(
             PLANNED_WIDTH * scale,
             rectified.spread,
-            known(rectified.fit) or 0.0,
+            finite_or_none(rectified.fit) or 0.0,
             design_effect=rectified.design_effect,
         )
         if scale and math.isfinite(rectified.design_effect)
@@ -462,7 +462,7 @@ def _rectified_row(arm: str, measure: str, match: Match) -> Row:
         "weight": rectified.weight,
         "people": rectified.person_count,
         "worth": rectified.worth if rectified.corrected.has_interval else None,
-        "fit_r": known(rectified.fit),
+        "fit_r": finite_or_none(rectified.fit),
         "people_needed": needed,
         "not_corrected_because": rectified.refused or None,
     }

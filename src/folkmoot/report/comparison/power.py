@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from folkmoot.engine.settings.hypotheses import UNKNOWN_UNIT
 from folkmoot.engine.study.study import claims_of
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.kit.findings import ALPHA, Row, known
+from folkmoot.kit.findings import ALPHA, Row, finite_or_none
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
@@ -375,10 +375,10 @@ def _share_power_finding(size: DesignSize, title: str) -> Finding:
         rows.append(
             {
                 "base_rate": rate,
-                "seen_from_rate": known(unadjusted),
-                "difference_points": known(unadjusted - rate),
-                "holm_from_rate": known(adjusted),
-                "holm_difference_points": known(adjusted - rate),
+                "seen_from_rate": finite_or_none(unadjusted),
+                "difference_points": finite_or_none(unadjusted - rate),
+                "holm_from_rate": finite_or_none(adjusted),
+                "holm_difference_points": finite_or_none(adjusted - rate),
             }
         )
     detectable, adjusted = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
@@ -557,7 +557,7 @@ def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]
                 "design_effect": design_effect(size.size, icc),
                 "worth_participants": worth,
                 "base_rate": BASE,
-                "seen_from_rate": known(detectable),
+                "seen_from_rate": finite_or_none(detectable),
             }
         )
     icc = _assumed_icc(iccs)
@@ -595,7 +595,7 @@ def _unknown_size_finding(title: str) -> Finding:
         {
             "participants_per_condition": n,
             "smallest_h": smallest_h(n),
-            "seen_from_10_percent_rate": known(detectable_share(0.10, n)),
+            "seen_from_10_percent_rate": finite_or_none(detectable_share(0.10, n)),
         }
         for n in (20, 50, 100, 200, 300, 500, 1000)
     ]

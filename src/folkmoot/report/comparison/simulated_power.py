@@ -21,7 +21,7 @@ from folkmoot.engine.settings.claims import evaluate_claims
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem
-from folkmoot.kit.findings import Row, estimate_cells, known
+from folkmoot.kit.findings import Row, estimate_cells, finite_or_none
 from folkmoot.measures.inference.claims import Claim, ClaimVerdict
 from folkmoot.measures.inference.estimates import format_count, format_percent, format_span
 from folkmoot.measures.inference.proportions import wilson
@@ -120,7 +120,7 @@ def run_trial(job: Job) -> TrialOutcome:
         options = RunOptions(model=SYNTHETIC_MODEL, out=Path(folder) / "run")
         run = run_study(replace(found, config=config), options)
         results = evaluate_claims(run, primary_claims(found)[0])
-    differences = tuple(known(result.estimate.value) for result in results)
+    differences = tuple(finite_or_none(result.estimate.value) for result in results)
     return TrialOutcome(job.size, tuple(result.verdict for result in results), differences)
 
 

@@ -19,13 +19,13 @@ from folkmoot.kit.findings import (
     category_shares,
     collect_findings,
     estimate_cells,
+    finite_or_none,
     format_mean,
     format_mean_value,
     format_share,
     format_signed,
     interaction_matrix,
     join_clauses,
-    known,
     respondent_checks_finding,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
@@ -675,7 +675,7 @@ def words_and_positions(concept: Concept) -> Finding | None:
                 {
                     "statements": len(pairs),
                     "same_side_share": same_side,
-                    "krippendorff alpha": known(alpha),
+                    "krippendorff alpha": finite_or_none(alpha),
                     "mean position": float(codes[0].mean()),
                     "mean of the coded words": float(codes[1].mean()),
                 }

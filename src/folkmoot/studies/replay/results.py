@@ -11,10 +11,10 @@ from folkmoot.kit.findings import (
     HUMAN_BENCHMARK_SECTION,
     Row,
     collect_findings,
+    finite_or_none,
     format_mean_value,
     format_signed,
     is_significant,
-    known,
 )
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN
 from folkmoot.measures.inference.estimates import format_count
@@ -83,7 +83,7 @@ def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -
     )
     statement = "; ".join(
         f"{arm}: people {format_signed(fit.people_change)}, simulated {format_signed(fit.change)} "
-        f"(individual r {format_mean_value(known(fit.correlation))})"
+        f"(individual r {format_mean_value(finite_or_none(fit.correlation))})"
         for arm, fit in fits.items()
     )
     unread_count = table["after"].null_count()
@@ -118,17 +118,17 @@ def _fit_cells(name: str, value: str, fit: Fit) -> Row:
         "people_change": fit.people_change,
         "simulated_change": fit.change,
         "gap": fit.gap.value,
-        "gap_low": known(fit.gap.low),
-        "gap_high": known(fit.gap.high),
-        "r": known(fit.correlation),
-        "slope": known(fit.slope),
+        "gap_low": finite_or_none(fit.gap.low),
+        "gap_high": finite_or_none(fit.gap.high),
+        "r": finite_or_none(fit.correlation),
+        "slope": finite_or_none(fit.slope),
         "distance_share": fit.distance,
         "people_moved_share": fit.people_moved,
         "moved_share": fit.moved,
         "people_crossed_share": fit.people_crossed,
         "crossed_share": fit.crossed,
-        "people_regression": known(fit.people_regression),
-        "regression": known(fit.regression),
+        "people_regression": finite_or_none(fit.people_regression),
+        "regression": finite_or_none(fit.regression),
     }
 
 
@@ -248,9 +248,9 @@ def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
     return {
         "effect": name,
         "items": result.items,
-        "r": known(result.correlation) if is_enough else None,
-        "slope": known(result.slope) if is_enough else None,
-        "same_sign_share": known(result.same_sign) if is_enough else None,
+        "r": finite_or_none(result.correlation) if is_enough else None,
+        "slope": finite_or_none(result.slope) if is_enough else None,
+        "same_sign_share": finite_or_none(result.same_sign) if is_enough else None,
     }
 
 
@@ -281,8 +281,8 @@ def _rectified(answered: pl.DataFrame) -> Finding | None:
                 "simulated_others": others.height,
                 "people_alone": rectified.people.value,
                 "corrected": rectified.corrected.value,
-                "low": known(rectified.corrected.low),
-                "high": known(rectified.corrected.high),
+                "low": finite_or_none(rectified.corrected.low),
+                "high": finite_or_none(rectified.corrected.high),
                 "weight": rectified.weight,
                 "refused": rectified.refused,
             }

@@ -27,6 +27,7 @@ from folkmoot.kit.findings import (
     collect_findings,
     estimate_cells,
     estimate_from_json,
+    finite_or_none,
     format_change,
     format_mean_value,
     format_share,
@@ -34,7 +35,6 @@ from folkmoot.kit.findings import (
     interaction_matrix,
     interval_chart,
     join_clauses,
-    known,
 )
 from folkmoot.measures.inference.claims import Claim, Result, judge_families
 from folkmoot.measures.inference.clustered import clustered_share
@@ -152,7 +152,8 @@ def _level_figures(summary: Json, figure: str) -> dict[str, Estimate]:
 
 def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
     return {
-        group: known(estimate.value) for group, estimate in _level_figures(summary, figure).items()
+        group: finite_or_none(estimate.value)
+        for group, estimate in _level_figures(summary, figure).items()
     }
 
 
@@ -174,7 +175,7 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
             **_figure_values(levels[level], SCORE),
             **estimate_cells(estimates["gap"], "gap"),
             **{
-                f"{group}_said_aloud": known(estimate.value)
+                f"{group}_said_aloud": finite_or_none(estimate.value)
                 for group, estimate in public_estimates[level].items()
             },
             "sets": estimates["gap"].clusters,
@@ -214,7 +215,7 @@ def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimat
     general = format_mean_value(estimates["general"].value, 3)
     if not switches["vulnerable"]:
         return f"At level {level} no vulnerable residents took part; the others scored {general}."
-    if known(estimates["vulnerable"].value) is None:
+    if finite_or_none(estimates["vulnerable"].value) is None:
         return f"At level {level} vulnerable residents have no score; the others scored {general}."
     group_text = "the vulnerable residents"
     if switches["labels"] == "shuffled":
@@ -243,7 +244,7 @@ def _compare_scores(
     known_pairs = {
         name: pair
         for name, pair in pairs.items()
-        if known(pair[0]) is not None and known(pair[1]) is not None
+        if finite_or_none(pair[0]) is not None and finite_or_none(pair[1]) is not None
     }
     if not known_pairs:
         return ""
@@ -336,14 +337,12 @@ def outcome_finding(levels: Levels, sets: int) -> Finding:
         for group in ("vulnerable", "general")
         for level, estimates in rates.items()
     }
-    clauses = [
-        f"{format_share(estimate) if known(estimate.value) is not None else 'none (no such item)'} "
-        f"at {group_and_level[1]}"
-        for group_and_level, estimate in (
-            (label.split(", "), estimate) for label, estimate in pass_rates.items()
-        )
-        if group_and_level[0] == "vulnerable"
-    ]
+    clauses = []
+    for level, estimates in rates.items():
+        passed = estimates["vulnerable"]
+        has_items = finite_or_none(passed.value) is not None
+        share = format_share(passed) if has_items else "none (no such item)"
+        clauses.append(f"{share} at level {level}")
     return Finding(
         "outcome",
         "Which points enter the outcome",

@@ -344,7 +344,7 @@ def _minus_first(result: Result | None) -> kit.Row:
     estimate = result.estimate
     bounds = (estimate.low, estimate.high) if estimate.has_interval else (math.nan, math.nan)
     values = (estimate.value, *bounds, estimate.p, result.p)
-    return dict(zip(names, map(kit.known, values), strict=True))
+    return dict(zip(names, map(kit.finite_or_none, values), strict=True))
 
 
 def by_constants(

@@ -12,11 +12,11 @@ from folkmoot.kit.findings import (
     Row,
     category_shares,
     estimate_cells,
+    finite_or_none,
     format_share,
     format_signed,
     interval_chart,
     join_clauses,
-    known,
 )
 from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.inference.claims import Claim, adjust_families, fitted_result
@@ -531,7 +531,7 @@ def regression_finding(votes: Votes) -> Finding | None:
         estimate, level = result.estimate, result.claim.arm_labels[0]
         ratio, low, high = map(math.exp, (estimate.value, estimate.low, estimate.high))
         odds.append((level, ratio, low, high))
-        tested: Row = {"p": known(estimate.p), "adjusted_p": known(result.p)}
+        tested: Row = {"p": finite_or_none(estimate.p), "adjusted_p": finite_or_none(result.p)}
         about: Row = {"variable": "condition", "level": level, "odds_ratio": ratio}
         family = result.claim.family
         rows.append(about | {"low": low, "high": high, "family": family} | tested)
