@@ -410,8 +410,10 @@ def _against_first(
     return {(r["measure"], r["arm"]): r for r in _as_families(rows, test)}
 
 
-def _by_treatment(measure: str) -> Callable[[Path], Rows]:
-    """Means over sessions, and their difference to the first treatment."""
+def _by_treatment(measure: str, *, share: bool = False) -> Callable[[Path], Rows]:
+    """Means over sessions, and their difference to the first treatment. The columns of a share are
+    named as such."""
+    of, minus = ("_share", "_points") if share else ("", "")
 
     def rows(folder: Path) -> Rows:
         people = _per_person(folder)
@@ -426,14 +428,14 @@ def _by_treatment(measure: str) -> Callable[[Path], Rows]:
             told.append(
                 {
                     "treatment": arm,
-                    "mean": e["estimate"],
-                    "low": e["low"],
-                    "high": e["high"],
+                    f"mean{of}": e["estimate"],
+                    f"low{of}": e["low"],
+                    f"high{of}": e["high"],
                     "participants": len(people[measure][arm]),
                     "sessions": len(own),
-                    "minus_first": own.mean() - base if claim else None,
-                    "minus_low": claim.get("low"),
-                    "minus_high": claim.get("high"),
+                    f"minus_first{minus}": own.mean() - base if claim else None,
+                    f"minus_low{minus}": claim.get("low"),
+                    f"minus_high{minus}": claim.get("high"),
                     "p": claim.get("p"),
                     "adjusted_p": claim.get("adjusted_p"),
                 }
@@ -474,7 +476,7 @@ RECOMPUTED: Mapping[str, Mapping[str, Callable[[Path], Rows]]] = {
         "rounds_payoff": rounds_payoff,
         "treatment_payoff": _by_treatment("payoff"),
         "treatment_earnings": _by_treatment("earnings"),
-        "treatment_share_given": _by_treatment("share_given"),
+        "treatment_share_given": _by_treatment("share_given", share=True),
     },
 }
 

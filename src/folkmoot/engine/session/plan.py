@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from folkmoot.errors import DriftError, ForeignJournalError
 from folkmoot.hints import shorten
@@ -176,19 +176,32 @@ def _shorten(value: object) -> str:
     return shorten(json.dumps(value, ensure_ascii=False))
 
 
+def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
+    """Return whether a setting is a list of groups of keys."""
+    return isinstance(setting, list) and all(isinstance(part, dict) for part in setting)
+
+
 def without_new_defaults(
     settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return settings without the keys that are at their default and were not sealed earlier.
 
-    Keys inside groups are treated in the same way. `given` holds the settings that differ from
-    their default.
+    Keys inside groups, and inside the groups of a list, are treated in the same way. `given` holds
+    the settings that differ from their default.
     """
     kept: dict[str, Any] = {}
     for key, setting in settings.items():
         before, own = earlier.get(key), given.get(key)
         if isinstance(setting, dict) and isinstance(before, dict):
             kept[key] = without_new_defaults(setting, before, own if isinstance(own, dict) else {})
+        elif _are_parts(setting) and _are_parts(before) and len(setting) == len(before):
+            given_parts = (
+                own if _are_parts(own) and len(own) == len(setting) else [{}] * len(before)
+            )
+            kept[key] = [
+                without_new_defaults(*parts)
+                for parts in zip(setting, before, given_parts, strict=True)
+            ]
         elif key in earlier or key in given:
             kept[key] = setting
     return kept

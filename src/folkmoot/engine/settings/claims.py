@@ -277,7 +277,10 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
     # A share lies between 0 and 1, so a margin of 5 was meant as 5 percentage points.
     if is_share and claim.margin >= 1:
         return f"{column} is a share: write smallest: 0.05 for five points"
-    in_points = not is_share and _looks_like_share(column, rows["value"])
+    # A study type may declare its measure a share. Other columns are judged by their names.
+    in_points = not is_share and (
+        claim.is_mean_of_shares or _looks_like_share(column, rows["value"])
+    )
     kind: Kind = "share" if is_share else "mean"
     return replace(claim, kind=kind, unit=units.name, is_mean_of_shares=in_points), rows
 

@@ -26,6 +26,8 @@ ComputedScope = Literal["participant", "session"]
 TASK_TYPES: tuple[str, ...] = get_args(TaskType)
 VAR_TYPES: tuple[str, ...] = get_args(VarType)
 COMPUTED_SCOPES: tuple[str, ...] = get_args(ComputedScope)
+ComputedKind = Literal["number", "share"]
+COMPUTED_KINDS: tuple[str, ...] = get_args(ComputedKind)
 STRATEGIES: Mapping[str, tuple[str, ...]] = {
     "treatment_assignment_strategy": get_args(TreatmentStrategy),
     "session_assignment_strategy": get_args(Strategy),
@@ -328,6 +330,11 @@ class Computed(_Part):
         "mean(give), min(give), max(give), count(give > 5) go over the session, sum(others(give)) "
         "over the others."
     )
+    kind: ComputedKind = Field(
+        "number",
+        description="share: from 0 to 1, reported in per cent, and differences in points. Blank: a "
+        "number.",
+    )
     at: Places = Field(default_factory=dict)
 
 
@@ -443,22 +450,28 @@ class Measure:
     """A numeric outcome of participants: one variable, or one variable in several rounds.
 
     `rounds` holds (round number, variable) pairs. `computed` is True for a computed value.
+    `is_share` is True if the sheet declares the computed values of all rounds as shares.
     """
 
     name: str
     rounds: tuple[tuple[int, str], ...]
     computed: bool
+    is_share: bool = False
 
     @property
     def variable_names(self) -> tuple[str, ...]:
         return tuple(variable for _, variable in self.rounds)
 
 
-def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
+def measures_of(
+    variables: Iterable[tuple[str, bool]], book: Workbook | None = None
+) -> list[Measure]:
     """Return the measures of a sequence of (variable name, is computed) pairs.
 
-    Variables with names that differ only in a final number are rounds of one measure.
+    Variables with names that differ only in a final number are rounds of one measure. `book`
+    declares which computed values are shares.
     """
+    shares = {item.name for item in book.computed if item.kind == "share"} if book else set()
     # A computed and an asked variable are never rounds of one measure.
     stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
     for name, computed in variables:
@@ -467,7 +480,10 @@ def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
         stems.setdefault((stem, computed), []).append((number, name))
     return [
         Measure(
-            stem.rstrip(" _-") if len(rounds) > 1 else rounds[0][1], tuple(sorted(rounds)), computed
+            stem.rstrip(" _-") if len(rounds) > 1 else rounds[0][1],
+            tuple(sorted(rounds)),
+            computed,
+            computed and all(name in shares for _, name in rounds),
         )
         for (stem, computed), rounds in stems.items()
     ]
@@ -486,7 +502,7 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
     asked_names = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
     # A session value has no participants, so it is not compared between them.
     computed = [(item.name, True) for item in book.computed if item.scope == "participant"]
-    measures = measures_of([*computed, *dict.fromkeys(asked_names)])
+    measures = measures_of([*computed, *dict.fromkeys(asked_names)], book)
     treatments = list(dict.fromkeys(treatment.label for treatment in book.treatments))
     pairs = [(measure, treatment) for measure in measures for treatment in treatments[1:]]
     claims = [
@@ -546,6 +562,7 @@ def _between_treatments(
         where=_counted_rows(book, measure),
         subject=("experiment_id", "session", "participant_id"),
         outcome=measure.name,
+        is_mean_of_shares=measure.is_share,
     )
 
 
@@ -569,6 +586,7 @@ def _between_experiments(
         subject=("session", "participant_id"),
         paired=True,
         outcome=measure.name,
+        is_mean_of_shares=measure.is_share,
         names=names,
     )
 

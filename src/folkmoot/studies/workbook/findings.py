@@ -13,6 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -61,8 +62,8 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     values = values_of(run, responses)
     names = values.select("name", "computed").unique(maintain_order=True).iter_rows()
     # The first measures in the order of the data, so that a large workbook has a readable report.
-    measures = measures_of(names)[:MOST_MEASURES]
     design = WorkbookConfig.model_validate(run.config).workbook
+    measures = measures_of(names, design)[:MOST_MEASURES]
     results = read_results(run, WorkbookConfig, declare_claims)
     treatments = _played_treatments(design, sessions)
     some_computed = any(measure.computed for measure in measures)
@@ -236,7 +237,7 @@ def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) 
         {
             "treatment": treatment,
             "round": number,
-            "mean": means_by_round[treatment, name][0],
+            f"mean{_share_suffix(measure)}": means_by_round[treatment, name][0],
             "n": means_by_round[treatment, name][1],
         }
         for treatment in treatments
@@ -244,7 +245,7 @@ def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) 
         if (treatment, name) in means_by_round
     ]
     courses = "; ".join(
-        _describe_course(treatment, [row for row in rows if row["treatment"] == treatment])
+        _describe_course(measure, treatment, [row for row in rows if row["treatment"] == treatment])
         for treatment in treatments
     )
     return Finding(
@@ -253,7 +254,10 @@ def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) 
         f"Mean {measure.name} under {courses}.",
         ResultTable.from_records(rows),
         LineChart(
-            tuple((row["treatment"], float(row["round"]), row["mean"]) for row in rows),
+            tuple(
+                (row["treatment"], float(row["round"]), row[f"mean{_share_suffix(measure)}"])
+                for row in rows
+            ),
             x="round",
             y=measure.name,
         ),
@@ -264,10 +268,22 @@ def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) 
     )
 
 
-def _describe_course(treatment: str, rows: Sequence[Mapping[str, object]]) -> str:
+def _share_suffix(measure: Measure) -> str:
+    """Return the end of a column name that makes the report show shares in per cent."""
+    return "_share" if measure.is_share else ""
+
+
+def _format_mean(measure: Measure, mean: float) -> str:
+    return format_percent(mean) if measure.is_share else f"{mean:.3g}"
+
+
+def _describe_course(measure: Measure, treatment: str, rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return f"{treatment}: no values"
-    first, last = (f"{row['mean']:.3g} in round {row['round']}" for row in (rows[0], rows[-1]))
+    first, last = (
+        f"{_format_mean(measure, row[f'mean{_share_suffix(measure)}'])} in round {row['round']}"
+        for row in (rows[0], rows[-1])
+    )
     return f"{treatment}: {first}, {last}"
 
 
@@ -302,10 +318,14 @@ def by_treatment(
     rows: list[kit.Row] = [
         {
             "treatment": treatment,
-            **kit.estimate_cells(estimate, "mean"),
+            **_mean_cells(measure, estimate),
             "participants": estimate.n,
             "sessions": estimate.clusters,
-            **(_minus_first(results_by_treatment.get(treatment)) if results_by_treatment else {}),
+            **(
+                _minus_first(measure, results_by_treatment.get(treatment))
+                if results_by_treatment
+                else {}
+            ),
         }
         for treatment, estimate in estimates.items()
     ]
@@ -314,7 +334,8 @@ def by_treatment(
         statement = describe_claims(results, f"{measure.name}{rounds_text}")
     else:
         means = (
-            f"{estimate.value:.3g} under {treatment}" for treatment, estimate in estimates.items()
+            f"{_format_mean(measure, estimate.value)} under {treatment}"
+            for treatment, estimate in estimates.items()
         )
         count_text = format_count(participants.height, "participant")
         statement = f"Mean {measure.name}{rounds_text}: {', '.join(means)} ({count_text})."
@@ -323,7 +344,9 @@ def by_treatment(
         f"{measure.name}, by treatment",
         statement,
         ResultTable.from_records(rows, CLUSTERED),
-        kit.interval_chart(estimates, measure.name) if len(estimates) > 1 else None,
+        kit.interval_chart(estimates, measure.name, percent=measure.is_share)
+        if len(estimates) > 1
+        else None,
         notes=(LEVELS,) if results_by_treatment else (),
         section="Treatments",
         headline=main and len(estimates) > 1,
@@ -333,12 +356,19 @@ def by_treatment(
     )
 
 
-def _minus_first(result: Result | None) -> kit.Row:
+def _mean_cells(measure: Measure, estimate: Estimate) -> kit.Row:
+    suffix = _share_suffix(measure)
+    return kit.estimate_cells(estimate, f"mean{suffix}", suffix)
+
+
+def _minus_first(measure: Measure, result: Result | None) -> kit.Row:
     """Return the table cells for the difference between a treatment and the first one.
 
     All cells are None if there is no result.
     """
-    names = ("minus_first", "minus_low", "minus_high", "p", "adjusted_p")
+    suffix = "_points" if measure.is_share else ""
+    differences = (f"{name}{suffix}" for name in ("minus_first", "minus_low", "minus_high"))
+    names = (*differences, "p", "adjusted_p")
     if result is None:
         return dict.fromkeys(names)
     estimate = result.estimate
@@ -392,7 +422,9 @@ def _between_constants(
         return None
     results_by_experiment = {result.claim.contrast[0]: result for result in results}
     ordered = sorted(means, key=lambda experiment: means[experiment].value)
-    low, high = (f"{means[experiment].value:.3g}" for experiment in (ordered[0], ordered[-1]))
+    low, high = (
+        _format_mean(measure, means[experiment].value) for experiment in (ordered[0], ordered[-1])
+    )
     statement = (
         f"Mean {measure.name} is lowest with {labels[ordered[0]]} ({low}) and highest with "
         f"{labels[ordered[-1]]} ({high})."
@@ -404,8 +436,8 @@ def _between_constants(
     rows: list[kit.Row] = [
         {
             "experiment": labels[experiment],
-            **kit.estimate_cells(mean, "mean"),
-            **_minus_first(results_by_experiment.get(experiment)),
+            **_mean_cells(measure, mean),
+            **_minus_first(measure, results_by_experiment.get(experiment)),
         }
         for experiment, mean in means.items()
     ]
@@ -418,7 +450,9 @@ def _between_constants(
             rows, f"{CLUSTERED}. Each value minus the first, paired by participant."
         ),
         kit.interval_chart(
-            dict(itertools.islice(means_by_label.items(), MOST_LINES)), measure.name
+            dict(itertools.islice(means_by_label.items(), MOST_LINES)),
+            measure.name,
+            percent=measure.is_share,
         ),
         notes=(LEVELS, EXPLORATORY),
         section="Constants",

@@ -31,6 +31,7 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hidden_characters import hidden_in
 from folkmoot.hints import closest_name, did_you_mean
 from folkmoot.studies.workbook.config import (
+    COMPUTED_KINDS,
     COMPUTED_SCOPES,
     FACILITATOR,
     STRATEGIES,
@@ -97,6 +98,7 @@ class _Names(TypedDict):
     settings: list[str]
     columns: dict[str, list[str]]
     aliases: list[list[str]]
+    optional_columns: list[str]
     layouts: dict[str, dict[str, Any]]
 
 
@@ -109,6 +111,9 @@ SETTINGS = tuple(_NAMES["settings"])
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     key: tuple(value) for key, value in _NAMES["columns"].items()
 }
+
+
+OPTIONAL_COLUMNS = frozenset(_NAMES["optional_columns"])
 
 
 def names_for(name: str) -> tuple[str, ...]:
@@ -311,7 +316,7 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
         for number in numbers:
             del remaining[number]
     for own_name, title in columns.items():
-        if own_name in column_of:
+        if own_name in column_of or own_name in OPTIONAL_COLUMNS:
             continue
         hint = f"add a column named {title}"
         if guess := closest_name(title, remaining.values()):
@@ -427,6 +432,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "type": TASK_TYPES,
     "var_type": VAR_TYPES,
     "scope": COMPUTED_SCOPES,
+    "kind": COMPUTED_KINDS,
     **dict.fromkeys(FLAGS, ("0", "1")),
 }
 

@@ -26,6 +26,7 @@ from folkmoot.studies.workbook.answers import (
     scalar_text,
 )
 from folkmoot.studies.workbook.config import (
+    COMPUTED_KINDS,
     COMPUTED_SCOPES,
     FACILITATOR,
     STRATEGIES,
@@ -33,6 +34,7 @@ from folkmoot.studies.workbook.config import (
     TASK_TYPES,
     VAR_TYPES,
     Computed,
+    ComputedKind,
     ComputedScope,
     Constant,
     LabelledPart,
@@ -519,11 +521,18 @@ def _parse_computed(row: Row, problems: Problems) -> Computed:
         if text
         else None
     )
+    kind_text = row.text("kind")
+    kind = (
+        parse_choice(kind_text, COMPUTED_KINDS, "kind", row.address_of("kind"), problems)
+        if kind_text
+        else None
+    )
     # The defaults are harmless: an expression "0" is valid and uses no names.
     return Computed(
         name=name,
         scope=cast("ComputedScope", scope or "participant"),
         expression=row.required("expression", problems, "0"),
+        kind=cast("ComputedKind", kind or "number"),
         at=row.cell_addresses(),
     )
 
