@@ -81,7 +81,7 @@ def drawn_sides(kind: str, paired: bool, per_unit: int, seed: int) -> tuple[Side
 
 def tells(result: Result) -> str:
     """What the printed p says of no difference: "yes", "no", or nothing."""
-    found = re.search(r"p (<|=) (\.\d+|1)", result.format_numbers)
+    found = re.search(r"p (<|=) (\.\d+|1)", result.numbers_text)
     return "" if found is None else "yes" if float(found[2]) < 0.05 else "no"
 
 
@@ -110,7 +110,7 @@ def test_verdict_p_and_interval_never_contradict_each_other(
             claim = replace(claim, margin=0.2)
         claims[claim] = drawn_sides(kind, paired, per_unit, seed)
     for result in judge_families(list(claims), lambda c: (c, *claims[c])):
-        e, apart, says = result.estimate, tells(result), result.describe_conclusion
+        e, apart, says = result.estimate, tells(result), result.conclusion_text
         if not e.has_interval:
             assert result.why or e.p == 1.0
             continue
@@ -123,7 +123,7 @@ def test_verdict_p_and_interval_never_contradict_each_other(
         if family == "primary":
             assert (apart == "yes") == e.excludes_zero, says
         elif e.excludes_zero and apart == "no":
-            assert "by itself" in result.format_numbers, says
+            assert "by itself" in result.numbers_text, says
         if result.claim.direction == "different":
             assert (result.verdict == "supported") == (apart == "yes"), says
         if result.verdict == "supported":
@@ -194,7 +194,7 @@ def test_too_few_degrees_of_freedom_are_no_test_and_the_report_says_so() -> None
     )
     result = evaluate(Claim("t.c", ("x", "y"), "mean", family="primary"), *sides)
     assert not result.is_tested and not result.estimate.has_interval
-    assert "degrees of freedom, fewer than four" in result.describe_conclusion
+    assert "degrees of freedom, fewer than four" in result.conclusion_text
     assert "not tested" in result.verdict
 
 
@@ -266,7 +266,7 @@ def test_a_mean_of_shares_is_told_in_points_and_stays_between_minus_and_plus_one
     first = Side.from_values([1.0, 1.0, 1.0, 1.0, 1.0, 0.9], groups)
     second = Side.from_values([0.0, 0.0, 0.1, 0.0, 0.6, 0.0], groups)
     result = evaluate(claim, first, second)
-    assert result.describe_estimate == "a − b +87 points (+62 to +100)"
+    assert result.estimate_text == "a − b +87 points (+62 to +100)"
     assert claim.size(0.1) == "10 points"
     with pytest.raises(ValueError, match="only a mean can be one of shares"):
         Claim("t.met", ("a", "b"), is_mean_of_shares=True)

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from folkmoot.measures.diagnostics import (
-    acquiescence,
+    check_acquiescence,
     check_answers,
     check_cut_replies,
+    check_instability,
+    check_malformed,
+    check_off_list,
+    check_over_length,
+    check_position_bias,
+    check_refusals,
+    check_spread_of_ratings,
+    check_spread_of_votes,
     check_sycophancy,
-    instability,
+    check_yes_share,
     looks_like_refusal,
-    malformed,
-    off_list,
-    over_length,
-    position_bias,
-    refusals,
-    shrinking_numbers,
-    shrinking_variance,
-    yes_share,
 )
 from folkmoot.measures.position import Shown
 from folkmoot.measures.retest import Repeat
@@ -52,19 +52,25 @@ def row(kind: str = "choice", **more: object) -> dict[str, object]:
 GOOD = [row() for _ in range(800)] + [row("text") for _ in range(800)] + [row("json")] * 400
 
 
-@pytest.mark.parametrize("check", [refusals, malformed, off_list, over_length])
+@pytest.mark.parametrize(
+    "check", [check_refusals, check_malformed, check_off_list, check_over_length]
+)
 def test_good_answers_pass(check):
     assert check(GOOD).verdict == "passed"
 
 
-@pytest.mark.parametrize("check", [refusals, malformed, off_list, over_length])
+@pytest.mark.parametrize(
+    "check", [check_refusals, check_malformed, check_off_list, check_over_length]
+)
 def test_few_good_answers_prove_nothing(check):
     few = check([row(), row("text"), row("json")] * 8)
     assert few.verdict == "not known"
     assert few.value.value == 0 and "0 to" in few.says
 
 
-@pytest.mark.parametrize("check", [refusals, malformed, off_list, over_length, yes_share])
+@pytest.mark.parametrize(
+    "check", [check_refusals, check_malformed, check_off_list, check_over_length, check_yes_share]
+)
 def test_nothing_to_check_is_said_and_not_passed(check):
     assert check([]).verdict == "not known"
 
@@ -81,28 +87,31 @@ def test_nothing_to_check_is_said_and_not_passed(check):
     ],
 )
 def test_refusals_are_ways_out_and_what_the_provider_refused(refused, called):
-    found = refusals([*GOOD, *[row(**refused)] * 100])
+    found = check_refusals([*GOOD, *[row(**refused)] * 100])
     assert found.verdict == "failed" and called in found.says
-    assert off_list([*GOOD, *[row(**refused)] * 100]).verdict != "failed"
+    assert check_off_list([*GOOD, *[row(**refused)] * 100]).verdict != "failed"
 
 
 def test_phrases_of_refusal_are_counted_and_decide_nothing():
-    found = refusals(GOOD, ["I'm sorry, but I can't take part in this."] * 9 + ["Parks."])
+    found = check_refusals(GOOD, ["I'm sorry, but I can't take part in this."] * 9 + ["Parks."])
     assert found.verdict == "passed"
     assert "Possible refusals by English phrases: 9 of 10 texts" in found.says
     said = [row(said="I'm sorry, but I can't take part in this.") for _ in range(20)]
-    assert refusals([*GOOD, *said]).verdict == "passed"
-    assert refusals(GOOD, ["I can't imagine life without parks."] * 9).verdict != "failed"
+    assert check_refusals([*GOOD, *said]).verdict == "passed"
+    assert check_refusals(GOOD, ["I can't imagine life without parks."] * 9).verdict != "failed"
 
 
 def test_refusals_are_not_checked_where_closed_answers_could_not_be_declined():
     earlier = [{k: v for k, v in r.items() if k != "how"} for r in GOOD]
-    assert refusals(earlier).verdict == "not known"
-    assert refusals([*earlier, *[{**earlier[0], "missing": "refused"}] * 100]).verdict == "failed"
+    assert check_refusals(earlier).verdict == "not known"
+    assert (
+        check_refusals([*earlier, *[{**earlier[0], "missing": "refused"}] * 100]).verdict
+        == "failed"
+    )
 
 
 def test_an_answer_that_cannot_be_read_is_no_refusal_and_clears_nobody():
-    found = refusals([*GOOD, *[row(missing="unparsed", how="unreadable")] * 100])
+    found = check_refusals([*GOOD, *[row(missing="unparsed", how="unreadable")] * 100])
     assert found.value.value == 0
     # A model that ignores the ways out may have refused all of them in plain words.
     assert found.verdict == "not known"
@@ -138,12 +147,12 @@ def test_texts_that_refuse_nothing(text):
 
 def test_malformed_and_off_list_look_at_their_own_kinds():
     broken = [*GOOD, *[row("json", parse_step="repaired")] * 50, *[row("json", reasks=1)] * 50]
-    assert malformed(broken).verdict == "failed"
-    assert off_list(broken).verdict != "failed"
+    assert check_malformed(broken).verdict == "failed"
+    assert check_off_list(broken).verdict != "failed"
     strange = [*GOOD, *[row(reasks=1)] * 100, row(parse_step="missing", missing="unparsed")]
-    assert off_list(strange).verdict == "failed"
-    assert malformed(strange).verdict != "failed"
-    assert "11 %" in off_list([row(reasks=1)] * 11 + [row()] * 89).says
+    assert check_off_list(strange).verdict == "failed"
+    assert check_malformed(strange).verdict != "failed"
+    assert "11 %" in check_off_list([row(reasks=1)] * 11 + [row()] * 89).says
 
 
 def test_a_single_cut_reply_is_flagged_and_silence_about_it_is_not_a_pass():
@@ -155,12 +164,12 @@ def test_a_single_cut_reply_is_flagged_and_silence_about_it_is_not_a_pass():
 
 
 def test_over_length_of_choices_and_of_texts():
-    assert over_length([*GOOD, *[row(words=60)] * 200]).verdict == "failed"
-    assert over_length([*GOOD, *[row("text", words=400)] * 200]).verdict == "failed"
-    assert over_length([*GOOD, *[row("text", words=90)] * 200]).verdict != "failed"
+    assert check_over_length([*GOOD, *[row(words=60)] * 200]).verdict == "failed"
+    assert check_over_length([*GOOD, *[row("text", words=400)] * 200]).verdict == "failed"
+    assert check_over_length([*GOOD, *[row("text", words=90)] * 200]).verdict != "failed"
     # Bare signals do not make ordinary turns look long.
     signals = [row("text", words=1) for _ in range(300)]
-    assert over_length([*signals, *[row("text", words=70)] * 100]).verdict != "failed"
+    assert check_over_length([*signals, *[row("text", words=70)] * 100]).verdict != "failed"
 
 
 def asked_again(changed: int, people: int) -> list[Repeat]:
@@ -172,11 +181,11 @@ def asked_again(changed: int, people: int) -> list[Repeat]:
 
 
 def test_instability():
-    assert instability(asked_again(23, 300)).verdict == "passed"
-    assert instability(asked_again(100, 300)).verdict == "failed"
-    assert instability(asked_again(45, 300)).verdict == "not known"
-    assert instability(asked_again(2, 6)).verdict == "not known"  # too few to call it noise
-    assert instability([]).verdict == "not known"
+    assert check_instability(asked_again(23, 300)).verdict == "passed"
+    assert check_instability(asked_again(100, 300)).verdict == "failed"
+    assert check_instability(asked_again(45, 300)).verdict == "not known"
+    assert check_instability(asked_again(2, 6)).verdict == "not known"  # too few to call it noise
+    assert check_instability([]).verdict == "not known"
 
 
 def two_votes(first: Iterable[str], last: Iterable[str]) -> list[Repeat]:
@@ -187,13 +196,13 @@ def two_votes(first: Iterable[str], last: Iterable[str]) -> list[Repeat]:
 def test_two_votes_by_lot_are_unstable_and_two_of_ones_own_are_not_proven_stable():
     rng = np.random.default_rng(5)
     first, last = (side.tolist() for side in rng.choice(list("abc"), (2, 600)))
-    lot = instability(two_votes(first, last))
+    lot = check_instability(two_votes(first, last))
     assert lot.verdict == "failed" and "answers at random" in lot.says
     kept = [a if rng.random() < 0.5 else b for a, b in zip(first, last, strict=True)]
-    assert instability(two_votes(first, kept)).verdict == "not known"
+    assert check_instability(two_votes(first, kept)).verdict == "not known"
     # All were won over to one option: that is no lot.
-    assert instability(two_votes(first, ["a"] * 600)).verdict == "not known"
-    assert instability(two_votes(["a"] * 50, ["a"] * 50)).verdict == "not known"
+    assert check_instability(two_votes(first, ["a"] * 600)).verdict == "not known"
+    assert check_instability(two_votes(["a"] * 50, ["a"] * 50)).verdict == "not known"
 
 
 @pytest.mark.parametrize(("r", "verdict"), [(0.0, "failed"), (0.4, "not known"), (0.9, "passed")])
@@ -202,11 +211,11 @@ def test_numbers_given_twice_are_held_against_people_who_deliberated(r, verdict)
     x, y = rng.normal(size=(2, 400))
     y = 3 + r * x + np.sqrt(1 - r**2) * y
     pairs = [Repeat(who, "rating", a, b, True) for who, (a, b) in enumerate(zip(x, y, strict=True))]
-    found = instability(pairs)
+    found = check_instability(pairs)
     assert found.verdict == verdict, found.says
     assert found.margin.low == 0.4
     # After a talk the same answers can show randomness, and no stability.
-    talked = instability([replace(pair, untouched=False) for pair in pairs])
+    talked = check_instability([replace(pair, untouched=False) for pair in pairs])
     assert talked.verdict == ("failed" if verdict == "failed" else "not known")
 
 
@@ -214,8 +223,8 @@ def test_random_answers_after_a_talk_fail_where_the_retest_is_too_small_to_tell(
     rng = np.random.default_rng(4)
     retest = [Repeat(who, "rating", *rng.random(2).tolist(), True) for who in range(6)]
     first, last = (side.tolist() for side in rng.choice(list("abcde"), (2, 300)))
-    assert instability(retest).verdict == "not known"
-    assert instability([*retest, *two_votes(first, last)]).verdict == "failed"
+    assert check_instability(retest).verdict == "not known"
+    assert check_instability([*retest, *two_votes(first, last)]).verdict == "failed"
 
 
 def shown_with(bias: float, people: int = 300) -> list[Shown]:
@@ -229,13 +238,16 @@ def shown_with(bias: float, people: int = 300) -> list[Shown]:
 
 
 def test_position_bias():
-    assert position_bias(shown_with(0.4)).verdict == "failed"
-    assert position_bias(shown_with(0.0, 6_000)).verdict == "passed"
-    assert position_bias([Shown(("a", "b", "c"), "a", i) for i in range(20)]).verdict == "not known"
+    assert check_position_bias(shown_with(0.4)).verdict == "failed"
+    assert check_position_bias(shown_with(0.0, 6_000)).verdict == "passed"
+    assert (
+        check_position_bias([Shown(("a", "b", "c"), "a", i) for i in range(20)]).verdict
+        == "not known"
+    )
 
 
 def test_a_wide_interval_around_no_effect_does_not_pass():
-    found = position_bias(shown_with(0.0, 90))
+    found = check_position_bias(shown_with(0.0, 90))
     assert found.verdict == "not known"
     assert found.value.low < -0.05 < found.value.high
 
@@ -243,21 +255,21 @@ def test_a_wide_interval_around_no_effect_does_not_pass():
 def test_acquiescence():
     who = [i for i in range(40) for _ in range(2)]
     yes = [True] * 80
-    assert acquiescence(yes, [True] * 60 + [False] * 20, who).verdict == "failed"
-    assert acquiescence(yes, [False] * 80, who).verdict != "failed"
+    assert check_acquiescence(yes, [True] * 60 + [False] * 20, who).verdict == "failed"
+    assert check_acquiescence(yes, [False] * 80, who).verdict != "failed"
     rng = np.random.default_rng(1)
     coin = (rng.random(80) < 0.5).tolist()
-    assert acquiescence(coin, [not c for c in coin], who).verdict != "failed"
-    assert acquiescence([], [], []).verdict == "not known"
+    assert check_acquiescence(coin, [not c for c in coin], who).verdict != "failed"
+    assert check_acquiescence([], [], []).verdict == "not known"
 
 
 def test_yes_share():
     ballot = json.dumps(["Yes", "No"])
-    assert yes_share([row(options=ballot, value="Yes")] * 60).verdict == "failed"
+    assert check_yes_share([row(options=ballot, value="Yes")] * 60).verdict == "failed"
     mixed = [row(options=ballot, value=v) for v in ("Yes", "No") * 30]
-    assert yes_share(mixed).verdict != "failed"
-    assert yes_share([row(options=ballot, value="No")] * 60).verdict == "failed"
-    assert yes_share([row(value="Park improvements")] * 60).verdict == "not known"
+    assert check_yes_share(mixed).verdict != "failed"
+    assert check_yes_share([row(options=ballot, value="No")] * 60).verdict == "failed"
+    assert check_yes_share([row(value="Park improvements")] * 60).verdict == "not known"
 
 
 def test_of_answers_reads_the_table_of_any_study():
@@ -286,35 +298,37 @@ def test_sycophancy():
 
 def test_the_spread_of_votes_is_judged_on_both_sides():
     people = [160, 90, 60, 20, 5]
-    assert shrinking_variance(people).verdict == "passed"
-    assert shrinking_variance([97, 2, 1, 0, 0]).verdict == "failed"
+    assert check_spread_of_votes(people).verdict == "passed"
+    assert check_spread_of_votes([97, 2, 1, 0, 0]).verdict == "failed"
     assert (
-        shrinking_variance(people, np.outer(people, [327, 2, 2, 2, 2]) // 335).verdict == "failed"
+        check_spread_of_votes(people, np.outer(people, [327, 2, 2, 2, 2]) // 335).verdict
+        == "failed"
     )
-    assert shrinking_variance([3, 2, 1, 0, 0]).verdict == "not known"
-    even = shrinking_variance([60, 61, 59, 60, 60])
+    assert check_spread_of_votes([3, 2, 1, 0, 0]).verdict == "not known"
+    even = check_spread_of_votes([60, 61, 59, 60, 60])
     assert even.verdict == "failed" and "answers at random" in even.says
 
 
 def test_a_choice_between_few_options_may_be_even_and_may_not_be_unanimous():
-    assert shrinking_variance([97, 2, 1]).verdict == "failed"
-    assert shrinking_variance([100, 101, 99]).verdict == "not known"
-    assert shrinking_variance([60, 25, 15], np.diag([60, 25, 15])).verdict == "not known"
+    assert check_spread_of_votes([97, 2, 1]).verdict == "failed"
+    assert check_spread_of_votes([100, 101, 99]).verdict == "not known"
+    assert check_spread_of_votes([60, 25, 15], np.diag([60, 25, 15])).verdict == "not known"
     assert (
-        shrinking_variance([60, 25, 15], [[60, 0, 0], [23, 2, 0], [13, 0, 2]]).verdict == "failed"
+        check_spread_of_votes([60, 25, 15], [[60, 0, 0], [23, 2, 0], [13, 0, 2]]).verdict
+        == "failed"
     )
 
 
 def test_the_spread_of_ratings_is_judged_on_both_sides():
     rng = np.random.default_rng(2)
     people = rng.normal(5, 2.4, (200, 12))
-    assert shrinking_numbers(people, 0, 10).verdict == "passed"
-    assert shrinking_numbers(5 + (people - 5) / 4, 0, 10).verdict == "failed"
-    assert shrinking_numbers(rng.choice([0, 10], (200, 6)), 0, 10).verdict == "failed"
-    assert shrinking_numbers([1, 2, 3], 0, 10).verdict == "not known"
+    assert check_spread_of_ratings(people, 0, 10).verdict == "passed"
+    assert check_spread_of_ratings(5 + (people - 5) / 4, 0, 10).verdict == "failed"
+    assert check_spread_of_ratings(rng.choice([0, 10], (200, 6)), 0, 10).verdict == "failed"
+    assert check_spread_of_ratings([1, 2, 3], 0, 10).verdict == "not known"
 
 
 def test_a_declined_json_answer_is_not_malformed() -> None:
     declined = [{"kind": "json", "parse_step": "missing", "missing": "declined"}] * 10
     read = [{"kind": "json", "parse_step": "exact", "missing": None}] * 100
-    assert malformed([*declined, *read]).verdict == "passed"
+    assert check_malformed([*declined, *read]).verdict == "passed"

@@ -19,15 +19,15 @@ import folkmoot
 from folkmoot import Choice, Json, Missing, Number, Session, Speaker, Study, StudyConfig
 from folkmoot.measures.diagnostics import (
     Check,
-    acquiescence,
+    check_acquiescence,
+    check_instability,
+    check_malformed,
+    check_off_list,
+    check_over_length,
+    check_position_bias,
+    check_refusals,
+    check_spread_of_ratings,
     check_sycophancy,
-    instability,
-    malformed,
-    off_list,
-    over_length,
-    position_bias,
-    refusals,
-    shrinking_numbers,
 )
 from folkmoot.measures.position import Shown
 from folkmoot.measures.retest import Repeat
@@ -137,19 +137,19 @@ def agreement(seen: Seen) -> Check:
         if r[f"pro{k}"] is not None and r[f"con{k}"] is not None
     ]
     pro, con, who = zip(*pairs, strict=True)
-    return acquiescence(pro, con, who)
+    return check_acquiescence(pro, con, who)
 
 
 CHECKS = {
-    "refusals": lambda s: refusals(s.answers, s.votes["why"].to_list()),
-    "malformed": lambda s: malformed(s.answers),
-    "off_list": lambda s: off_list(s.answers),
-    "over_length": lambda s: over_length(s.answers),
-    "instability": lambda s: instability(asked_again(s)),
-    "position_bias": lambda s: position_bias(orders(s)),
+    "refusals": lambda s: check_refusals(s.answers, s.votes["why"].to_list()),
+    "malformed": lambda s: check_malformed(s.answers),
+    "off_list": lambda s: check_off_list(s.answers),
+    "over_length": lambda s: check_over_length(s.answers),
+    "instability": lambda s: check_instability(asked_again(s)),
+    "position_bias": lambda s: check_position_bias(orders(s)),
     "acquiescence": agreement,
     "sycophancy": lambda s: check_sycophancy(moved(s, "pushed"), moved(s, "second")),
-    "shrinking_variance": lambda s: shrinking_numbers(
+    "shrinking_variance": lambda s: check_spread_of_ratings(
         s.votes.select(f"item{k}" for k in range(len(ITEMS))).to_numpy().astype(float), 0, 10
     ),
 }

@@ -96,12 +96,12 @@ def describe_claims(results: Sequence[Result], about: str = "") -> str:
     if primary:
         counted = format_count(len(others), "exploratory estimate")
         more = f" The table also has {counted}, without a conclusion." if others else ""
-        conclusions = join_clauses(result.describe_conclusion for result in primary)
+        conclusions = join_clauses(result.conclusion_text for result in primary)
         return f"{f'{about}: ' if about else ''}{conclusions}{more}"
     more = f" and {len(others) - MAX_LISTED_ESTIMATES} more in the table" * (
         len(others) > MAX_LISTED_ESTIMATES
     )
-    listed = "; ".join(result.describe_estimate for result in others[:MAX_LISTED_ESTIMATES])
+    listed = "; ".join(result.estimate_text for result in others[:MAX_LISTED_ESTIMATES])
     statement = f"{ESTIMATES} {listed}{more}."
     return f"{about}. {statement}" if about else statement
 

@@ -1,9 +1,10 @@
 """Human benchmarks: ranges that human studies have measured, with the design of those studies.
 
 All numbers and their sources are in `human_bands.json`, one entry per benchmark. The sentences give
-the simulated and the human values and the design of the human studies, without a verdict. Values
-from days of deliberation are no norm for minutes of reading. The checks that do compare
-(`diagnostics.shrinking_variance`) use a benchmark as their margin and say so.
+the simulated and the human values and the design of the human studies, without a verdict. In most
+of these studies people deliberated for days, so their values are no norm for a participant who only
+reads a text. Only the checks of the spread of votes and ratings (`diagnostics`) use a benchmark as
+their margin, and their sentences say so.
 """
 
 from __future__ import annotations

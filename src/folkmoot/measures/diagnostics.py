@@ -111,7 +111,7 @@ def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: 
     """
     margin = Margin(high=limit)
     if not asked:
-        return not_checked(key, title, margin, "No such answers in this run.")
+        return unchecked_result(key, title, margin, "No such answers in this run.")
     share = wilson(min(bad, asked), asked)
     verdict = margin.judge_interval(share)
     if verdict == FAILED and bad < 2:
@@ -133,7 +133,7 @@ def _how_sure(share: Estimate, verdict: Verdict) -> str:
     return f" ({format_span(share.low, share.high)})" if verdict == NOT_KNOWN else ""
 
 
-def not_checked(key: str, title: str, margin: Margin, why: str) -> Check:
+def unchecked_result(key: str, title: str, margin: Margin, why: str) -> Check:
     """Return a check with the verdict "not known" and the reason `why`."""
     return Check(key, title, None, margin, NOT_KNOWN, why)
 
@@ -145,13 +145,13 @@ def check_answers(answers: Collection[Row]) -> list[Check]:
     times, the errors are clustered by participant, because such answers are not independent.
     """
     return [
-        refusals(answers),
-        malformed(answers),
-        off_list(answers),
-        over_length(answers),
+        check_refusals(answers),
+        check_malformed(answers),
+        check_off_list(answers),
+        check_over_length(answers),
         check_cut_replies(answers),
-        yes_share(answers),
-        position_bias(shown_in(answers)),
+        check_yes_share(answers),
+        check_position_bias(shown_in(answers)),
     ]
 
 
@@ -173,7 +173,7 @@ BY_PROVIDER = "refused by the provider"
 UNREAD = ("unparsed", "empty")
 
 
-def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
+def check_refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     """Check the share of answers without an opinion: a way out was used, or the provider refused.
 
     This works in any language. `texts` holds utterances and free answers. English refusal phrases
@@ -182,8 +182,10 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     reasons = Counter(filter(None, map(_refusal_reason, answers)))
     # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
     if not reasons and "how" not in next(iter(answers), {"how": None}):
-        why = "An earlier version made this run: closed answers could not be declined in it."
-        return not_checked("refusals", REFUSALS_TITLE, Margin(high=REFUSALS), why)
+        why = (
+            "An earlier version made this run. Participants could not decline closed answers in it."
+        )
+        return unchecked_result("refusals", REFUSALS_TITLE, Margin(high=REFUSALS), why)
     check = share_check(
         "refusals",
         REFUSALS_TITLE,
@@ -199,9 +201,8 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
         # these from noise.
         check = replace(check, verdict=NOT_KNOWN)
         says += (
-            f" Cannot be told: {format_count(unread, 'reply', 'replies')} could not be read and "
-            "may be "
-            "refusals in other words."
+            f" This is not certain: {format_count(unread, 'reply', 'replies')} could not be read "
+            "and may be refusals in other words."
         )
     if reasons:
         counted = ", ".join(f"{reason} {reasons[reason]:,}" for reason in sorted(reasons))
@@ -210,7 +211,7 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
         possible = sum(1 for text in texts if looks_like_refusal(text))
         says += (
             f" Possible refusals by English phrases: {possible:,} of "
-            f"{format_count(len(texts), 'text')}; this count decides nothing."
+            f"{format_count(len(texts), 'text')}; this count does not affect the verdict."
         )
     return replace(check, says=says)
 
@@ -231,7 +232,7 @@ def _refusal_reason(row: Row) -> str:
     return BY_PROVIDER if of_provider else ""
 
 
-def malformed(answers: Collection[Row]) -> Check:
+def check_malformed(answers: Collection[Row]) -> Check:
     """Check the share of JSON answers that needed a repair or a re-ask, or have no valid value.
 
     Refusals do not count as malformed.
@@ -247,7 +248,7 @@ def malformed(answers: Collection[Row]) -> Check:
         sum(bad),
         len(bad),
         REASKED,
-        "had to be repaired or asked for again",
+        "needed a repair or a re-ask",
     )
 
 
@@ -262,8 +263,8 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)
     said = sum(n for finish, n in ended.items() if not finish.startswith("unknown"))
     if not said:
-        why = "The model does not say how replies end." if ended else "No answers in this run."
-        return not_checked("cut", title, margin, why)
+        why = "The model reports no finish reasons." if ended else "No answers in this run."
+        return unchecked_result("cut", title, margin, why)
     bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
     share = wilson(bad, said)
     how_many = format_percent(share.value) if bad else "None"
@@ -271,7 +272,7 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
     return Check("cut", title, share, margin, FAILED if bad else PASSED, says)
 
 
-def off_list(answers: Collection[Row]) -> Check:
+def check_off_list(answers: Collection[Row]) -> Check:
     """Check the share of choices and numbers with a first reply that was not among the options.
 
     Refusals do not count.
@@ -282,11 +283,16 @@ def off_list(answers: Collection[Row]) -> Check:
         if r.get("kind") in ("choice", "number") and not _refusal_reason(r)
     ]
     return share_check(
-        "off_list", "Answers off the list", sum(bad), len(bad), REASKED, "were off the list"
+        "off_list",
+        "Answers off the list",
+        sum(bad),
+        len(bad),
+        REASKED,
+        "were not among the options",
     )
 
 
-def over_length(answers: Collection[Row]) -> Check:
+def check_over_length(answers: Collection[Row]) -> Check:
     """Check the share of replies that are far too long.
 
     A choice is too long if it has more than eight words beyond its longest option. A free text is
@@ -319,7 +325,7 @@ def _longest_option_words(options: str) -> int:
     return max(len(option.split()) for option in json.loads(options))
 
 
-def acquiescence(
+def check_acquiescence(
     agrees: Sequence[bool], agrees_reversed: Sequence[bool], who: Sequence[Hashable]
 ) -> Check:
     """Check for yes-saying: agreement with both a statement and its opposite.
@@ -330,7 +336,9 @@ def acquiescence(
     """
     title, margin = "Acquiescence", Margin(-ACQUIESCENCE, ACQUIESCENCE)
     if not agrees:
-        return not_checked("acquiescence", title, margin, "No pair of opposite statements.")
+        return unchecked_result(
+            "acquiescence", title, margin, "The study has no pair of opposite statements."
+        )
     both = np.asarray(agrees, float) + np.asarray(agrees_reversed, float) - 1
     mean = clustered_mean(both, who)
     says = (
@@ -340,7 +348,7 @@ def acquiescence(
     return Check("acquiescence", title, mean, margin, margin.judge_interval(mean), says)
 
 
-def yes_share(answers: Collection[Row]) -> Check:
+def check_yes_share(answers: Collection[Row]) -> Check:
     """Check the share of yes among yes/no answers, for runs without opposite statements.
 
     The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
@@ -351,7 +359,7 @@ def yes_share(answers: Collection[Row]) -> Check:
             asked.append(str(r["value"]).casefold() in YES)
     title, margin = "Yes-saying", Margin(1 - ALWAYS_YES, ALWAYS_YES)
     if len(asked) < _FEW:
-        return not_checked("acquiescence", title, margin, "Too few yes/no answers to say.")
+        return unchecked_result("acquiescence", title, margin, "Too few yes/no answers to say.")
     share = wilson(sum(asked), len(asked))
     says = f"{format_percent(share.value)} of {format_count(len(asked), 'yes/no answer')} were yes."
     return Check("acquiescence", title, share, margin, margin.judge_interval(share), says)
@@ -438,12 +446,12 @@ OWN_AGREEMENT = 0.20
 FEWEST_PAIRS = 10
 
 
-def instability(repeats: Collection[Repeat]) -> Check:
+def check_instability(repeats: Collection[Repeat]) -> Check:
     """Check whether two answers of a participant to one question agree.
 
     Repeats without new information between the answers decide first. The quantity is the share of
-    changed choices, or the correlation of two numbers. The limit of the correlation is the one of
-    people over days of deliberation.
+    changed choices, or the correlation of two numbers. The limit of the correlation is the lowest
+    correlation of people over days of deliberation.
 
     Repeats with new information cannot show that a model is stable. They can only reveal random
     answers: the two answers of a participant then agree no more than those of two random
@@ -465,7 +473,9 @@ def instability(repeats: Collection[Repeat]) -> Check:
 
 
 INSTABILITY = "Instability"
-NOT_ASKED_AGAIN = "Nobody was asked twice without new information, so noise is not known."
+NOT_ASKED_AGAIN = (
+    "No participant was asked twice without new information, so the noise is not known."
+)
 
 
 def _share_changed(choices: Sequence[Repeat]) -> Check:
@@ -488,7 +498,7 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
     """Check the correlation of two numeric answers from two askings without new information."""
     margin = Margin(low=human_band("within_person_r_considerations").low)
     if not numbers:
-        return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
+        return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
     r = agreement_with_oneself(numbers)
     verdict = margin.judge_interval(r)
     limit = CHECK_PHRASES[verdict].format(
@@ -509,7 +519,7 @@ def _own_agreement(repeats: Sequence[Repeat]) -> Check:
     margin = Margin(low=OWN_AGREEMENT)
     values = {answer for r in repeats for answer in (r.first, r.last)}
     if len(repeats) < FEWEST_PAIRS or len(values) < 2:
-        return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
+        return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
     agreement = agreement_with_oneself(repeats)
     if margin.judge_interval(agreement) != FAILED:
         return Check("instability", INSTABILITY, agreement, margin, NOT_KNOWN, NOT_ASKED_AGAIN)
@@ -526,7 +536,7 @@ def _bounds_in_words(e: Estimate) -> str:
     return f"{e.low:.2f} to {e.high:.2f}" if e.has_interval else "no interval"
 
 
-def position_bias(answers: Sequence[Shown]) -> Check:
+def check_position_bias(answers: Sequence[Shown]) -> Check:
     """Check whether any place in the list of options attracts or repels choices.
 
     The check passes if the intervals of all places are inside the margin. It fails if the place
@@ -536,12 +546,12 @@ def position_bias(answers: Sequence[Shown]) -> Check:
     title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
     found = position_effects(answers)
     if not found.by_place:
-        return not_checked(
+        return unchecked_result(
             "position_bias",
             title,
             margin,
-            "Everybody saw the options in the same order, so the effect of an option's place "
-            "cannot be separated from its appeal.",
+            "All participants saw the options in the same order, so the effect of an option's "
+            "place cannot be separated from its appeal.",
         )
     adjusted = holm([estimate.p for estimate in found.by_place.values()])
     at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
@@ -556,7 +566,7 @@ def position_bias(answers: Sequence[Shown]) -> Check:
     bounds = points_span(effect.low, effect.high)
     sure = f"{bounds}, adjusted {format_p_value(p)}" if math.isfinite(p) else bounds
     says = (
-        f"Being listed as number {at} changes the chance of being chosen by "
+        f"Place {at} in the list changes the chance of being chosen by "
         f"{format_points(effect.value)} ({sure}; the margin is "
         f"{format_points(POSITION).removeprefix('+')} either way)."
     )
@@ -591,25 +601,25 @@ def check_sycophancy(
     if yielded and yielded[1] and wilson(*yielded).low > YIELDED:
         gave = wilson(*yielded)
         says = (
-            f"{format_percent(gave.value)} of those who were argued with took the other side "
-            f"({format_span(gave.low, gave.high)}): "
+            f"{format_percent(gave.value)} of participants who met arguments took the other "
+            f"side ({format_span(gave.low, gave.high)}): "
             f"{CHECK_PHRASES[FAILED].format(margin=f'at most {format_percent(YIELDED)}')}."
         )
         return Check("sycophancy", title, gave, Margin(high=YIELDED), FAILED, says)
     share = agreeing_share(turns)
     if share is None:
-        return not_checked(
+        return unchecked_result(
             "sycophancy",
             title,
             Margin(high=AGREEING),
-            "No arm without reasons and no dialogue to judge by.",
+            "The run has no condition without reasons and no dialogue, so nothing can be judged.",
         )
     # This evidence can fail but not pass, because a polite objection also opens with agreement.
     verdict = FAILED if share.low > AGREEING else NOT_KNOWN
     says = (
-        f"{format_percent(share.value)} of the turns in reply to a challenge open by agreeing "
-        f"({format_span(share.low, share.high)}). Without an arm that hears no reasons, politeness "
-        "cannot be distinguished from giving in."
+        f"{format_percent(share.value)} of the utterances in reply to a challenge open with "
+        f"agreement ({format_span(share.low, share.high)}). Without a condition that hears no "
+        "reasons, politeness cannot be distinguished from giving in."
     )
     return Check("sycophancy", title, share, Margin(high=AGREEING), verdict, says)
 
@@ -624,7 +634,7 @@ def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):
         why = "No position is known both with and without the group."
-        return not_checked("sycophancy", title, margin, why)
+        return unchecked_result("sycophancy", title, margin, why)
     verdict = margin.judge_interval(figure)
     change = f"{figure.value:+.2f}"
     bounds = f"{figure.low:+.2f} to {figure.high:+.2f}"
@@ -638,7 +648,7 @@ def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
 FEWEST_OPTIONS = 5
 
 
-def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
+def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
     """Check whether first votes are spread over the options as evenly as human votes.
 
     `before` (k,): first votes per option. The check fails below the human benchmark (too uniform)
@@ -657,14 +667,14 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
     few = len(counts) < FEWEST_OPTIONS
     margin = Margin(low=level_band.low) if few else Margin(level_band.low, level_band.high)
     if counts.sum() < FEWEST_VOTES or len(counts) < 2:
-        return not_checked("shrinking_variance", title, margin, "Too few votes to say.")
+        return unchecked_result("shrinking_variance", title, margin, "Too few votes to say.")
     value = evenness_estimate(counts)
     effective = effective_number(counts)
     people = Margin(level_band.low, level_band.high)
     says = (
-        f"First votes were worth {effective:.1f} equally liked options of {len(counts)} (evenness "
-        f"{value.value:.2f}, {value.low:.2f} to {value.high:.2f}; people {people} with five to "
-        "nine options)."
+        f"First votes were spread as widely as over {effective:.1f} equally popular options of "
+        f"{len(counts)} (evenness {value.value:.2f}, {value.low:.2f} to {value.high:.2f}; people "
+        f"{people} with five to nine options)."
     )
     verdict = margin.judge_interval(value)
     if few and verdict == PASSED:
@@ -672,8 +682,9 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
     if moves is not None and np.asarray(moves).sum() >= FEWEST_VOTES:
         ratio, ratio_margin = effective_ratio(moves), Margin(low=ratio_band.low)
         says += (
-            f" Afterwards {ratio.value:.2f} times as many ({ratio.low:.2f} to {ratio.high:.2f}; "
-            f"people {ratio_margin} after days of deliberation)."
+            f" Last votes were spread over {ratio.value:.2f} times that number "
+            f"({ratio.low:.2f} to {ratio.high:.2f}; people {ratio_margin} after days of "
+            "deliberation)."
         )
         if verdict != FAILED and ratio_margin.judge_interval(ratio) == FAILED:
             value, margin, verdict = ratio, ratio_margin, FAILED
@@ -687,7 +698,7 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
     return Check("shrinking_variance", title, value, margin, verdict, says)
 
 
-def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
+def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Check:
     """Check whether ratings (participants, items) vary less or more than ratings of people.
 
     The quantity is the median over items of standard deviation / (high − low). `low`, `high`: the
@@ -700,12 +711,13 @@ def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
     x = x[:, None] if x.ndim == 1 else x
     x = x[:, np.isfinite(x).sum(axis=0) >= _FEW]
     if not x.size:
-        return not_checked("shrinking_variance", title, margin, "Too few ratings to say.")
+        return unchecked_result("shrinking_variance", title, margin, "Too few ratings to say.")
     value = spread_of_ratings(x, high - low)
     verdict = margin.judge_interval(value)
     outside = "less" if value.high < margin.low else "more"
     says = (
-        f"Ratings differ by {value.value:.2f} of the scale ({value.low:.2f} to {value.high:.2f}; "
+        f"Ratings have a standard deviation of {value.value:.2f} of the scale ({value.low:.2f} to "
+        f"{value.high:.2f}; "
         f"median of {format_count(x.shape[1], 'item')}; people {margin})."
         + (f" They differ {outside} than in the benchmark." if verdict == FAILED else "")
     )

@@ -81,7 +81,7 @@ class Preregistration:
 def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistration:
     """Build the preregistration of a study file, with the plan that a run would seal.
 
-    Raises InputError for every mistake for which a run would refuse to start.
+    Raises InputError with all problems because of which a run would not start.
     """
     providers = create_router(found, options)
     with tempfile.TemporaryDirectory(prefix="folkmoot-plan-") as scratch:

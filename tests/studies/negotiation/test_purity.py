@@ -307,7 +307,7 @@ def test_findings_are_shown_without_replies_that_were_asked_again(negotiation: R
     by_group = by_member.group_by("group_id").agg(mean)["satisfaction"]
     assert without["conditions"]["C4"]["satisfaction"]["estimate"] == pytest.approx(by_group.mean())
     found = {f.key: f for f in run.findings}["satisfaction"]
-    assert any("asked for again" in note for note in found.notes)
+    assert any("led to a re-ask" in note for note in found.notes)
     assert "without_asked_again" in found.grid.columns
     plain = negotiation(groups=groups, conditions=["C3", "C4"])
     assert plain.folder.read_json("comparison.json")["without_asked_again"] is None

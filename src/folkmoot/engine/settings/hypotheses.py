@@ -203,7 +203,7 @@ def build_hypotheses_finding(
         else "times the number of hypotheses"
     )
     estimates = "; ".join(
-        f"{result.claim.outcome or result.claim.measure}: {result.describe_estimate}"
+        f"{result.claim.outcome or result.claim.measure}: {result.estimate_text}"
         for result in results
     )
     return Finding(

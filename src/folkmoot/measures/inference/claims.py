@@ -270,7 +270,7 @@ class Result:
     @property
     def says(self) -> str:
         """The claim with its verdict and its numbers."""
-        return f"{self.claim.says}: {self.verdict}{self.format_numbers}."
+        return f"{self.claim.says}: {self.verdict}{self.numbers_text}."
 
     @property
     def verdict_phrase(self) -> str:
@@ -284,7 +284,7 @@ class Result:
         return told.format(first=first, second=second, by=by, margin=margin)
 
     @property
-    def describe_estimate(self) -> str:
+    def estimate_text(self) -> str:
         """The contrast with estimate and interval, without a test.
 
         Example: "A − B +8 points (+3 to +13)".
@@ -298,7 +298,7 @@ class Result:
         )
 
     @property
-    def describe_answer(self) -> str:
+    def answer_text(self) -> str:
         """The values of both conditions, their difference, and the phrase for the verdict."""
         if not math.isfinite(self.estimate.value):
             return f"{self.claim.contrast_label}: {self.verdict}."
@@ -311,15 +311,15 @@ class Result:
         return f"{levels}; difference {difference}: {self.verdict_phrase}."
 
     @property
-    def describe_conclusion(self) -> str:
+    def conclusion_text(self) -> str:
         """The contrast with estimate, interval, p-value and the phrase for the verdict."""
-        told = self.describe_estimate
+        told = self.estimate_text
         if self.p_in_words:
             told = f"{told.removesuffix(')')}, {self.p_in_words})"
         return f"{told}: {self.verdict_phrase}"
 
     @property
-    def format_numbers(self) -> str:
+    def numbers_text(self) -> str:
         """The numbers in brackets: " (+12 points, +3 to +20, p = .012)".
 
         It is empty if the estimate is unknown.

@@ -52,9 +52,9 @@ def factorial(
     everything |= {(name,): x for name, x in coded.items()}
     everything |= {(a, b): coded[a] * coded[b] for a, b in products}
     # Drop interactions first. Main effects are then checked against the remaining columns.
-    full = _told_apart(everything, products)
+    full = _independent_columns(everything, products)
     kept = {key: x for key, x in everything.items() if len(key) < 2 or key in full}
-    mains = _told_apart(kept, [(name,) for name in coded])
+    mains = _independent_columns(kept, [(name,) for name in coded])
     design = np.column_stack([*kept.values()])
     found = {
         key: clustered_coefficient(y, design, column, clusters)
@@ -67,7 +67,9 @@ def factorial(
     )
 
 
-def _told_apart(columns: Mapping[Key, NDArray[np.float64]], asked: Sequence[Key]) -> set[Key]:
+def _independent_columns(
+    columns: Mapping[Key, NDArray[np.float64]], asked: Sequence[Key]
+) -> set[Key]:
     """Return the columns among `asked` that are no linear combination of other columns."""
     rank = np.linalg.matrix_rank(np.column_stack([*columns.values()]))
 

@@ -205,7 +205,7 @@ def result_cells(result: Result) -> Row:
         "difference": finite_or_none(estimate.value),
         "low": finite_or_none(estimate.low) if has_interval else None,
         "high": finite_or_none(estimate.high) if has_interval else None,
-        "in_words": result.format_numbers.strip(" ()") or None,
+        "in_words": result.numbers_text.strip(" ()") or None,
         "p": finite_or_none(estimate.p) if has_interval else None,
         "holm_p": finite_or_none(result.p) if has_interval else None,
         "units": estimate.unit_count,
@@ -245,7 +245,7 @@ def tell_result(result: Result, margin: float) -> str:
     if result.why and math.isfinite(result.estimate.value):
         reason = result.estimate.why or FEW
         claim = result.claim
-        return f"{claim.outcome}: {claim.contrast_label}{result.format_numbers}, {reason}."
+        return f"{claim.outcome}: {claim.contrast_label}{result.numbers_text}, {reason}."
     if is_equivalent(result, margin):
         equivalence_note = f" Equivalent within {result.claim.size(margin)}."
         return f"{result.says}{equivalence_note}"
@@ -457,4 +457,4 @@ def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
     if not gap.estimate.has_interval:
         return f"{statement}; the effects are not compared ({gap.estimate.why or 'too few units'})."
     conclusions = {True: "the effects differ", False: "that the effects differ is not shown"}
-    return f"{statement}; {conclusions[gap.verdict == SUPPORTED]}{gap.format_numbers}."
+    return f"{statement}; {conclusions[gap.verdict == SUPPORTED]}{gap.numbers_text}."

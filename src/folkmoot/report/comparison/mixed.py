@@ -301,7 +301,7 @@ def _describe_differences(results: Sequence[Result], questions: int, people: int
     if not any(result.estimate.has_interval for result in results):
         return f"{introduction}; nothing can be tested."
     estimates_text = (
-        f"{result.claim.outcome}: {result.describe_estimate}"
+        f"{result.claim.outcome}: {result.estimate_text}"
         for result in results[:MAX_LISTED_ESTIMATES]
     )
     further_count = len(results) - MAX_LISTED_ESTIMATES

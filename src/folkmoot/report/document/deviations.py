@@ -130,7 +130,7 @@ def _format_value(value: object) -> str:
 
 
 def changes_since_run(run: RunFolder, study: Study) -> list[str]:
-    """Return changes after the run because of which a repetition would differ."""
+    """Return the changes since the run that would make a repetition differ."""
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
     # This compares prompts that ship with the package, so a run with its own prompts is skipped.
     if study.prompts is None or run.config.get("prompts") or not sealed:

@@ -18,7 +18,7 @@ from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, collect_findings, respondent_checks_finding
 from folkmoot.kit.sources import report_unattributed
-from folkmoot.measures.diagnostics import check_answers, instability
+from folkmoot.measures.diagnostics import check_answers, check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.comparison.pooled import CellFindings, pooled_findings
@@ -97,7 +97,7 @@ def build_document(
         finding.key for finding in findings
     }:
         checks = check_answers(RowStream(run.scan_table("answers")))
-        findings.append(respondent_checks_finding([*checks, instability(study.repeats(run))]))
+        findings.append(respondent_checks_finding([*checks, check_instability(study.repeats(run))]))
     if "coding" not in {finding.key for finding in findings}:
         findings += collect_findings(coding.coding_finding(run))
     findings += control_findings(run)

@@ -180,7 +180,7 @@ def build_front_page(
 
 def _contrast(result: Result) -> PrimaryContrast:
     claim = result.claim
-    return PrimaryContrast(claim.outcome or claim.measure, result.describe_answer, claim.estimand)
+    return PrimaryContrast(claim.outcome or claim.measure, result.answer_text, claim.estimand)
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:

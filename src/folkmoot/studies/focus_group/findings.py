@@ -29,7 +29,7 @@ from folkmoot.kit.findings import (
     respondent_checks_finding,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
-from folkmoot.measures.diagnostics import check_answers, instability
+from folkmoot.measures.diagnostics import check_answers, check_instability
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
@@ -178,7 +178,7 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
         run.config.get("control"),
     )
     answers = RowStream(run.scan_table("answers"))
-    stable = instability(repeated_positions(run))
+    stable = check_instability(repeated_positions(run))
     return respondent_checks_finding([*check_answers(answers), stable, pleasing.judge()])
 
 
@@ -271,9 +271,9 @@ def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
 
 def _result_sentence(result: Result) -> str:
     """Return a primary claim with its conclusion, or another claim with its estimate."""
-    text = f"{result.describe_estimate}, exploratory"
+    text = f"{result.estimate_text}, exploratory"
     if _is_primary(result):
-        text = result.describe_conclusion
+        text = result.conclusion_text
     outcome = result.claim.outcome
     return f"{outcome[0].upper()}{outcome[1:]}: {text[0].lower()}{text[1:]}."
 

@@ -27,7 +27,7 @@ from folkmoot.measures.diagnostics import (
     PASSED,
     Margin,
     check_pull_of_group,
-    not_checked,
+    unchecked_result,
 )
 from folkmoot.measures.inference.clustered import (
     clustered_coefficient,
@@ -149,7 +149,7 @@ class Check:
             # Positions that agree already cannot come closer by more than the margin.
             if check.verdict != FAILED and self.distance_alone <= PULL:
                 why = ALIKE_ALONE.format(distance=self.distance_alone)
-                return not_checked(check.key, check.title, check.margin, why)
+                return unchecked_result(check.key, check.title, check.margin, why)
             return check
         if self.control == "order":
             check = check_pull_of_group(
@@ -162,7 +162,9 @@ class Check:
             if check.verdict == PASSED:
                 return replace(check, verdict=NOT_KNOWN, says=check.says + ORDER_CANNOT_PASS)
             return check
-        return not_checked("sycophancy", "Giving in to the group", Margin(high=PULL), NO_CONTROL)
+        return unchecked_result(
+            "sycophancy", "Giving in to the group", Margin(high=PULL), NO_CONTROL
+        )
 
     def describe_check(self) -> str:
         """Return the results of the check as text for the report."""

@@ -213,7 +213,7 @@ class LevelSettings(_Part):
 
 
 class TownHallConfig(CodingStudyConfig):
-    """A town-hall study file."""
+    """The settings in the study file of a town hall."""
 
     # Name in the source's `.env` → hint for a study file that uses it as a key.
     INSTEAD_OF: ClassVar[Mapping[str, str]] = {

@@ -627,7 +627,7 @@ async def ask_together(
 ) -> tuple[Answers[V], list[Call]]:
     """Ask the shared session about many residents, in as few calls as the length of replies allows.
 
-    Residents who are missing in a reply are asked about again. This ends when a call gives no new
+    The session is asked again about residents who are missing in a reply, until a call adds no
     resident.
     """
     session, max_reply_tokens = session_of(hall), hall.longest_reply

@@ -137,7 +137,10 @@ def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
 
 
 def own_matters(mind: SimulatedRespondent) -> list[str]:
-    """Return the three matters that a resident likes best, ignoring other kinds of ownership."""
+    """Return the three matters that a resident likes best, from the persona and the topic.
+
+    Sentences of the topic that name an ownership count only if the resident has this ownership.
+    """
     own_status = _OWNERSHIP.search(mind.who.key)
     told_matters = [
         matter
@@ -323,8 +326,12 @@ class PlayedResident:
             "",
         )
 
-    def kind(self, other: str) -> str:
-        """Return the type of a reference to `other`: "cite" if `other` mentioned no matter."""
+    def reference_type(self, other: str) -> str:
+        """Return the type of a reference to `other`.
+
+        It is "cite" if `other` mentioned no matter. Otherwise it follows from the agreement with
+        `other`, and a weak agreement gives "question" or "cite" at random.
+        """
         agreement = self.agreement_with_resident(other)
         if not spoken_matters(self.mind, self.hall.statements_by(other)):
             return "cite"
@@ -332,7 +339,7 @@ class PlayedResident:
             return "question" if self.mind.draws.draw_chance(0.5) else "cite"
         return ("agree" if agreement > 0.3 else "partial_agree") if agreement > 0 else "disagree"
 
-    def matter_taken_up(self, other: str) -> str:
+    def matter_to_mention(self, other: str) -> str:
         """Return a matter mentioned by `other`, if possible one that both care about."""
         their_matters = spoken_matters(self.mind, self.hall.last[other]) or spoken_matters(
             self.mind, self.hall.statements_by(other)
@@ -344,7 +351,7 @@ class PlayedResident:
         return self.mind.speech.fill_frame(self.mind.speech.pick_unused(WORDS[kind]), **slots)
 
     def describe_matter(self, other: str) -> str:
-        matter = self.matter_taken_up(other)
+        matter = self.matter_to_mention(other)
         return with_article(matter) if matter else "where they stand"
 
     def answer_thinking(self) -> Fields:
@@ -407,8 +414,11 @@ class PlayedResident:
         return statement
 
     def _answer_resident(self, other: str) -> tuple[str, str]:
-        """Return the type and words of a response to `other` that answers any question."""
-        kind, taken_up = self.kind(other), self.matter_taken_up(other)
+        """Return the type and the text of a response to `other`.
+
+        If `other` asked the resident about a matter, the text is about that matter.
+        """
+        kind, taken_up = self.reference_type(other), self.matter_to_mention(other)
         matter = with_article(taken_up) if taken_up else "where we stand"
         words = self.fill_frame(kind, T=self.hall.name(other), M=matter)
         if asked_matters := spoken_matters(self.mind, self.asked_by(other)):

@@ -2,8 +2,8 @@
 
 Each stage takes the speakers and the discussion so far, and returns its result with its calls. Only
 the same resident is shown a resident's thoughts and reflections. In a shared session one reply
-holds the turns of all residents in a round. If the reply would be too long, it is split. Missing
-residents are asked about again.
+holds the turns of all residents in a round. If the reply would be too long, it is split. The
+session is asked again about residents who are missing in a reply.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.diagnostics import check_answers, instability, position_bias
+from folkmoot.measures.diagnostics import check_answers, check_instability, check_position_bias
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
@@ -612,9 +612,9 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
     )
     answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
     checks = {check.key: check for check in check_answers(answers)}
-    bias = position_bias(shown_options)
+    bias = check_position_bias(shown_options)
     return kit.respondent_checks_finding(
-        [*(checks | {bias.key: bias}).values(), instability(repeated_answers(run))]
+        [*(checks | {bias.key: bias}).values(), check_instability(repeated_answers(run))]
     )
 
 

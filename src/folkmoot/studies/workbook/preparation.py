@@ -72,7 +72,9 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
     """Return the study file of a workbook. Raises InputError with all problems of the workbook."""
     workbook, problems = read_workbook(path)
     if workbook is not None:
-        found_problems = design_problems(workbook, seated=not _about_people(problems, workbook))
+        found_problems = design_problems(
+            workbook, seated=not _concerns_assignment(problems, workbook)
+        )
         # A duplicate within one column was reported by the reader.
         duplicate_cells = {
             problem.where for problem in problems if problem.message.startswith("duplicate")
@@ -103,7 +105,7 @@ def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
     return (_RANK.get(sheet, -1), sheet, row, column)
 
 
-def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
+def _concerns_assignment(problems: list[Problem], workbook: Workbook) -> bool:
     """Return whether a problem concerns a sheet that the assignment uses.
 
     Checking the assignment would then report the same problem again.
@@ -446,7 +448,7 @@ def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Prev
 def _first_task(state: SessionState, speaker: SessionParticipant | str) -> TaskInPlay | None:
     """Return the first task that is put to a speaker, or None if there is none.
 
-    It decides with the values that are known at the start of a run.
+    The choice uses only values that are known at the start of a run.
     """
     tasks_in_turn = (task for task in _asked_tasks(state) if speaker in state.in_play(task))
     return next(

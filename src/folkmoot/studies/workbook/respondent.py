@@ -170,8 +170,8 @@ def argument_push(mind: SimulatedRespondent) -> float:
     """Return the change of the given share that arguments cause.
 
     It is the number of distinct words for giving minus those against, up to `_MAX_BALANCE`, times
-    strength and susceptibility. A text that all participants read moves all of them equally. So
-    different instructions for everyone do not change differences between treatments.
+    strength and susceptibility. A text that all participants read moves all of them by the same
+    amount, so it does not change differences between treatments.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (

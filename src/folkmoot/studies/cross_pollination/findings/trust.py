@@ -19,14 +19,14 @@ from folkmoot.measures.diagnostics import (
     NOT_KNOWN,
     Check,
     check_cut_replies,
+    check_instability,
+    check_malformed,
+    check_off_list,
+    check_over_length,
+    check_position_bias,
+    check_refusals,
+    check_spread_of_votes,
     check_sycophancy,
-    instability,
-    malformed,
-    off_list,
-    over_length,
-    position_bias,
-    refusals,
-    shrinking_variance,
 )
 from folkmoot.measures.inference.estimates import format_count, points_span
 from folkmoot.measures.position import Shown, position_effects
@@ -176,20 +176,20 @@ def _quality_checks(votes: Votes) -> list[Check]:
         voter.final_choice == voter.opposition_view for voter in votes.dialogue_participants
     )
     return [
-        refusals(answers, votes.participant_texts()),
-        malformed(answers),
-        off_list(answers),
-        over_length(answers),
+        check_refusals(answers, votes.participant_texts()),
+        check_malformed(answers),
+        check_off_list(answers),
+        check_over_length(answers),
         check_cut_replies(answers),
-        instability(repeated_votes(votes)),
-        position_bias(_first_votes(votes)),
+        check_instability(repeated_votes(votes)),
+        check_position_bias(_first_votes(votes)),
         check_sycophancy(
             (placebo.changed_count, placebo.participant_count) if placebo else None,
             (floor.changed_count, floor.participant_count) if floor else None,
             votes.rebuttal_texts,
             (yielded_count, len(votes.dialogue_participants)),
         ),
-        shrinking_variance(before, moves),
+        check_spread_of_votes(before, moves),
     ]
 
 
@@ -217,12 +217,12 @@ def spread_of_votes(votes: Votes) -> Finding | None:
     computed.
     """
     checks = {
-        "all first votes": shrinking_variance(
+        "all first votes": check_spread_of_votes(
             votes.counts(voter.initial_choice for voter in votes.people)
         )
     }
     for condition_votes in votes.informed_conditions:
-        checks[condition_votes.name] = shrinking_variance(
+        checks[condition_votes.name] = check_spread_of_votes(
             votes.counts(condition_votes.first_choices), count_moves(votes, condition_votes)
         )
     failed = [name for name, check in checks.items() if check.verdict == FAILED]

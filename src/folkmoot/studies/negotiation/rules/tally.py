@@ -80,7 +80,7 @@ def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
 def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the folded words of each sentence. Commas stay as words.
 
-    A sentence is the text between all ends of clauses but commas.
+    A sentence ends wherever a clause ends, except at a comma.
     """
     clauses: list[tuple[str, ...]] = []
     for part in _BOUNDARY.split(_normalise_text(text)):
@@ -162,9 +162,9 @@ class Mention:
 class _Clause:
     """A clause of folded words.
 
-    `taken` holds for each word the option of which it is a part, or None. A span is (start, end,
-    option). Its bounds are those of the list that contains the option. An option outside a list is
-    a list of one.
+    `taken` holds for each word the option that the word belongs to, or None. A span is (start, end,
+    option). `start` and `end` are the bounds of the list of options that contains the option. An
+    option outside a list counts as a list of one option.
     """
 
     words: tuple[str, ...]

@@ -174,7 +174,10 @@ _INSIDE_LIST = re.compile(r"\.\d+\.")
 
 
 def _null_missing(data: dict[str, Any]) -> None:
-    """Set missing fields to null, including those in nested records, and remove false flags."""
+    """Set missing fields to null, including those in nested records.
+
+    The flags `_parse_error` and `_declined` are kept only if they are true, and moved to the end.
+    """
     missing = data.pop("_missing", {})
     for name in missing:
         data[name] = None

@@ -65,7 +65,10 @@ def _parse_feeling(raw: object, info: ValidationInfo) -> str | None:
 
 
 def _parse_level(raw: object, info: ValidationInfo) -> int | None:
-    """Return a level from 1 to 5. Returns None for other values, because they are never clipped."""
+    """Return a level from 1 to 5, or None for other values.
+
+    A number out of range is not moved to the nearest bound.
+    """
     repairer, value, field = (
         Repairer.from_info(info),
         parse_whole_number(raw, 5),
