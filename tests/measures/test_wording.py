@@ -19,7 +19,7 @@ from folkmoot.measures.inference.claims import (
     Side,
     evaluate,
 )
-from folkmoot.measures.wording import CHECK_PHRASES, PHRASES, find_forbidden
+from folkmoot.measures.wording import CARD_PHRASES, CHECK_PHRASES, PHRASES, find_forbidden
 
 SOURCE = Path(folkmoot.__file__).parent
 TEXTS = [
@@ -28,6 +28,7 @@ TEXTS = [
     *(SOURCE / "kit" / name for name in ("claims.py", "findings.py")),
     *(SOURCE / "engine" / "settings" / name for name in ("claims.py", "hypotheses.py")),
     *(SOURCE / "report" / "document" / name for name in ("front.py", "trust.py")),
+    *sorted(SOURCE.glob("kit/controls/*.py")),
     SOURCE / "report" / "comparison" / "mixed.py",
     SOURCE / "measures" / "diagnostics.py",
     SOURCE / "studies" / "focus_group" / "sycophancy.py",
@@ -45,6 +46,18 @@ def test_each_verdict_in_each_direction_has_a_phrase_that_says_no_more() -> None
 def test_each_verdict_of_a_check_has_one_phrase() -> None:
     assert set(CHECK_PHRASES) == set(get_args(Verdict))
     assert not any(find_forbidden(phrase) for phrase in CHECK_PHRASES.values())
+
+
+def test_the_card_says_of_each_verdict_what_was_tested() -> None:
+    """No phrase says that an effect is one of the treatment, or that people would answer so."""
+    for threat, phrases in CARD_PHRASES.items():
+        # A specification curve is the test that the word stands for.
+        allowed = ["robust"] if threat == "Wording" else []
+        for phrase in phrases:
+            assert find_forbidden(phrase) in ([], allowed), phrase
+        for phrase in (phrases.passed, phrases.failed):
+            assert phrase.endswith(".") and phrase.count(". ") == 0
+        assert "cause" not in phrases.passed and "same people" not in phrases.passed
 
 
 def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:

@@ -240,8 +240,8 @@ def _question_finding(
             "Total variation: half the sum of the absolute differences of shares, beyond chance. "
             "Difference of means: in standard deviations, second minus first. 95 % intervals by "
             "bootstrap over independent units, p by exchanging them, not adjusted. Equal: the "
-            "interval lies within the margin; a difference that is not significant is not one "
-            "that is absent.",
+            "interval lies within the margin; a difference that no test shows may "
+            "still exist.",
         ),
         section=SECTION,
         unit=unit_name(negative),

@@ -277,7 +277,8 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
         Evidence(
             f"{row['version']}, {row['moment']} decision",
             _verdict(row["verdict"]),
-            f"{_share_in_words(row, 'same_share')} answer as designed",
+            f"{_share_in_words(row, 'same_share')} answer as designed, shares move by "
+            f"{format_percent(_number(row['shift_share']))}",
             _number(row["shift_share"]),
         )
         for row in _rows(findings, ANSWERS_AGAIN)

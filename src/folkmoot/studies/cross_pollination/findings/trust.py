@@ -69,8 +69,8 @@ def persuasion_finding(votes: Votes) -> Finding | None:
         )
         if placebo_names:
             statement += (
-                f" {' and '.join(placebo_names).capitalize()} contain no argument: changes there "
-                "come from attention or giving in, not from reasons."
+                f" {' and '.join(placebo_names).capitalize()} contain no argument, so changes "
+                "there do not come from arguments."
             )
     return Finding(
         "persuasion",
