@@ -16,7 +16,7 @@ from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
 KEY = "k" * 24
-# Its second part fails after a call for each of 300 people: a paid run would pay for all of them.
+# Its second part fails after a call for each of 40 people: a paid run would pay for all of them.
 OWN = """
 from pathlib import Path
 from folkmoot import Speaker, Study, StudyConfig
@@ -25,7 +25,7 @@ async def protocol(session):
     Path("rehearsed").touch()
     async def greet(scope, number):
         await scope.ask(Speaker(f"p{number}"), "Good day. " + "So it is. " * 2000)
-    await session.map(range(300), greet)
+    await session.map(range(40), greet)
     raise ValueError("the second part was never written")
 
 STUDY = Study("mine", "Mine", StudyConfig, protocol)
@@ -67,7 +67,7 @@ def test_a_study_that_fails_in_its_dry_run_is_stopped_before_anybody_is_paid(
 
 def test_without_a_dry_run_the_study_is_run_as_it_is(vendor: ServerThread) -> None:
     shown = command("run", "mine.yaml", "--no-preflight")
-    assert shown.exit_code == 2 and vendor.model.counts["answered"] == 300
+    assert shown.exit_code == 2 and vendor.model.counts["answered"] == 40
 
 
 @pytest.mark.parametrize("command_name", ["check", "run"])

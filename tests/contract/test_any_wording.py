@@ -26,6 +26,7 @@ from tests.planted import test_planted_truth as cross_pollination
 from tests.studies.negotiation import test_planted_truth as negotiation
 from tests.studies.town_hall import test_planted_hall as town_hall
 from tests.studies.workbook import test_workbook_planted as workbook
+from tests.sweeps import sample_daily
 
 SEED = 1
 Texts = list[tuple[str, list[Span]]]
@@ -171,7 +172,8 @@ def test_every_study_is_played() -> None:
     assert sorted(PLAYS) == sorted(registered_studies())
 
 
-@pytest.mark.parametrize("study", PLAYS)
+# Every day in a talk and in a questionnaire with a game; all studies are played by night.
+@pytest.mark.parametrize("study", sample_daily(PLAYS, ("focus_group", "workbook"), part="truths"))
 def test_quoted_texts_alone_give_the_effects_and_without_them_there_are_none(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import product
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -77,8 +78,15 @@ def small(study: str, folder: Path, **prompts: Any) -> RunFolder:
     return folkmoot.run(path, model="synthetic", out=folder / "run", seed=7, **prompts).folder
 
 
-@each
-@every
+# Each study in one of the wordings every day, in all of them by night.
+DAILY = {(study, STYLES[number % len(STYLES)]) for number, study in enumerate(STUDIES)}
+WORDED = [
+    pytest.param(*case, marks=() if case in DAILY else pytest.mark.nightly(part="truths"))
+    for case in product(STUDIES, STYLES)
+]
+
+
+@pytest.mark.parametrize(("study", "style"), WORDED)
 def test_other_words_are_read_and_stand_where_the_design_wants_them(
     study: str, style: str, tmp_path: Path, reasks: Callable[[str], int]
 ) -> None:

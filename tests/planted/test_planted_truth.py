@@ -18,6 +18,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination import files, interviews, opposition
 from folkmoot.studies.cross_pollination.participants import Participant, State
 from tests.planted.audit import EXPOSED, Audit
+from tests.sweeps import sample_daily
 
 PROMPTS = Path(interviews.__file__).parent / "prompts"
 
@@ -38,9 +39,10 @@ def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
     return folkmoot.run("cross_pollination", settings, model="synthetic", out=folder / "run").folder
 
 
-@pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return pilot(tmp_path_factory.mktemp("healthy"), 300)
+@pytest.fixture(scope="session")
+def healthy(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+    made = shared_folder("planted/healthy", lambda folder: pilot(folder, 300))
+    return RunFolder(made / "run")
 
 
 def test_planted_sizes_and_their_order_come_out(healthy: RunFolder) -> None:
@@ -64,9 +66,11 @@ def test_no_answer_needed_a_second_try(healthy: RunFolder) -> None:
 def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path) -> None:
     rejected = 0
     for seed in range(3):
-        run = pilot(tmp_path / str(seed), 60, seed, respondent={"persuasion": 0})
+        arms = ["simple_voting", "acp"]
+        still = {"respondent": {"persuasion": 0}, "conditions": arms}
+        run = pilot(tmp_path / str(seed), 60, seed, **still)
         rows = run.read_json("summary.json")["by_condition"]
-        counts = [rows[c]["position_changed"] for c in ("simple_voting", "acp")]
+        counts = [rows[arm]["position_changed"] for arm in arms]
         p = proportions_ztest(counts, [60, 60])[1] if any(counts) else 1.0
         rejected += p < 0.05
     # With a true rate of 5 % more than one of three happens in 0.7 % of cases.
@@ -185,19 +189,21 @@ def assignment_ignored(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, An
     return {}
 
 
-@pytest.mark.parametrize(
-    "breaking",
-    [
-        opponents_text_dropped,
-        summaries_dropped,
-        moderator_not_told,
-        wrong_cluster_shown,
-        summaries_swapped,
-        arms_swapped,
-        interview_forgotten,
-        assignment_ignored,
-    ],
+MISWIRINGS: tuple[Breaking, ...] = (
+    opponents_text_dropped,
+    summaries_dropped,
+    moderator_not_told,
+    wrong_cluster_shown,
+    summaries_swapped,
+    arms_swapped,
+    interview_forgotten,
+    assignment_ignored,
 )
+# A text that is lost, one that is another's, rows in the wrong arm, an assignment that is not kept.
+DAILY = (opponents_text_dropped, wrong_cluster_shown, arms_swapped, assignment_ignored)
+
+
+@pytest.mark.parametrize("breaking", sample_daily(MISWIRINGS, DAILY, part="truths"))
 def test_every_miswiring_is_caught(
     breaking: Breaking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -210,6 +216,7 @@ def test_a_small_healthy_pilot_passes_the_same_audit(tmp_path: Path) -> None:
     assert Audit(pilot(tmp_path, 60)).faults(tolerance=0.2) == []
 
 
+@pytest.mark.nightly(part="truths")
 def test_dropping_the_opponents_words_loses_the_effect(
     healthy: RunFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

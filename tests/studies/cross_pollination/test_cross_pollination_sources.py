@@ -29,6 +29,7 @@ from tests.helpers_provenance import assert_every_text_has_its_source, write_pro
 from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import JOBS, OPTIONS, PARKS, SAFETY, SETTINGS
 from tests.studies.cross_pollination.test_protocol import run as run_script
+from tests.sweeps import sample_daily
 
 ASKED = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
 PARAPHRASES = Path(__file__).parents[2] / "paraphrases" / "cross_pollination"
@@ -65,6 +66,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+DAILY = ("everything", "judge", "embedding", "source", "arms", "wording plain")
+
+
 def run(folder: Path, **changes: Any) -> Run:
     settings = {**SETTINGS, "participants_per_condition": 4, **changes}
     return folkmoot.run("cross_pollination", settings, model="synthetic", out=folder / "run")
@@ -75,7 +79,7 @@ def check(done: Run) -> None:
     assert describe_deviations(done.folder) == []
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", sample_daily(VARIANTS, DAILY, part="mutations"))
 def test_every_text_in_a_prompt_is_recorded_where_its_source_says(
     tmp_path: Path, variant: str
 ) -> None:

@@ -32,9 +32,10 @@ def check_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
             assert nxt.probe
 
 
-async def test_length_phases_and_everybody_heard_for_200_seeds() -> None:
+@pytest.mark.parametrize("seeds", [40, pytest.param(200, marks=pytest.mark.nightly(part="truths"))])
+async def test_length_phases_and_everybody_heard_for_all_seeds(seeds: int) -> None:
     lengths = []
-    for seed in range(200):
+    for seed in range(seeds):
         t = await discuss(seed)
         check_shape(t, 3, 5)
         lengths.append(len(t.messages))

@@ -28,6 +28,7 @@ from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.texts import DiscussionTexts
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.focus_group.at_hand import people
+from tests.sweeps import sample_daily
 
 PROFILES = Path(__file__).parents[3] / "examples" / "focus_group_profiles.csv"
 SMALL: Mapping[str, Any] = {
@@ -72,12 +73,18 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+DAILY = (
+    *("plain", "two concepts in two groups", "interviews alone", "seeded opinions"),
+    *("a guide of the researcher's", "tone by the model"),
+)
+
+
 def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
     raw = {key: value for key, value in {**SMALL, **settings}.items() if value is not None}
     return folkmoot.run(STUDY, raw, out=folder / "run", **(more or {"model": "synthetic"})).folder
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", sample_daily(VARIANTS, DAILY, part="mutations"))
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
     assert_every_text_has_its_source(run, STUDY)

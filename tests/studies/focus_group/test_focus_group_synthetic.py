@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,10 @@ def play(out: Path, *overrides: str, **options: Any) -> RunFolder:
     return folkmoot.run(EXAMPLE, out=out, model="synthetic", overrides=overrides, **options).folder
 
 
-@pytest.fixture(scope="module")
-def groups(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return play(tmp_path_factory.mktemp("synthetic") / "run", "replications=12")
+@pytest.fixture(scope="session")
+def groups(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+    made = shared_folder("focus_group/twelve", lambda at: play(at / "run", "replications=12"))
+    return RunFolder(made / "run")
 
 
 def test_length_phases_and_voices_of_every_group(groups: RunFolder) -> None:

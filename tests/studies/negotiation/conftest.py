@@ -137,13 +137,15 @@ def mediator(request: ModelRequest, address: str, **changes: Any) -> str:
 Runner = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest.fixture(scope="session")
+def whole(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Any:
     """One run of all groups under all conditions, for tests that only read."""
-    folder = tmp_path_factory.mktemp("negotiation") / "run"
-    return folkmoot.run(
-        STUDY, SETTINGS, out=folder, provider=ScriptedProvider(mediator), model="scripted/test"
-    )
+
+    def make(folder: Path) -> None:
+        provider = ScriptedProvider(mediator)
+        folkmoot.run(STUDY, SETTINGS, out=folder / "run", provider=provider, model="scripted/test")
+
+    return folkmoot.load(shared_folder("negotiation/whole", make) / "run")
 
 
 def some(*ids: str) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from tests.studies.negotiation.conftest import (
     session_json,
     some,
 )
+from tests.sweeps import sample_daily
 
 
 def scoring(scores: dict[str, float], **more: Any) -> Any:
@@ -244,7 +245,11 @@ def cast(run: Any, member: str = "traveler_1") -> dict[str, Any]:
     return dict(row)
 
 
-@pytest.mark.parametrize("entry", NO_OPTION)
+# An alternative, a choice of two, nothing, and another word; all others by night.
+DAILY = ("anything but diner", "barbecue or diner", "undecided", "dinner")
+
+
+@pytest.mark.parametrize("entry", sample_daily(NO_OPTION, DAILY, part="mutations"))
 def test_what_is_no_listed_option_goes_back_once_and_is_then_missing(
     negotiation: Runner, entry: str
 ) -> None:
@@ -258,8 +263,12 @@ def test_what_is_no_listed_option_goes_back_once_and_is_then_missing(
     assert row["unmatched"] == f"{entry}; {entry}" and row["asked_again"]
     options = set(run.table("scores").filter(topic="cuisine")["option"])
     assert options == {"barbecue", "diner"}
-    # The second reply counts.
-    run = negotiation(voting("traveler_1", ballot, {"top_choice": "Barbecues."}), **team)
+
+
+def test_the_second_reply_counts(negotiation: Runner) -> None:
+    ballot = {"top_choice": "undecided", "acceptable": ["undecided", "barbecue"]}
+    script = voting("traveler_1", ballot, {"top_choice": "Barbecues."})
+    run = negotiation(script, groups=some("team"), conditions=["C4"])
     assert cast(run)["top_choice"] == "barbecue" and cast(run)["unmatched"] is None
 
 

@@ -26,6 +26,7 @@ from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.rules.strategies import TYPE_IDS
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.negotiation.conftest import GROUPS
+from tests.sweeps import sample_daily
 
 MEDIATION = import_module("folkmoot.studies.negotiation.mediation")
 BALLOTS = import_module("folkmoot.studies.negotiation.ballots")
@@ -48,12 +49,15 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+DAILY = ("all types, with codes", "scores, reasons first", "own groups", "own options", "C2 alone")
+
+
 def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
     raw = {key: value for key, value in {**SMALL, **settings}.items() if value is not None}
     return folkmoot.run(STUDY, raw, out=folder / "run", **(more or {"model": "synthetic"})).folder
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", sample_daily(VARIANTS, DAILY, part="mutations"))
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
     assert_every_text_has_its_source(run, STUDY)

@@ -40,15 +40,15 @@ def holds(term: str, text: str) -> bool:
     return letters in re.sub(r"[\s_-]+", "", text.casefold())
 
 
-@pytest.mark.parametrize("term", [*TERMS, *IDS])
 @pytest.mark.parametrize("spelling", ["{}", "{}s", "({})", "{}."])
-def test_each_term_is_found_in_every_spelling(term: str, spelling: str) -> None:
-    if term.endswith("y") and spelling == "{}s":
-        pytest.skip("the plural of this word is written otherwise")
-    joined = (re.sub(r"[ _-]", by, term) for by in ("-", "_", "  "))
-    for form in (term, term.upper(), term.title(), *joined):
-        text = f"We use {spelling.format(form)} here."
-        assert decision.find_terms(text).theory, text
+def test_each_term_is_found_in_every_spelling(spelling: str) -> None:
+    for term in (*TERMS, *IDS):
+        if term.endswith("y") and spelling == "{}s":
+            continue  # the plural of this word is written otherwise
+        joined = (re.sub(r"[ _-]", by, term) for by in ("-", "_", "  "))
+        for form in (term, term.upper(), term.title(), *joined):
+            text = f"We use {spelling.format(form)} here."
+            assert decision.find_terms(text).theory, text
 
 
 @pytest.mark.parametrize("term", SPELLINGS)
@@ -101,7 +101,7 @@ def c3(run: Any) -> dict[str, Any]:
     return dict(row)
 
 
-@pytest.mark.parametrize("term", SPELLINGS)
+@pytest.mark.parametrize("term", ["log-rolled", "Pareto improvement"])
 def test_a_reply_with_a_term_is_asked_for_again_once(negotiation: Runner, term: str) -> None:
     run = negotiation(
         theorising(f"By {term}, a diner.", "A diner suits most of you."),

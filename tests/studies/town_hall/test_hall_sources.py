@@ -29,6 +29,7 @@ from tests.studies.town_hall.hall_script import (
     small_hall,
     together,
 )
+from tests.sweeps import sample_daily
 
 PROMPTS = Path(str(STUDY.prompts))
 EXAMPLE = Path(__file__).parents[3] / "examples" / "town_hall.yaml"
@@ -92,12 +93,18 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+DAILY = (
+    *("level 1", "only the last round is remembered", "with codes"),
+    *("switches of a shared session", "residents in other words"),
+)
+
+
 def play(folder: Path, settings: Mapping[str, Any]) -> RunFolder:
     raw = {**SMALL, **settings}
     return folkmoot.run(STUDY, raw, out=folder / "run", model="synthetic").folder
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", sample_daily(VARIANTS, DAILY, part="mutations"))
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
     assert_every_text_has_its_source(run, STUDY)

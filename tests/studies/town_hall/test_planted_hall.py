@@ -75,10 +75,10 @@ def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivit
     return found.row(0, named=True)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("planted")
-    return hold(folder, ["quiet", "chaired", "unlisted", "placebo"])
+@pytest.fixture(scope="session")
+def run(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
+    levels = ["quiet", "chaired", "unlisted", "placebo"]
+    return folkmoot.load(shared_folder("hall/planted", lambda at: hold(at, levels)) / "run")
 
 
 def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,18 @@ def mixed(key: Key, request: ModelRequest) -> Any:
     return (together() if wanted & {"turns", "A01"} else plain)(key, request)
 
 
-@pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("hall")
-    settings = small_hall(folder) | {
-        "levels": ["1", "2-1", "2-2", "4"],
-        "sets": 2,
-        "log_texts": "full",
-        "reaction_levels": {},
-    }
-    return hold(folder, settings, scripted(mixed))
+@pytest.fixture(scope="session")
+def held(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
+    def make(folder: Path) -> None:
+        settings = small_hall(folder) | {
+            "levels": ["1", "2-1", "2-2", "4"],
+            "sets": 2,
+            "log_texts": "full",
+            "reaction_levels": {},
+        }
+        hold(folder, settings, scripted(mixed))
+
+    return folkmoot.load(shared_folder("hall/files", make) / "run")
 
 
 def test_the_seven_files_of_each_discussion(held: Run) -> None:

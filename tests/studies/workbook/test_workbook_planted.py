@@ -36,6 +36,7 @@ PLAIN = "The tokens are paid out in money after the game."
 GIVE = "How many of your 20 tokens do you put into the pot? {response_options}"
 RULES = "You hold 20 tokens. What is put into the pot is doubled and divided equally."
 SEED = 11
+Shared = Callable[[str, Callable[[Path], object]], Path]  # the fixture `shared_folder`
 
 
 def book(
@@ -117,9 +118,10 @@ def truth(folder: Path, treated: str = f"{PLAIN} {APPEAL}", people: int = 240) -
     return float(np.mean(both[0] - both[1]))
 
 
-@pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return play(book(240), tmp_path_factory.mktemp("healthy"))
+@pytest.fixture(scope="session")
+def healthy(shared_folder: Shared) -> RunFolder:
+    made = shared_folder("workbook/healthy", lambda folder: play(book(240), folder))
+    return RunFolder(made / "run")
 
 
 def test_the_effect_of_a_treatment_comes_out_with_its_size(
@@ -236,9 +238,10 @@ def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) 
 # --- people and groups ----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def games(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return play(book(240, rounds=3), tmp_path_factory.mktemp("games"))
+@pytest.fixture(scope="session")
+def games(shared_folder: Shared) -> RunFolder:
+    made = shared_folder("workbook/games", lambda folder: play(book(240, rounds=3), folder))
+    return RunFolder(made / "run")
 
 
 def pull(run: RunFolder, later: int) -> float:

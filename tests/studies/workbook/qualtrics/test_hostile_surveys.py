@@ -38,6 +38,7 @@ from tests.studies.workbook.qualtrics.qsf_builder import (
     told,
     write,
 )
+from tests.sweeps import sample_daily
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(value[key])
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", sample_daily(range(150), range(25), part="mutations"))
 def test_whatever_a_survey_holds_its_workbook_has_no_mistakes(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     document = copy.deepcopy(_everything())

@@ -1,0 +1,14 @@
+"""Sweeps over many cases: some of each kind every day, all others in `make nightly`."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Any
+
+import pytest
+
+
+def sample_daily(cases: Iterable[Any], daily: Container[Any], part: str) -> list[Any]:
+    """The cases for `parametrize`: those that are not daily ones belong to a nightly part."""
+    nightly = pytest.mark.nightly(part=part)
+    return [case if case in daily else pytest.param(case, marks=nightly) for case in cases]
