@@ -402,7 +402,7 @@ def test_options_that_nobody_can_tell_apart_are_the_studys_mistake(tmp_path: Pat
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Park", "park"]))
 
-    with pytest.raises(ProtocolError, match="'Park' and 'park' cannot be told apart"):
+    with pytest.raises(ProtocolError, match="'Park' and 'park' cannot be distinguished"):
         run(tmp_path, protocol)
 
 

@@ -94,7 +94,9 @@ class Choice(AnswerType[str]):
         if not pairs:
             return ""
         first, second = (self.options[index] for index in pairs[0])
-        return f"the options {first!r} and {second!r} cannot be told apart: {IGNORED_DIFFERENCES}"
+        return (
+            f"the options {first!r} and {second!r} cannot be distinguished: {IGNORED_DIFFERENCES}"
+        )
 
     @property
     def listed_options(self) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def test_one_mistake_is_the_only_one_told(tmp_path: Path, text: str, told: str) 
 def test_options_that_cannot_be_told_apart_are_told_with_both_lines(tmp_path: Path) -> None:
     listed = "".join(f"    - {o}\n" for o in ("Parks", '""', "Jobs", "(2) ｐarks.", '" "', ""))
     text = HEAD + f"  options:\n{listed}" + REST
-    alike = "'Parks' and '(2) ｐarks.' cannot be told apart"
+    alike = "'Parks' and '(2) ｐarks.' cannot be distinguished"
     found = [m.split(": case")[0] for m in mistakes(tmp_path, text)]
     assert found == [
         f"pilot.yaml:5: topic.options[1]: {alike}",

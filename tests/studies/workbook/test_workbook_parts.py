@@ -70,7 +70,7 @@ def test_options_of_every_kind(cell: str, means: Any) -> None:
         ("(5, 0)", "runs from 5 down to 0"),
         ("(1, 2, 3)", "pair of numbers"),
         ("[1, 1.0]", "duplicate"),
-        ('["Park", "Mall", "park."]', "'Park' and 'park.' cannot be told apart"),
+        ('["Park", "Mall", "park."]', "'Park' and 'park.' cannot be distinguished"),
         ('["a", ["b"]]', "not a single option"),
         ('{"A": {"B": 1}}', "neither"),
         ("[yes, no]", "needs quotes"),

@@ -452,7 +452,7 @@ def _give_formulas_a_value(path: Path, value: str) -> None:
 
 def test_options_that_cannot_be_told_apart_are_refused_at_their_cell(tmp_path: Path) -> None:
     (found,) = mistakes(put(good(), f"{TASKS}!I6", '["Yes", "no", "yes!"]'), tmp_path)
-    assert f"{TASKS}!I6" in found and "'Yes' and 'yes!' cannot be told apart" in found
+    assert f"{TASKS}!I6" in found and "'Yes' and 'yes!' cannot be distinguished" in found
 
 
 def test_the_blank_template_is_refused_with_a_helpful_list(tmp_path: Path) -> None:

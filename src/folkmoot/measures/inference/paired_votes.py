@@ -136,7 +136,7 @@ def paired_shares(
 
     n = both + first + second + neither
     if n < 1:
-        raise ValueError("a share of nobody is not defined (n = 0)")
+        raise ValueError("a share of zero units is not defined (n = 0)")
     difference = (second - first) / n
     z = float(norm.ppf((1 + level) / 2))
 

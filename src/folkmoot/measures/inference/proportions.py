@@ -180,7 +180,7 @@ def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> 
 
 def _check_share(count: int, n: int) -> None:
     if n < 1:
-        raise ValueError("a share of nobody is not defined (n = 0)")
+        raise ValueError("a share of zero units is not defined (n = 0)")
     if not 0 <= count <= n:
         raise ValueError(f"{count} of {n} is not a share")
 

@@ -173,7 +173,7 @@ class Topic(_Part):
         # even when blank options come before it.
         for pair in indistinguishable_pairs([option for _, option in texts]):
             (_, first), (_, second) = twins = [texts[index] for index in pair]
-            message = f"{first!r} and {second!r} cannot be told apart: {IGNORED_DIFFERENCES}"
+            message = f"{first!r} and {second!r} cannot be distinguished: {IGNORED_DIFFERENCES}"
             kind = PydanticCustomError("value_error", "{error}", {"error": message})
             # Both options of a pair get the problem, because either of them may be the one to
             # change.

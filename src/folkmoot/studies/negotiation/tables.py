@@ -137,7 +137,7 @@ class ShownDecisionRow(
     """The sentence about a decision in the prompts of one step."""
 
     step: str = column(
-        "step whose prompts contain the text: operator (the operator's decision, in the "
+        "step of the prompts that contain the text: operator (the operator's decision, in the "
         "mediator's prompt), proposal (the mediator's proposal, on the ballots), or round1, "
         "round2 … (feedback)"
     )
@@ -150,8 +150,8 @@ class ShownShareRow(
     """One share of a decision in the prompts of one step."""
 
     step: str = column(
-        "step whose prompts contain the share: operator, round1, round2 … (feedback), or record "
-        "(the decision that members confirm)"
+        "step of the prompts that contain the share: operator, round1, round2 … (feedback), or "
+        "record (the decision that members confirm)"
     )
     share: int = column("number of the share, from 0")
     option: str = column("option of this share")

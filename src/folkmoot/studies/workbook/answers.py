@@ -266,7 +266,7 @@ class ShownOptions:
     """The options as one participant sees them.
 
     `text` is the text in the prompt. `order` holds the options of a list in the order shown.
-    `for_people` is the text in a question that a human reads, whose page has a list as buttons.
+    `for_people` is the text in a question for a human. The page of a human shows a list as buttons.
     """
 
     text: str
@@ -332,7 +332,7 @@ def _parse_list(values: Sequence[object]) -> ListedOptions:
         raise NotALiteral(f"duplicate option {duplicates[0]!r}")
     for first, second in indistinguishable_pairs(options):
         raise NotALiteral(
-            f"{options[first]!r} and {options[second]!r} cannot be told apart: "
+            f"{options[first]!r} and {options[second]!r} cannot be distinguished: "
             f"{IGNORED_DIFFERENCES}"
         )
     return ListedOptions(options)

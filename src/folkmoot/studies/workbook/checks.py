@@ -513,7 +513,7 @@ def _check_types(task: Task, options: Options, problems: Problems) -> None:
             problems.add_problem("a range of numbers cannot be of type category", where, hint)
         # The next whole number from the lower bound up must not exceed the upper bound.
         elif task.var_type == "integer" and not options.low <= -(-options.low // 1) <= options.high:
-            problems.add_problem("no whole number lies in the range", where, "widen it")
+            problems.add_problem("the range contains no whole number", where, "widen it")
     if isinstance(options, ListedOptions) and task.var_type in ("integer", "float"):
         for option in options.options:
             if not _is_number(option, task.var_type == "integer"):

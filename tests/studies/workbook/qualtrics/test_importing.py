@@ -227,7 +227,7 @@ def test_questions_of_the_trash_and_unknown_kinds_are_listed_with_their_ids(tmp_
     assert [task.var_name for task in config.workbook.tasks] == ["context", "Q1", "Q7"]
     for id, words in {
         "QID2": "file upload", "QID3": "Hologram", "QID4": "trash", "QID5": "MaxDiff",
-        "QID6": "no block", "QID7": "JavaScript", "QID99": "does not have it",
+        "QID6": "no block", "QID7": "JavaScript", "QID99": "missing in the file",
     }.items():  # fmt: skip
         assert any(note.startswith("Left out") and words in note for note in about(notes, id))
     listed = (tmp_path / "survey_import.txt").read_text("utf-8").splitlines()
@@ -352,9 +352,9 @@ def test_conditions_that_a_workbook_cannot_have_are_listed_and_ask_everybody(
 
     assert {(bool(row["Q2"]), bool(row["Q3"])) for row, _ in rows} == {(True, False)}
     assert "City Is Paris" in about(notes, "QID2")[0]
-    assert "asked of everybody" in about(notes, "QID2")[1]
+    assert "asked of all participants" in about(notes, "QID2")[1]
     assert "QID5, which is not asked before it" in about(notes, "QID4")[0]
-    assert "nobody would be asked" in about(notes, "QID4")[1]
+    assert "no participant would be asked" in about(notes, "QID4")[1]
 
 
 def test_skips_and_ends_leave_out_what_follows(tmp_path: Path) -> None:

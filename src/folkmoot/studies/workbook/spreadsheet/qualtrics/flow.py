@@ -71,7 +71,7 @@ _TAKEN_NAMES = (
 _ORDERED = ("", "false", "Advanced", "RandomWithOnlyX")
 _MAX_NAME = 60
 _SERVICES = {
-    "Authenticator": "an authenticator; its questions are asked of everybody",
+    "Authenticator": "an authenticator; its questions are asked of all participants",
     "Conjoint": "a conjoint analysis",
     "QuotaCheck": "a check of quotas",
     "ReferenceSurvey": "another survey that it shows",
@@ -153,7 +153,7 @@ class SurveyFlow:
         self._loop, self._loop_fields = "", dict[str, str]()
         self._shown: set[str] = set()
         self._shuffled: list[tuple[str, int]] = []
-        # Whether the walk is within a branch of which the condition is unknown.
+        # Whether the walk is within a branch with an unknown condition.
         self._is_uncertain = False
         self._question_names = {q.name.casefold() for q in survey.questions.values()}
         self.data = EmbeddedData(self._name_column)
@@ -197,7 +197,7 @@ class SurveyFlow:
         elif kind in ("EmbeddedData", "EndSurvey") and self._is_uncertain:
             # For everybody, an end would leave out the rest of the survey.
             what = "a value" if kind == "EmbeddedData" else "an end of the survey"
-            self._leave_out(where, f"{what} in a branch of which the condition is unknown")
+            self._leave_out(where, f"{what} in a branch with an unknown condition")
         elif kind == "EmbeddedData":
             self._set_fields(element, where, condition)
         elif kind == "EndSurvey":
@@ -225,7 +225,9 @@ class SurveyFlow:
         if found is not None:
             self._walk(children, key, all_of(condition, found))
             return
-        self._leave_out(where, "its condition; the questions in this branch are asked of everybody")
+        self._leave_out(
+            where, "its condition; the questions in this branch are asked of all participants"
+        )
         outer, self._is_uncertain = self._is_uncertain, True
         self._walk(children, key, condition)
         self._is_uncertain = outer
@@ -246,7 +248,7 @@ class SurveyFlow:
     def _show_block(self, id: str, where: str, condition: Condition) -> None:
         block = self.survey.blocks.get(id)
         if block is None:
-            self._leave_out(where, f"the block {id or '?'}, which the file does not have")
+            self._leave_out(where, f"the block {id or '?'}, which is missing in the file")
             return
         if block.kind == TRASH:
             self._leave_out(where, f"the block {id}, which is in the trash of the survey")
@@ -344,7 +346,7 @@ class SurveyFlow:
     def _ask_question(self, id: str, block: Block, condition: Condition) -> None:
         question = self.survey.questions.get(id)
         if question is None:
-            what = f"the block {block.id} names it, but the file does not have it"
+            what = f"the block {block.id} names it, but it is missing in the file"
             self._leave_out(id or "?", what)
             return
         is_first = id not in self._shown
@@ -358,12 +360,12 @@ class SurveyFlow:
             if as_mapping(question.keys.get(key)):
                 found = self._logic.read_logic(question.keys[key], id)
                 if found is None:
-                    self._leave_out(id, "its display logic; it is asked of everybody")
+                    self._leave_out(id, "its display logic; it is asked of all participants")
                 else:
                     condition = all_of(condition, found)
         if condition is False:
             shown = shorten(make_plain(question.html, in_one_line=True).text, 60)
-            self._leave_out(id, f"nobody would be asked it: {shown!r}")
+            self._leave_out(id, f"no participant would be asked it: {shown!r}")
             return
         if not form.items:
             text = self._resolve(form.words, id)

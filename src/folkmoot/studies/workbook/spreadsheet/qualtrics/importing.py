@@ -205,7 +205,7 @@ def _write_options(item: Item) -> str:
     return escape_braces(json.dumps(list(item.choices.values()), ensure_ascii=False))
 
 
-# --- what is told ------------------------------------------------------------------------------
+# --- the summary -------------------------------------------------------------------------------
 
 
 def _describe(flow: SurveyFlow, tasks: int, respondents: int) -> list[str]:
@@ -213,19 +213,19 @@ def _describe(flow: SurveyFlow, tasks: int, respondents: int) -> list[str]:
     questions = len({task.question_id for task in flow.tasks})
     treatments, columns = flow.treatments.labels, flow.data.columns.values()
     lines = [
-        f"Made: {format_count(tasks, 'task')} from {format_count(questions, 'question')}, "
+        f"Created: {format_count(tasks, 'task')} from {format_count(questions, 'question')}, "
         f"{format_count(len(treatments), 'treatment')}"
         + (f" ({shorten(', '.join(treatments), 200)})" if len(treatments) > 1 else "")
         + (f", profile columns {', '.join(column.name for column in columns)}" if columns else "")
     ]
     lines.append(
-        f"To do: the {respondents} respondents have no description. Write yours into "
-        "agent_profiles, one a row, and their number into num_sessions"
+        f"To do: the {respondents} respondents have no description. Write descriptions into "
+        "agent_profiles, one per row, and the number of respondents into num_sessions"
     )
     blank = [column.field for column in columns if not column.value]
     if blank:
         lines.append(f"To do: fill in the embedded data in agent_profiles: {', '.join(blank)}")
-    lines.append("To do: model_info is synthetic; write the model that is to answer")
+    lines.append("To do: model_info is synthetic; write the name of the model that answers")
     notes = list(dict.fromkeys(flow.notes))
     lines += [_format_note(note) for note in notes if note.is_left_out]
     return lines + [_format_note(note) for note in notes if not note.is_left_out]

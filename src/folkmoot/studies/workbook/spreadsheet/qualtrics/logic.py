@@ -189,7 +189,7 @@ class LogicReader:
         if places is None:
             return None
         if not places:
-            what = f"its condition looks at {locator.question}, which is not asked before it"
+            what = f"its condition uses {locator.question}, which is not asked before it"
             self._note(where, f"{what}; it counts as not answered")
             return False
         ignore_case = bool(expression.get("IgnoreCase"))

@@ -155,7 +155,7 @@ class FormMaker:
     def _stem(self, question: Question) -> str:
         words = self._words(question, question.html)
         if not words and question.kind != "DB":
-            self.change(question, f"it has no words; it is asked as “{question.name}”")
+            self.change(question, f"it has no text; it is asked as “{question.name}”")
         return words or ("" if question.kind == "DB" else question.name)
 
     # --- parts of questions --------------------------------------------------------------------
@@ -192,10 +192,13 @@ class FormMaker:
         for number, choice in enumerate(choices, 1):
             text = self._words(question, choice.html, in_one_line=True)
             if "${" in text:
-                what = f"the value piped into choice {choice.id}; options know no earlier answers"
+                what = (
+                    f"the value piped into choice {choice.id}; options cannot contain earlier "
+                    "answers"
+                )
                 self.leave_out(question, what)
             if not text:
-                self.change(question, f"choice {choice.id} has no words; it is called {number}")
+                self.change(question, f"choice {choice.id} has no text; it is called {number}")
             if choice.keys.get("DisplayLogic") and not asked_one_by_one:
                 what = f"the display logic of choice {choice.id}; it is always offered"
                 self.leave_out(question, what)
@@ -266,7 +269,7 @@ class FormMaker:
             self._no_form(question, "a graphic")
             return QuestionForm(words=words) if words else None
         if not words:
-            self.leave_out(question, "a descriptive text without words")
+            self.leave_out(question, "a descriptive text that is empty")
             return None
         return QuestionForm(words=words)
 
@@ -339,7 +342,7 @@ class FormMaker:
         for number, row in enumerate(rows, 1):
             statement = self._words(question, row.html, in_one_line=True)
             if not statement:
-                self.change(question, f"statement {row.id} has no words; it is called {number}")
+                self.change(question, f"statement {row.id} has no text; it is called {number}")
                 statement = f"statement {number}"
             logic = as_mapping(row.keys.get("DisplayLogic"))
             if has_text_field(row):

@@ -171,7 +171,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 
 
 def _not_an_export(path: Path, why: str) -> InputError:
-    message = f"the file is no survey exported from Qualtrics: {why}"
+    message = f"the file is not a survey exported from Qualtrics: {why}"
     return InputError(Problem(message, str(path), hint=_HOW_TO_EXPORT))
 
 

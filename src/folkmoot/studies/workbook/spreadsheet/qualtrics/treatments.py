@@ -157,7 +157,7 @@ class Treatments:
         where = as_text(element.get("FlowID")) or as_text(element.get("ID")) or "?"
         what = (
             f"its randomization; it would make {count:,} treatments, and at most {MAX_TREATMENTS} "
-            "are made. Everybody is shown the elements that it names first"
+            "are made. All participants are shown the elements that it names first"
         )
         self._notes.append(ImportNote(where, what))
 
