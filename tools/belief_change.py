@@ -3,10 +3,11 @@
     python -m tools.belief_change debates debates.csv > people.csv
     python -m tools.belief_change rounds rounds.csv messages.csv > people.csv
 
-`debates`: DebateGPT (Salvi et al., 2025; MIT). Each participant of a debate is a person, agreement
-runs from 1 to 5, and the topic is the item; what was said in the debates is not in the file, so no
-text is shown. `rounds`: PersuasionTrace (CC BY-SA). Belief is written from 0 to 100, and the text
-shown is what the persuader wrote. Neither set is part of this repository.
+`debates`: DebateGPT (Salvi, Horta Ribeiro, Gallotti and West, 2024; CC BY-SA 4.0). Each participant
+of a debate is a person, agreement runs from 1 to 5, and the topic is the item. The file does not
+have the texts of the debates, so no text is shown. `rounds`: PersuasionTrace (Moore, 2025; MIT).
+Belief is written from 0 to 100, and the text shown is what the persuader wrote. Neither set is part
+of this repository. docs/replay.md says where they are and what their licences ask for.
 """
 
 from __future__ import annotations
