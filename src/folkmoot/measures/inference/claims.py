@@ -217,7 +217,9 @@ class Result:
     over all possible lost values. `counts`, `lost`: number of known and of lost values in both
     conditions. `adjusted_p`: the p-value adjusted for the family of the claim (see
     `judge_families`). It is NaN in a family of one. `level`: the level of the interval. `means`:
-    the values of both conditions. The estimate is their difference.
+    the values of both conditions. The estimate is their difference. `is_between_units`: True if no
+    independent unit is in both conditions. The number of units is then that of the smaller
+    condition.
     """
 
     claim: Claim
@@ -230,6 +232,7 @@ class Result:
     adjusted_p: float = math.nan
     level: float = 1 - ALPHA
     means: tuple[float, float] = (math.nan, math.nan)
+    is_between_units: bool = False
 
     @property
     def p(self) -> float:
@@ -468,7 +471,18 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
     means = arm_means(first, second)
-    return Result(claim, estimate, verdict, why, bounds, counts, lost, level=1 - alpha, means=means)
+    return Result(
+        claim,
+        estimate,
+        verdict,
+        why,
+        bounds,
+        counts,
+        lost,
+        level=1 - alpha,
+        means=means,
+        is_between_units=set(first.units).isdisjoint(second.units),
+    )
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:

@@ -195,6 +195,7 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
     told = [f"{source}{sealed}."]
     few = {
         format_count(result.estimate.unit_count, result.claim.unit.partition(" ")[0])
+        + " in an arm" * result.is_between_units
         for result in primary
         if 0 < result.estimate.unit_count < FEWEST_UNITS
     }
