@@ -145,14 +145,14 @@ def _read_recorded(run: RunFolder, addresses: Collection[str]) -> _Recorded:
 
 
 def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, Collection[Source]]:
-    found: dict[str, dict[Source, None]] = {}
+    sources_by_address: dict[str, dict[Source, None]] = {}
     distinct_sources: dict[tuple[str, ...], Source] = {}
     columns = ("kind", "source_id", "speaker")
     for address, *source in _rows_where(run, PROVENANCE, "address", addresses, *columns):
         # Share equal sources: a long transcript occurs in the requests of many decisions.
         shared_source = distinct_sources.setdefault(tuple(source), Source(*source))
-        found.setdefault(address, {})[shared_source] = None
-    return {address: sources.keys() for address, sources in found.items()}
+        sources_by_address.setdefault(address, {})[shared_source] = None
+    return {address: sources.keys() for address, sources in sources_by_address.items()}
 
 
 def _rows_where(
@@ -205,9 +205,9 @@ def _exposure_rows(
         speaker = recorded.speakers.get(source.id, source.speaker)
         if source.kind == "utterance" and speaker != source.speaker:
             by_kind.setdefault(MISATTRIBUTED_WORDS, {})[source.id] = None
-    for kind, found in by_kind.items():
+    for kind, source_ids in by_kind.items():
         expected_ids = decision.expected_kinds.get(kind)
-        missing = set(expected_ids or ()) - found.keys()
+        missing = set(expected_ids or ()) - source_ids.keys()
         # These two kinds are an error at every decision, so no design needs to exclude them.
         is_forbidden = kind in (FOREIGN_WORDS, MISATTRIBUTED_WORDS)
         yield ExposureRow(
@@ -224,9 +224,13 @@ def _exposure_rows(
             else None
             if expected_ids is None
             else bool(expected_ids),
-            texts=len(found),
-            text_ids=list(found),
-            share=1 - len(missing) / len(expected_ids) if expected_ids else 1.0 if found else None,
+            texts=len(source_ids),
+            text_ids=list(source_ids),
+            share=1 - len(missing) / len(expected_ids)
+            if expected_ids
+            else 1.0
+            if source_ids
+            else None,
         )
 
 

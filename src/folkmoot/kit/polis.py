@@ -133,13 +133,13 @@ def _check_vote_signs(
         raise InputError(Problem(what, str(folder / VOTES), hint="multiply the votes by -1"))
 
 
-def _read_rows(path: Path, wanted: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+def _read_rows(path: Path, required_columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
     """Return the line number and the cells (column → cell) of each row of a CSV file.
 
-    Raises InputError if one of the `wanted` columns is missing.
+    Raises InputError if one of the `required_columns` columns is missing.
     """
     columns, rows = read_csv(_read_text(path), str(path))
-    for column in wanted:
+    for column in required_columns:
         if column not in columns:
             raise InputError(Problem(f"there is no column {column}", str(path), "1"))
     return rows

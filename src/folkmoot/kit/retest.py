@@ -36,7 +36,7 @@ async def ask_twice(scope: Scope, name: str, ask: Callable[[Scope], Awaitable[T]
 def pair_answers(
     table: pl.DataFrame,
     pairs: Iterable[tuple[object, object]],
-    who: Sequence[str],
+    participant_columns: Sequence[str],
     *,
     unit: Sequence[str],
     question: Sequence[str] = (),
@@ -48,7 +48,7 @@ def pair_answers(
         table: a row for each participant and occasion. `answer` is a text or a number. Rows without
             an answer are left out. `occasion` is the time or condition of the answer
         pairs: pairs of values of `occasion`
-        who: columns that identify a participant, the same on both occasions
+        participant_columns: columns that identify a participant, the same on both occasions
         unit: columns that identify the unit of analysis: a participant or a group that talked
         question: columns that identify the question, besides the pair of occasions
         untouched: True if the participant read and heard nothing between the two occasions
@@ -59,9 +59,12 @@ def pair_answers(
         first_answers, last_answers = (
             answered.filter(pl.col("occasion") == when) for when in (first, last)
         )
-        last_answers = last_answers.select(*who, last="answer")
+        last_answers = last_answers.select(*participant_columns, last="answer")
         both = first_answers.join(
-            last_answers, on=list(who), nulls_equal=True, maintain_order="left_right"
+            last_answers,
+            on=list(participant_columns),
+            nulls_equal=True,
+            maintain_order="left_right",
         )
         for row in both.iter_rows(named=True):
             repeat = Repeat(
@@ -71,7 +74,7 @@ def pair_answers(
                 row["last"],
                 untouched,
             )
-            repeats.append((tuple(row[name] for name in who), repeat))
+            repeats.append((tuple(row[name] for name in participant_columns), repeat))
     # `measures.retest` needs the number k of answers per participant. A participant with k answers
     # is in m = k (k − 1) / 2 pairs, so k = (1 + √(1 + 8 m)) / 2.
     pair_counts = Counter(person for person, _ in repeats)

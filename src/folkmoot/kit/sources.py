@@ -49,17 +49,19 @@ def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[Wron
     before it put the text into the prompt, the function only checks that the row exists.
     """
     recorded = _Recorded(run, tables)
-    wrong: dict[tuple[str, str, str], WrongSource] = {}
+    wrong_sources: dict[tuple[str, str, str], WrongSource] = {}
     for span, text in _texts_of_spans(run):
         kind, id = span["kind"], span["source_id"]
         # The same text occurs in many requests, and each difference is reported once.
-        if kind == UNATTRIBUTED or (kind, id, text) in wrong:
+        if kind == UNATTRIBUTED or (kind, id, text) in wrong_sources:
             continue
-        found = recorded.texts(kind, id)
-        if found is None or text in found or (span["altered"] and found):
+        recorded_texts = recorded.texts(kind, id)
+        if recorded_texts is None or text in recorded_texts or (span["altered"] and recorded_texts):
             continue
-        wrong[kind, id, text] = WrongSource(span["address"], kind, id, text, tuple(found))
-    return list(wrong.values())
+        wrong_sources[kind, id, text] = WrongSource(
+            span["address"], kind, id, text, tuple(recorded_texts)
+        )
+    return list(wrong_sources.values())
 
 
 def count_unattributed_characters(run: RunFolder) -> dict[str, int]:

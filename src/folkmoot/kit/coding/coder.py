@@ -398,13 +398,15 @@ def draw_sample(
 
 def require_unique_texts(texts: Sequence[TextToCode], book: Codebook) -> None:
     """Raise ProtocolError if two texts have the same id, or if a text has no values for a slot."""
-    seen: set[str] = set()
+    known_ids: set[str] = set()
     for text in texts:
-        if text.id in seen:
+        if text.id in known_ids:
             raise ProtocolError(f"coding by {book.name}: duplicate text id {text.id!r}")
-        seen.add(text.id)
-        if lacking := [slot for slot in book.slots if not text.slots.get(slot)]:
-            raise ProtocolError(f"coding by {book.name}: {text.id} has no values of {lacking[0]!r}")
+        known_ids.add(text.id)
+        if empty_slots := [slot for slot in book.slots if not text.slots.get(slot)]:
+            raise ProtocolError(
+                f"coding by {book.name}: {text.id} has no values of {empty_slots[0]!r}"
+            )
 
 
 class CoderInfo(NamedTuple):
@@ -546,7 +548,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
 
     def _check_items(self, items: Iterable[_CodeReply]) -> tuple[AssignedCode, ...]:
         # Models repeat codes, and a repetition must not count twice.
-        found: dict[tuple[object, ...], AssignedCode] = {}
+        codes_by_key: dict[tuple[object, ...], AssignedCode] = {}
         for item in items:
             for assigned in self._check_item(item):
                 slot_values = tuple(assigned.slots.items())
@@ -557,7 +559,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
                     if self.book.choose == "one"
                     else (assigned.code, slot_values, assigned.quote)
                 )
-                other = found.setdefault(key, assigned)
+                other = codes_by_key.setdefault(key, assigned)
                 if (
                     other.code != assigned.code
                     and not other.rejection_reason
@@ -566,8 +568,8 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
                     # Keep the first code and mark it as rejected: to choose one of two would be a
                     # guess.
                     both = f"{other.code!r} and {assigned.code!r} exclude each other"
-                    found[key] = other._replace(rejection_reason=both)
-        return tuple(found.values())
+                    codes_by_key[key] = other._replace(rejection_reason=both)
+        return tuple(codes_by_key.values())
 
     def _check_item(self, item: _CodeReply) -> list[AssignedCode]:
         code, quote = self.book.find_code(item.code), (item.quote or "").strip()
@@ -602,14 +604,14 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     def _slot_values(self, slot: str, item: _CodeReply) -> list[str]:
         """Return the values of a slot that an item names: one, several, or all."""
         reply_value = getattr(item, slot, None)
-        wanted = {
+        reply_values = {
             _normalise_quote(str(value))
             for value in (reply_value if isinstance(reply_value, list) else [reply_value])
         }
         permitted = list(self.text.slots[slot])
-        named_values = [value for value in permitted if _normalise_quote(value) in wanted]
+        named_values = [value for value in permitted if _normalise_quote(value) in reply_values]
         # A slot may have a value called "all". An exact name wins over the word for all values.
-        return named_values or (permitted if ALL_SLOT_VALUES in wanted else [])
+        return named_values or (permitted if ALL_SLOT_VALUES in reply_values else [])
 
 
 def quote_occurs_in(quote: str, text: str) -> bool:

@@ -95,14 +95,14 @@ def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
 
     async def run_coding(session: Session[PostHocCodingConfig]) -> None:
         for name, texts, sample in read_texts(run):
-            wanted = [
+            selected_texts = [
                 text_to_code
                 for text_to_code in texts
                 if text_to_code.id in sample or not session.config.sample
             ]
             # Use the codebook of the run's plan. The shipped file may have changed since the run.
             await session.seal(f"codebook {name}", sealed_codebook(run, name).to_json())
-            await code_with_models(session, sealed_codebook(run, name), wanted, sample)
+            await code_with_models(session, sealed_codebook(run, name), selected_texts, sample)
 
     return Study(
         "coding", "Coding of a finished run", PostHocCodingConfig, run_coding, tables=(CodeRow,)
@@ -134,4 +134,4 @@ def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
     except StorageError:
         # The verification of the run itself reports unreadable amendments.
         return
-    yield from (verify_below(run, made, build_coding_study(run)) for made in coded)
+    yield from (verify_below(run, amendment, build_coding_study(run)) for amendment in coded)

@@ -250,14 +250,19 @@ def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str
     for cell in sheet.cells:
         rows.setdefault(cell.row, {})[cell.column] = str(cell.value).strip()
     header = rows.pop(1, {})
-    wanted = CORRECTION_COLUMNS if sheet.name == CORRECTION_SHEET else BLIND_COLUMNS
-    if lacking := [column for column in wanted if column not in header.values()]:
-        raise InputError(Problem(f"there is no column {lacking[0]}", file, f"{sheet.name}!1"))
+    expected_columns = CORRECTION_COLUMNS if sheet.name == CORRECTION_SHEET else BLIND_COLUMNS
+    if missing_columns := [column for column in expected_columns if column not in header.values()]:
+        raise InputError(
+            Problem(f"there is no column {missing_columns[0]}", file, f"{sheet.name}!1")
+        )
     for number, cells in sorted(rows.items()):
         line = {header[column]: text for column, text in cells.items() if column in header}
         # The last column is the one for the human's answer.
-        if line.get(wanted[-1]):
-            yield number, {**dict.fromkeys(wanted, ""), **line, "of": line.get("of") or "{}"}
+        if line.get(expected_columns[-1]):
+            yield (
+                number,
+                {**dict.fromkeys(expected_columns, ""), **line, "of": line.get("of") or "{}"},
+            )
 
 
 def _find_misplaced(results: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:

@@ -31,9 +31,9 @@ def find_persona_source(name: str) -> PersonaSource:
 
     Raises InputError with the known names if there is none.
     """
-    found = installed_sources()
-    if name not in found:
-        known = f"the sources are {', '.join(found)}"
-        raise InputError(f"unknown persona source {name!r}; {did_you_mean(name, found, known)}")
-    maker: PersonaSource = found[name].load()
+    sources = installed_sources()
+    if name not in sources:
+        names = f"the sources are {', '.join(sources)}"
+        raise InputError(f"unknown persona source {name!r}; {did_you_mean(name, sources, names)}")
+    maker: PersonaSource = sources[name].load()
     return maker

@@ -56,8 +56,8 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
         row["age"] = _draw_age(str(row["age"]), rng)
     _swap_degrees_of_too_young(rows, rng)
     for row in rows:
-        who = (row["sex"], row["age"], row["education"])
-        row.setdefault("occupation", likely_job(*who, rng.random()))
+        demographics = (row["sex"], row["age"], row["education"])
+        row.setdefault("occupation", likely_job(*demographics, rng.random()))
     names = draw_names([(row["sex"], row["age"]) for row in rows], rng)
     draws = _uniform_draws(count * _MAX_DRAWS_PER_DESCRIPTION, rng)
     people = [
@@ -84,18 +84,24 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
     """Return all problems of ratios: empty or negative ratios, and unknown values."""
     problems = []
     for key, shares in ratios.items():
-        at = f"ratios.{key}"
+        ratio_key = f"ratios.{key}"
         if not shares or any(share < 0 for share in shares.values()) or sum(shares.values()) <= 0:
-            problems.append(Problem("shares must be 0 or more and sum to more than 0", key=at))
+            problems.append(
+                Problem("shares must be 0 or more and sum to more than 0", key=ratio_key)
+            )
         for value in shares:
             if key in _KNOWN and value not in _KNOWN[key]:
                 listed = ", ".join(map(str, _KNOWN[key]))
                 problems.append(
-                    Problem(f"{value!r} is not a valid {key}", key=at, hint=f"one of: {listed}")
+                    Problem(
+                        f"{value!r} is not a valid {key}", key=ratio_key, hint=f"one of: {listed}"
+                    )
                 )
             elif key == "age" and not _age_bounds(str(value)):
                 problems.append(
-                    Problem(f"{value!r} is not a valid age", key=at, hint='like "30-44" or 35')
+                    Problem(
+                        f"{value!r} is not a valid age", key=ratio_key, hint='like "30-44" or 35'
+                    )
                 )
     return problems
 
@@ -227,11 +233,11 @@ def _pick_several(items: list[str], count: int, draw: Draw) -> list[str]:
 
     An item that is listed twice is drawn more often.
     """
-    out: list[str] = []
+    picked: list[str] = []
     for _ in range(count):
-        left = [item for item in items if item not in out] if out else items
-        out.append(_pick_item(left, draw))
-    return out
+        remaining = [item for item in items if item not in picked] if picked else items
+        picked.append(_pick_item(remaining, draw))
+    return picked
 
 
 @lru_cache(maxsize=1)

@@ -182,12 +182,12 @@ def describe_person(
     """Return a description that completes "You are …" from the cells of a row."""
     age = f"{demographics['age']}-year-old " if "age" in demographics else ""
     sex = {"F": "woman", "M": "man"}.get(str(normalise_sex(demographics.get("sex"))), "")
-    who = f"{age}{sex or 'person'}"
-    head = f"{indefinite_article(who)} {who}"
+    noun = f"{age}{sex or 'person'}"
+    head = f"{indefinite_article(noun)} {noun}"
     if "occupation" in demographics:
         head += f" who works as {demographics['occupation']}"
-    said = {"age", "occupation", *(["sex"] if sex else [])}
-    rest = {key: demographic for key, demographic in demographics.items() if key not in said}
+    used_keys = {"age", "occupation", *(["sex"] if sex else [])}
+    rest = {key: demographic for key, demographic in demographics.items() if key not in used_keys}
     rest.update(extra)
     facts = "; ".join(f"{key.replace('_', ' ')}: {value}" for key, value in rest.items())
     return f"{name + ', ' if name else ''}{head}." + (

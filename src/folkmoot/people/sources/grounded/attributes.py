@@ -114,10 +114,10 @@ def published_correlations() -> NDArray[np.float64]:
 # --- buying: VALS type, price sensitivity, loyalty, engagement, channels, adoption ----------------
 
 
-def scores_of(who: Circumstances, traits: Traits) -> dict[str, float]:
+def scores_of(circumstances: Circumstances, traits: Traits) -> dict[str, float]:
     """Return the standardised scores of circumstances and traits, by name of the attribute."""
     return {
-        **who.standardised_scores(),
+        **circumstances.standardised_scores(),
         **{trait: traits.standard_score(trait) for trait in TRAITS},
     }
 

@@ -115,25 +115,36 @@ class PersonaGenerator:
 
     def _draw_one(self, rng: np.random.Generator, fixed: Fixed) -> Profile:
         data = figures()
-        who = draw_circumstances(rng, data, fixed)
-        traits = draw_traits(rng, who.age, who.sex, fixed)
-        scores = scores_of(who, traits)
+        circumstances = draw_circumstances(rng, data, fixed)
+        traits = draw_traits(rng, circumstances.age, circumstances.sex, fixed)
+        scores = scores_of(circumstances, traits)
         vals = draw_vals(rng, scores, data)
-        consumer = draw_consumer(rng, scores, who.age, data, fixed)
+        consumer = draw_consumer(rng, scores, circumstances.age, data, fixed)
         voice = draw_voice(rng, scores, traits)
         opinion = draw_opinion(rng, scores, consumer, data, fixed, self.appeal)
         return Profile(
-            id="", name="", age=who.age, sex=who.sex, education=who.education, income=who.income,
-            income_usd=who.income_usd, occupation=who.occupation, location=who.location,
-            location_type=who.location_type, household=who.household,
-            political_leaning=who.political_leaning,
+            id="",
+            name="",
+            age=circumstances.age,
+            sex=circumstances.sex,
+            education=circumstances.education,
+            income=circumstances.income,
+            income_usd=circumstances.income_usd,
+            occupation=circumstances.occupation,
+            location=circumstances.location,
+            location_type=circumstances.location_type,
+            household=circumstances.household,
+            political_leaning=circumstances.political_leaning,
             # Do not invent a race for a partly known person.
-            race=str(fixed.get("race", "")) if fixed else who.race,
-            traits=traits, vals=fixed.get("vals", vals),
-            consumer=consumer, voice=voice, opinion=opinion,
+            race=str(fixed.get("race", "")) if fixed else circumstances.race,
+            traits=traits,
+            vals=fixed.get("vals", vals),
+            consumer=consumer,
+            voice=voice,
+            opinion=opinion,
             background=str(fixed.get("background", "")),
             described=bool(fixed.get("described", False)),
-        )  # fmt: skip
+        )
 
     def _fixed_attributes(self, count: int, rng: np.random.Generator) -> list[Fixed]:
         """Return the known attributes of `count` participants.

@@ -81,8 +81,8 @@ def age_bands() -> tuple[str, ...]:
 
 
 def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -> Array:
-    wanted = np.array([[row[column] for column in columns] for row in rows], dtype=float)
-    result: Array = wanted / wanted.sum(axis=1, keepdims=True)
+    counts = np.array([[row[column] for column in columns] for row in rows], dtype=float)
+    result: Array = counts / counts.sum(axis=1, keepdims=True)
     return result
 
 
@@ -468,15 +468,15 @@ def _draw_households(
     """
     indices = np.arange(len(sex))
 
-    def draw_partner_income(who: Index, like: Sequence[tuple[Index, Index]]) -> Array:
-        """Return for each of `who` the income of a random person with the wanted attributes.
+    def draw_partner_income(people: Index, like: Sequence[tuple[Index, Index]]) -> Array:
+        """Return for each of `people` the income of a random person with the wanted attributes.
 
         `like`: pairs of arrays. The first array holds the wanted value of an attribute for each of
-        `who`, the second one the value of this attribute for all people.
+        `people`, the second one the value of this attribute for all people.
         """
         wanted_kinds = np.stack([wanted for wanted, _ in like], axis=1)
         kinds = np.stack([known for _, known in like], axis=1)
-        incomes = np.empty(len(who))
+        incomes = np.empty(len(people))
         for kind in np.unique(wanted_kinds, axis=0):
             members = np.flatnonzero((wanted_kinds == kind).all(axis=1))
             pool = np.flatnonzero((kinds == kind).all(axis=1))
@@ -514,16 +514,18 @@ def _to_published(incomes: Array, weights: Array) -> Array:
     terms = us_figures()["household_income"]
     shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
     first, second, third, fourth = terms["fifths"]
-    wanted = np.log([first, second, terms["median"], third, fourth, terms["top_twentieth"]])
+    published = np.log([first, second, terms["median"], third, fourth, terms["top_twentieth"]])
     order = np.argsort(incomes)
     ranks = np.cumsum(weights[order]) / weights.sum()
     observed = np.log(incomes[order[np.searchsorted(ranks, shares)]])
     log_incomes = np.log(incomes)
-    adjusted = np.interp(log_incomes, observed, wanted)
+    adjusted = np.interp(log_incomes, observed, published)
     # Beyond the outermost published quantiles, shift by the same factor as at the quantile.
-    adjusted = np.where(log_incomes < observed[0], log_incomes + wanted[0] - observed[0], adjusted)
     adjusted = np.where(
-        log_incomes > observed[-1], log_incomes + wanted[-1] - observed[-1], adjusted
+        log_incomes < observed[0], log_incomes + published[0] - observed[0], adjusted
+    )
+    adjusted = np.where(
+        log_incomes > observed[-1], log_incomes + published[-1] - observed[-1], adjusted
     )
     return np.clip(np.exp(adjusted), 3_000, 900_000)
 

@@ -82,20 +82,20 @@ def read_age_band(value: object) -> tuple[int, int] | None:
         return None
     text = " ".join(value.casefold().split())
     low, high = LOWEST_AGE, HIGHEST_AGE
-    if found := re.fullmatch(
+    if match := re.fullmatch(
         rf"(?:between )?(\d{{1,3}}){_YEARS}(?:{_TO}| and )(\d{{1,3}}){_YEARS}", text
     ):
-        low, high = int(found[1]), int(found[2])
-    elif found := re.fullmatch(rf"(\d{{1,3}}){_YEARS}{_UPWARDS}{_YEARS}", text):
-        low = int(found[1])
-    elif found := re.fullmatch(rf"{_UP_FROM}(\d{{1,3}}){_YEARS}", text):
-        low = int(found[1]) + 1
-    elif found := re.fullmatch(rf"{_DOWN_TO}(\d{{1,3}}){_YEARS}", text):
-        high = int(found[1]) - (not text.startswith("up to"))
-    elif found := re.fullmatch(r"(\d{1,3})\s*(?:or|and) (?:younger|under|less|below)", text):
-        high = int(found[1])
-    elif found := re.fullmatch(r"(?:in (?:my|his|her|their) |the )?([1-9]0)['’]?s", text):
-        low, high = int(found[1]), int(found[1]) + 9
+        low, high = int(match[1]), int(match[2])
+    elif match := re.fullmatch(rf"(\d{{1,3}}){_YEARS}{_UPWARDS}{_YEARS}", text):
+        low = int(match[1])
+    elif match := re.fullmatch(rf"{_UP_FROM}(\d{{1,3}}){_YEARS}", text):
+        low = int(match[1]) + 1
+    elif match := re.fullmatch(rf"{_DOWN_TO}(\d{{1,3}}){_YEARS}", text):
+        high = int(match[1]) - (not text.startswith("up to"))
+    elif match := re.fullmatch(r"(\d{1,3})\s*(?:or|and) (?:younger|under|less|below)", text):
+        high = int(match[1])
+    elif match := re.fullmatch(r"(?:in (?:my|his|her|their) |the )?([1-9]0)['’]?s", text):
+        low, high = int(match[1]), int(match[1]) + 9
     else:
         return None
     low, high = max(low, LOWEST_AGE), min(high, HIGHEST_AGE)
@@ -125,21 +125,21 @@ def read_dollars(value: object) -> int | None:
     if _PER_MONTH.search(text):
         text, months = _PER_MONTH.sub("", text), 12
     text = _PER_YEAR.sub("", text).strip()
-    if found := re.fullmatch(_SUM, text):
-        amount = _parse_amount(found.groups())
-    elif found := re.fullmatch(rf"(?:between )?{_SUM}(?:{_TO}| and ){_SUM}", text):
-        low, high = found.groups()[:3], found.groups()[3:]
+    if match := re.fullmatch(_SUM, text):
+        amount = _parse_amount(match.groups())
+    elif match := re.fullmatch(rf"(?:between )?{_SUM}(?:{_TO}| and ){_SUM}", text):
+        low, high = match.groups()[:3], match.groups()[3:]
         # "40-50k" gives the unit only once, for both ends.
         unit = low[2] or (high[2] if float(low[0].replace(",", "")) < 1000 else None)
         amount = (_parse_amount((*low[:2], unit)) + _parse_amount(high)) / 2
-    elif found := re.fullmatch(rf"{_DOWN_TO}{_SUM}", text) or re.fullmatch(
+    elif match := re.fullmatch(rf"{_DOWN_TO}{_SUM}", text) or re.fullmatch(
         rf"{_SUM}\s*(?:or|and) (?:less|under|below)", text
     ):
-        amount = _BELOW * _parse_amount(found.groups())
-    elif found := re.fullmatch(rf"{_UP_FROM}{_SUM}", text) or re.fullmatch(
+        amount = _BELOW * _parse_amount(match.groups())
+    elif match := re.fullmatch(rf"{_UP_FROM}{_SUM}", text) or re.fullmatch(
         rf"{_SUM}{_UPWARDS}", text
     ):
-        amount = _ABOVE * _parse_amount(found.groups())
+        amount = _ABOVE * _parse_amount(match.groups())
     else:
         return None
     return round(amount * months)

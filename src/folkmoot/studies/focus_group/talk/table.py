@@ -112,8 +112,8 @@ class TableDiscussion:
         """
         if self.probes >= self.config.all_questions // 2:
             return None
-        fewest, most = respondent_limits(len(self.participants), self.config.responses_cap)
-        if self._answer_count() + len(waiting) < most:
+        min_count, max_count = respondent_limits(len(self.participants), self.config.responses_cap)
+        if self._answer_count() + len(waiting) < max_count:
             return waiting
         question_speakers = {
             message.speaker_id for message in self.messages if message.question == self.questions
@@ -124,7 +124,7 @@ class TableDiscussion:
             for participant in waiting
             if participant.id in all_speakers and participant.id not in asked.asks
         ]
-        if len(question_speakers - {MODERATOR}) + len(waiting) <= fewest or not removable:
+        if len(question_speakers - {MODERATOR}) + len(waiting) <= min_count or not removable:
             return None
         return [participant for participant in waiting if participant is not removable[-1]]
 

@@ -59,21 +59,21 @@ def sentence_views(sentence: str) -> tuple[View, ...]:
     A negation reverses the side of a word that follows it. In a first-person sentence, quoted text
     does not count, because the speaker repeats the words of others.
     """
-    found = []
+    views = []
     if FIRST_PERSON.search(sentence):
         sentence = re.sub("“[^”]*”", " ", sentence)
     for match in re.finditer(r"[A-Za-z-]+", sentence):
         if concern_and_side := _words_by_side().get(match[0].lower()):
             clause = re.split(r"[,;:.]", sentence[: match.start()])[-1]
             is_negated = bool(_NEGATION_BEFORE.search(clause.lower()))
-            found.append(
+            views.append(
                 View(
                     concern_and_side[0],
                     -concern_and_side[1] if is_negated else concern_and_side[1],
                     match[0].lower(),
                 )
             )
-    return tuple(found)
+    return tuple(views)
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
