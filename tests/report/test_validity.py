@@ -185,7 +185,7 @@ QUESTIONS = {
     "cross_pollination": ("Adversarial (ACP)", "Clarified passive"),
     "negotiation": ("C5", "C4"),
     "town_hall": ("level 4", "level 1"),
-    "focus_group": ("after the talk", "before"),
+    "focus_group": ("after the discussion", "before"),
     "workbook": ("appeal", "plain"),
 }
 

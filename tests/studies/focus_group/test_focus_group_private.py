@@ -141,7 +141,7 @@ def test_a_price_ladder_gives_a_demand_curve_before_and_after(tmp_path: Path) ->
     }  # fmt: skip
     says = found(run)["purchase_intent"].says
     assert " 0 % (no interval) would definitely or probably buy it at 250 dollars" in says
-    assert "Would buy: after the talk − before −100 points (no interval): not tested." in says
+    assert "Would buy: after the discussion − before −100 points (no interval): not tested." in says
     # Nobody is told of the other prices.
     for _, request in scripted.seen:
         if "Choose one of these" in request.messages[-1].content:

@@ -404,7 +404,7 @@ def _movement_claim(concept: str, family: Family, has_several_concepts: bool) ->
         unit="group",
         estimand=(
             "Among simulated recruits like those drawn for this run: the mean private position "
-            f"on {concept if has_several_concepts else 'the concept'} after the talk "
+            f"on {concept if has_several_concepts else 'the concept'} after the discussion "
             "minus that before it, "
             "within persons, from −1 (against) to 1 (in favour); independent unit: group."
         ),
@@ -413,7 +413,7 @@ def _movement_claim(concept: str, family: Family, has_several_concepts: bool) ->
         subject=TALK,
         paired=True,
         outcome="position" + f" on {concept}" * has_several_concepts,
-        names=("after the talk", "before"),
+        names=("after the discussion", "before"),
     )
 
 
@@ -427,7 +427,7 @@ def _would_buy(concept: str, family: Family, has_several_concepts: bool) -> Clai
             "Among simulated recruits like those drawn for this run: the share who would "
             "definitely or probably buy "
             f"{concept if has_several_concepts else 'the product'}, asked in "
-            "private after the talk, minus the share before it, within persons; independent "
+            "private after the discussion, minus the share before it, within persons; independent "
             "unit: group."
         ),
         by="when",
@@ -436,7 +436,7 @@ def _would_buy(concept: str, family: Family, has_several_concepts: bool) -> Clai
         paired=True,
         at_least=LIKELY,
         outcome="would buy" + f" {concept}" * has_several_concepts,
-        names=("after the talk", "before"),
+        names=("after the discussion", "before"),
     )
 
 
@@ -449,7 +449,7 @@ def _concept_claim(concept: str, first: str) -> Claim:
         unit="group",
         estimand=(
             "Among simulated recruits like those drawn for this run: the mean private position "
-            f"after the talk on {concept} minus that on {first}, within persons, from −1 "
+            f"after the discussion on {concept} minus that on {first}, within persons, from −1 "
             "(against) to 1 (in favour); independent unit: group."
         ),
         by="stimulus",

@@ -114,12 +114,12 @@ class InterviewTime(StrEnum):
 
     @property
     def phrase(self) -> str:
-        """The time as a part of a sentence, such as "before the talk"."""
+        """The time as a part of a sentence, such as "before the discussion"."""
         if self is InterviewTime.ALONE:
             return "after the interview alone"
         if self is InterviewTime.RETEST:
-            return "when asked again before the talk"
-        return f"{self.value} the talk"
+            return "when asked again before the discussion"
+        return f"{self.value} the discussion"
 
 
 class Statement(BaseModel):

@@ -218,7 +218,7 @@ def purchase_intent(concept: Concept) -> Finding | None:
     statement = (
         f"{format_share(likely)} would definitely or probably buy "
         f"it{f' at {price}' if price else ''}, "
-        f"asked in private after the talk; {after.height} people in "
+        f"asked in private after the discussion; {after.height} people in "
         f"{'one group' if groups == 1 else format_count(groups, 'group')}."
     )
     if unanswered:
@@ -346,7 +346,7 @@ def position_finding(concept: Concept) -> Finding | None:
         return concept.finding(
             "positions",
             "Did positions change?",
-            f"No participant's position is known both before and after the talk ({unknown}).",
+            f"No participant's position is known both before and after the discussion ({unknown}).",
             ResultTable((), ()),
             section="Positions",
             headline=True,
@@ -362,7 +362,7 @@ def position_finding(concept: Concept) -> Finding | None:
             has_moved(*pair) for pair in retest_pairs.select("before", "after").iter_rows()
         )
         statement += (
-            f" When the question was asked again before the talk, {wavering_count} of "
+            f" When the question was asked again before the discussion, {wavering_count} of "
             f"{retest_pairs.height} gave another position. The two counts are not compared."
         )
     if unknown:
@@ -392,12 +392,12 @@ def position_finding(concept: Concept) -> Finding | None:
         "positions",
         "Did positions change?",
         statement
-        + (" The positions before the talk were planted, not asked." if is_planted else ""),
+        + (" The positions before the discussion were planted, not asked." if is_planted else ""),
         ResultTable.from_records(rows.to_dicts()),
         chart,
         notes=(
-            "Positions after the talk are the last ones that the coder read in the answers. No "
-            "participant was asked."
+            "Positions after the discussion are the last ones that the coder read in the answers. "
+            "No participant was asked."
             if is_planted
             else "Participants stated the positions before and after in private. The positions "
             "between them are a coder's reading of the answers.",
@@ -746,7 +746,7 @@ def compare_stimuli(
     best = max(known_means, key=lambda stimulus: known_means[stimulus])
     return replace(
         finding,
-        says=f"The highest mean position after the talk is that on {best} "
+        says=f"The highest mean position after the discussion is that on {best} "
         f"({format_signed(known_means[best], 3)}). {finding.says}"
         + f" {unknown_note.capitalize()}"
         * bool(unknown),

@@ -30,5 +30,6 @@ def render_positions(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
         yield (
             f"\n[underline]{escape(str(stimulus))}[/underline]  position "
             f"{' → '.join(positions)} [dim]"
-            "(from −1 to 1; the first stated before the talk, then as a coder reads the answers)[/]"
+            "(from −1 to 1; the first was stated before the discussion, the others are a coder's "
+            "reading of the answers)[/]"
         )
