@@ -447,8 +447,8 @@ async def _enrich_lines(
 ) -> list[Persona]:
     """Return `count` personas. A model makes each from one raw line of Persona Hub.
 
-    `known` holds the lines not to use again. If lines cannot be enriched, spare lines replace them
-    once. Raise InputError if there are still too few personas.
+    `known` holds the lines not to use again. Lines that cannot be enriched are replaced once by
+    spare lines. Raise InputError if there are still too few personas.
     """
     config = session.config
     path = (
