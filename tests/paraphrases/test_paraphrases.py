@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from jinja2 import meta, nodes
+from jinja2.visitor import NodeTransformer
 
 import folkmoot
 from folkmoot.conversation.prompts import create_environment, read_source
@@ -44,10 +45,40 @@ def shipped(study: str) -> Path:
     return Path(str(find_study(study).prompts))
 
 
+class ForModels(NodeTransformer):
+    """Leaves of a prompt what a model reads: no wording for people."""
+
+    def visit_Name(self, node: nodes.Name) -> nodes.Node:
+        return nodes.Const(False) if node.name in {"for_people", "as_self"} else node
+
+    def visit_If(self, node: nodes.If) -> nodes.Node | list[nodes.Node]:
+        self.generic_visit(node)
+        holds = constant(node.test)
+        return node if holds is None else node.body if holds else [*node.elif_, *node.else_]
+
+    def visit_CondExpr(self, node: nodes.CondExpr) -> nodes.Node:
+        self.generic_visit(node)
+        holds = constant(node.test)
+        return node if holds is None or not node.expr2 else node.expr1 if holds else node.expr2
+
+    def visit_Or(self, node: nodes.Or) -> nodes.Node:
+        self.generic_visit(node)
+        return nodes.Const(True) if True in {constant(node.left), constant(node.right)} else node
+
+
+def constant(node: nodes.Expr) -> bool | None:
+    """The truth of an expression that reads no variable, or None."""
+    try:
+        return bool(node.as_const())
+    except nodes.Impossible:
+        return None
+
+
 def variables(path: Path) -> set[str]:
-    """What a prompt takes from outside, and the fields it reads of that."""
+    """What a prompt for models takes from outside, and the fields it reads of that."""
     files = {p.stem: p for p in path.parent.glob("*.md")}
     tree = create_environment().parse(read_source(path.stem, files))
+    tree = ForModels().visit(tree)
     fields = {n.attr for n in tree.find_all(nodes.Getattr)} - {"get", "index", "last"}
     return meta.find_undeclared_variables(tree) | fields
 

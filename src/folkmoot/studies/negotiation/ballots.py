@@ -367,7 +367,7 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
     does not change the decision. It is recorded in `overridden` and `refused`.
     """
     topic = case.topic(decision.topic)
-    lines = (_show_line(case, topic, decision, line) for line in decision.lines)
+    lines = (show_line(case, topic, decision, line) for line in decision.lines)
     dialogue = [line for line in lines if line is not None]
     is_stated = decision.is_stated_by_mediator
     shares = show_shares(scope, case, topic, RECORD, decision.portions, stated=is_stated)
@@ -432,7 +432,7 @@ def _with_refused(
     return {option: tuple(dict.fromkeys(members)) for option, members in members_by_option.items()}
 
 
-def _show_line(
+def show_line(
     case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
 ) -> dict[str, str] | None:
     """Return an utterance as it is shown to members who confirm, or None to leave it out.

@@ -252,6 +252,12 @@ class NegotiationConfig(CodingStudyConfig):
         description="order of the fields of the mediator's replies: the source's, or reasons "
         "before decisions",
     )
+    members_speak: bool = Field(
+        False,
+        description="ask the members themselves what they say to a proposal and in feedback "
+        "rounds, instead of having the mediator write it; humans can then take seats under C3 "
+        "to C5",
+    )
     confirm: bool = Field(
         True,
         description="ask each member whether the recorded decision is the result of the "

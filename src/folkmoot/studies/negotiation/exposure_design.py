@@ -19,6 +19,7 @@ PREFERENCES, STRATEGY, DIALOGUE = "preferences", "strategy", "dialogue"
 NAMES = {
     "ballots": "ballot",
     "feedback": "feedback",
+    "responses": "response",
     "confirm": "confirmation",
     "own_scores": "own scores",
 }
@@ -50,6 +51,9 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         elif stage == "negotiation" and session_name.rpartition("-")[0] in types:
             group, _, condition = session_name.rpartition("-")
             topic, name = rest[0], NAMES.get(rest[1], "proposal")
+            # A feedback round also asks the member, if members speak for themselves.
+            if name == "feedback" and "reaction" in rest:
+                name = "reaction"
         else:
             continue
         speaker_id, has_locked_strategy = (
@@ -60,8 +64,8 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         own_ids = [statements[speaker_id]] if speaker_id in statements else []
         rules = [cell_id(quotes.RULE, types[group], topic) for topic in TOPICS]
         utterances = conversations.said_in(group, condition, topic)
-        # A member's own ballot is read out in the dialogue, but it is no exposure for that member.
-        others_ids = [id for id, voter in utterances.items() if voter != speaker_id]
+        # A member's own words and ballot in the dialogue are no exposure for that member.
+        others_ids = [id for id, owner in utterances.items() if owner != speaker_id]
         shows: Mapping[str, Mapping[str, Collection[str]]] = {
             "preference": {PREFERENCES: (), STRATEGY: ()},
             "proposal": {
@@ -69,6 +73,8 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
                 STRATEGY: rules if has_locked_strategy else (),
             },
             "feedback": {PREFERENCES: statements.values()},
+            "response": {OWN_WORDS: own_ids},
+            "reaction": {OWN_WORDS: own_ids},
             "ballot": {OWN_WORDS: own_ids},
             "own scores": {OWN_WORDS: own_ids},
             "confirmation": {DIALOGUE: others_ids},
@@ -95,14 +101,16 @@ class _Conversations:
             condition = row["scope"].split("/")[1].rpartition("-")[2]
             hidden_words = theory.get((group, topic), set()) if condition == "C3" else set()
             if not hidden_words & set(theory_words(row["text"])):
-                voter = row["speaker_id"] if row["phase"] == "vote" else ""
-                self._said.setdefault((group, condition, topic), {})[id] = voter
+                is_own = row["phase"] == "vote" or row["author"] == row["speaker_id"]
+                owner = row["speaker_id"] if is_own else ""
+                self._said.setdefault((group, condition, topic), {})[id] = owner
 
     def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
         """Return the ids of the utterances about a topic after the stated preferences.
 
-        Each id is mapped to the member who cast it as a ballot, or to an empty string. C5 continues
-        the dialogue of C4, so utterances of C4 are included.
+        Each id is mapped to the speaker of these own words or this ballot, or to an empty string if
+        the mediator wrote it for a member. C5 continues the dialogue of C4, so utterances of C4 are
+        included.
         """
         conditions = ("C4", "C5") if condition == "C5" else (condition,)
         utterances: dict[str, str] = {}

@@ -51,6 +51,7 @@ from folkmoot.studies.negotiation.participants import mediator_speaker
 from folkmoot.studies.negotiation.quotes import (
     OPERATOR,
     TARGET_NAME,
+    in_quotation_marks,
     left_out,
     list_preferences,
     quote_member_groups,
@@ -66,6 +67,7 @@ from folkmoot.studies.negotiation.quotes import (
     show_sentence,
     show_shares,
 )
+from folkmoot.studies.negotiation.responses import collect_responses
 from folkmoot.studies.negotiation.rules.operators import Outcome, Portion
 from folkmoot.studies.negotiation.rules.replies import (
     OPTIONS_ON_THE_TABLE,
@@ -133,7 +135,7 @@ async def ask_mediator(
     """
     topic = case.topic(vocabulary.topic)
     allowed = vocabulary.allowed_values
-    allowed["dialogue.speaker"] = (SYSTEM, *(member.name for member in case.heard_members))
+    allowed["dialogue.speaker"] = (SYSTEM, *_voiced_names(case))
     if isinstance(minimal, FeedbackReply):
         allowed["hard_no"] = vocabulary.options
     order = case.config.field_order
@@ -147,6 +149,7 @@ async def ask_mediator(
         members=list_preferences(case, topic),
         groups=quote_member_groups(case.group),
         answer_format=answer.describe_format({}),
+        members_speak=case.config.members_speak,
     )
     question = Question(mediator_speaker(scope), prompt, topic.label)
     result, problems = await ask_and_check(scope, question, answer, find_problems)
@@ -156,6 +159,11 @@ async def ask_mediator(
     return MediatorReply(
         result.value, result.parse_step, result.reply.finish, problems, result.address
     )
+
+
+def _voiced_names(case: Negotiation) -> list[str]:
+    """Return the names of the members whom the mediator may write utterances for."""
+    return [] if case.config.members_speak else [member.name for member in case.heard_members]
 
 
 # --- the proposal ------------------------------------------------------------------------------
@@ -240,7 +248,7 @@ async def propose_decision(
     vocabulary = Vocabulary(group, topic.id, tally.options, case.config.days, portions_in_force)
     result = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
     reply = result.value
-    opening, lines, dropped = sort_lines(reply.dialogue, names)
+    opening, lines, dropped = sort_lines(reply.dialogue, [] if case.config.members_speak else names)
     texts = (opening, reply.conflict_description, reply.resolution_explanation)
     label = None
     if isinstance(reply, GuidedSynthesis) and result.parse_step not in UNREAD_STEPS:
@@ -412,6 +420,15 @@ async def _feedback_round(
         "question": question,
     }
 
+    own_turns: list[DialogueTurn] = []
+    if case.config.members_speak:
+        origin = Origin(round=number)
+        own_turns = [_say_question(scope, case, standing, target, str(question), origin)]
+        own_turns += await collect_responses(
+            scope.child("reaction"), case, standing, own_turns, [target], number
+        )
+        reactions_quoted = [in_quotation_marks(turn.utterance) for turn in own_turns[1:]]
+        variables["reaction"] = next(iter(reactions_quoted), SourcedText("no answer"))
     vocabulary = Vocabulary(
         case.group, topic.id, options_on_table, case.config.days, in_force=standing.portions
     )
@@ -455,7 +472,7 @@ async def _feedback_round(
         targeted=is_targeted,
         resolved=None if reply.resolved is None else reply.resolved and is_content,
         question=asked_question
-        if target.name.casefold() in asked_question.casefold()
+        if target.name.casefold() in asked_question.casefold() and not own_turns
         else str(question),
         hard_no=hard_no,
         objections=objections,
@@ -465,12 +482,20 @@ async def _feedback_round(
     decision = replace(
         decision, feedback=(*standing.feedback, round_), asked_again=tuple(asked_again)
     )
-    _, reactions, dropped = sort_lines(
-        reply.dialogue, [member.name for member in case.heard_members]
-    )
+    _, reactions, dropped = sort_lines(reply.dialogue, _voiced_names(case))
     decision = replace(decision, dropped_lines=standing.dropped_lines + dropped)
     decision = record_late_options(scope, case, topic, decision)
-    return decision.with_lines(*_say_round(scope, case, topic, decision, reactions, result))
+    origin = Origin(result.address, finish=result.finish, round=number)
+    if not own_turns:
+        question_origin = origin._replace(part="question")
+        own_turns = [
+            _say_question(scope, case, decision, target, round_.question, question_origin),
+            *say_for_members(
+                scope, case, topic, "user_feedback", reactions, origin._replace(part="reaction")
+            ),
+        ]
+    answer = _say_answer(scope, case, topic, decision, origin._replace(part="answer"))
+    return decision.with_lines(*own_turns, answer)
 
 
 def _wished_option(text: str, options: Sequence[str]) -> list[str]:
@@ -665,26 +690,37 @@ _WHY_NOT = {
 }
 
 
-def _say_round(
+def _say_question(
     scope: Scope,
     case: Negotiation,
-    topic: Topic,
     decision: SlotDecision,
-    reactions: Sequence[tuple[str, str]],
-    mediator_reply: MediatorReply[FeedbackReply],
-) -> list[DialogueTurn]:
-    """Record the utterances of the last feedback round and return them.
+    target: Member,
+    question: str,
+    origin: Origin,
+) -> DialogueTurn:
+    """Record the System's question to a member in a feedback round, and return it.
 
-    They are the question, the reactions (name, text) and the System's answer.
+    The number of the round is that of `origin`.
     """
-    round_ = decision.feedback[-1]
-    number, target, strategy = (
-        round_.round,
-        case.group.names_by_member[round_.target],
+    assert decision.strategy_id is not None
+    text = format_contract(
+        conflict_part(decision.topic, decision.has_conflict),
         decision.strategy_id,
+        "Stands as announced" if origin.round == 1 else "Stands as it is now",
+        f"{target.name} is asked in round {origin.round}",
+        question,
     )
+    topic = case.topic(decision.topic)
+    return case.record_line(scope, SYSTEM, "sys_feedback", text, topic, origin)
+
+
+def _say_answer(
+    scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, origin: Origin
+) -> DialogueTurn:
+    """Record the System's answer at the end of the last feedback round, and return it."""
+    round_ = decision.feedback[-1]
+    target, strategy = case.group.names_by_member[round_.target], decision.strategy_id
     assert strategy is not None
-    conflict = conflict_part(topic.id, decision.has_conflict)
     if round_.because:
         reason = _WHY_NOT[round_.because].format(refused=join_words(round_.refused))
     else:
@@ -701,27 +737,11 @@ def _say_round(
     reason = restore_capitals(reason[:1].upper() + reason[1:])
     if round_.resolved:
         next_step = "Take the decision to the plan"
-    elif number < case.config.max_feedback_rounds:
+    elif round_.round < case.config.max_feedback_rounds:
         next_step = "Ask once more"
     else:
         next_step = "Keep the decision as it is"
-    standing_text = "Stands as announced" if number == 1 else "Stands as it is now"
-    reason_asked = f"{target} is asked in round {number}"
-    question = format_contract(conflict, strategy, standing_text, reason_asked, round_.question)
+    conflict = conflict_part(topic.id, decision.has_conflict)
     decision_text = decision.resolution_text or NOTHING_DECIDED
-    answer = format_contract(conflict, strategy, decision_text, reason, next_step)
-    origin = Origin(mediator_reply.address, finish=mediator_reply.finish, round=number)
-
-    def say_turn(text: str, part: str) -> DialogueTurn:
-        return case.record_line(
-            scope, SYSTEM, "sys_feedback", text, topic, origin._replace(part=part)
-        )
-
-    question_turn, reaction_origin = (
-        say_turn(question, "question"),
-        origin._replace(part="reaction"),
-    )
-    reaction_turns = say_for_members(
-        scope, case, topic, "user_feedback", reactions, reaction_origin
-    )
-    return [question_turn, *reaction_turns, say_turn(answer, "answer")]
+    text = format_contract(conflict, strategy, decision_text, reason, next_step)
+    return case.record_line(scope, SYSTEM, "sys_feedback", text, topic, origin)

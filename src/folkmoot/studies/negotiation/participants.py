@@ -62,12 +62,15 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
     """Return the seats that humans can take: one per member, for all conditions of the group.
 
-    If a condition has a mediator, the seats are closed, because the mediator writes utterances for
-    members.
+    If a condition has a mediator that writes utterances for members, the seats are closed.
     """
     mediated = [condition for condition in config.conditions if condition not in ("C1", "C2")]
-    closed_template = "under {} the mediator writes what members say; set conditions to [C1, C2]"
-    closed_reason = closed_template.format(mediated[0]) if mediated else ""
+    closed_reason = ""
+    if mediated and not config.members_speak:
+        closed_reason = (
+            f"under {mediated[0]} the mediator writes what members say; set members_speak to true, "
+            "or conditions to [C1, C2]"
+        )
     return [
         Seat(
             member.id,

@@ -80,6 +80,7 @@ from folkmoot.studies.negotiation.quotes import (
     record_options,
     show_sentence,
 )
+from folkmoot.studies.negotiation.responses import collect_responses
 from folkmoot.studies.negotiation.rules.operators import Portion, apply_operator
 from folkmoot.studies.negotiation.rules.replies import summary_option
 from folkmoot.studies.negotiation.rules.strategies import (
@@ -379,7 +380,7 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> 
         decision = decision.with_lines(
             case.record_line(scope, SYSTEM, "sys_synthesize", opening, topic, origin)
         )
-    return decision.with_lines(*_say_responses(scope, case, topic, proposal))
+    return await _hear_responses(scope, case, topic, decision, proposal)
 
 
 def _why_undecided(proposal: Proposal) -> str:
@@ -440,6 +441,7 @@ async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) ->
     decision = record_late_options(scope, case, topic, derive_decision(case, topic, decision))
     votes = strategy.votes and proposal.has_conflict
     decision = _announce_decision(scope, case, topic, decision, proposal, votes=votes)
+    decision = await _hear_responses(scope, case, topic, decision, proposal)
     return (
         await _run_vote(scope.child("ballots"), case, topic, decision, tally) if votes else decision
     )
@@ -454,7 +456,7 @@ def _announce_decision(
     *,
     votes: bool,
 ) -> SlotDecision:
-    """Record the System's proposal in five parts, and the responses of the members."""
+    """Record the System's proposal in five parts."""
     assert decision.strategy is not None
     reason = proposal.conflict_description or decision.strategy.rule
     if votes:
@@ -474,15 +476,28 @@ def _announce_decision(
     opening = case.record_line(
         scope, SYSTEM, "sys_synthesize", text, topic, proposal.line_origin("opening")
     )
-    return decision.with_lines(opening, *_say_responses(scope, case, topic, proposal))
+    return decision.with_lines(opening)
 
 
-def _say_responses(
-    scope: Scope, case: Negotiation, topic: Topic, proposal: Proposal
-) -> list[DialogueTurn]:
-    """Record the responses to the proposal, which the mediator wrote for the members."""
-    origin = proposal.line_origin("response")
-    return say_for_members(scope, case, topic, "user_respond", proposal.responses, origin)
+async def _hear_responses(
+    scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, proposal: Proposal
+) -> SlotDecision:
+    """Record the responses to the proposal, which is the last line of the decision.
+
+    The mediator wrote them for the members, or the members are asked (`members_speak`).
+    """
+    if not case.config.members_speak:
+        origin = proposal.line_origin("response")
+        return decision.with_lines(
+            *say_for_members(scope, case, topic, "user_respond", proposal.responses, origin)
+        )
+    if not decision.lines:
+        # The mediator of C3 has said nothing to which members could respond.
+        return decision
+    responses = await collect_responses(
+        scope.child("responses"), case, decision, decision.lines, case.mediation_order(topic)
+    )
+    return decision.with_lines(*responses)
 
 
 def _next_step(decision: SlotDecision, *, votes: bool) -> str:

@@ -7,7 +7,7 @@ instructions. Inside a statement it finds options with the study's own rules (`r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 from folkmoot.conversation.answer_types import NONE_OF_THESE, WAYS_OUT
@@ -48,7 +48,7 @@ def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfi
     return RespondentPart(
         option_names=_option_names,
         answers={
-            "participant text": answer_wish,
+            "participant text": answer_in_words,
             "participant choice": answer_confirmation,
             "BallotForm": answer_ballot,
             "ScoreForm": answer_scores,
@@ -144,6 +144,31 @@ def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[st
     return {
         option: mind.who.option_taste(option) + 0.8 * persona_scores[option] for option in options
     }
+
+
+def answer_in_words(mind: SimulatedRespondent) -> str | None:
+    """Return a member's response to the System if the request shows one, otherwise a preference."""
+    utterances = of_kind(mind.reading.passages, "utterance")
+    announcements = [
+        passage for passage in utterances if passage.source.speaker == SYSTEM_SPEAKER.id
+    ]
+    return answer_response(mind, announcements[-1].text) if announcements else answer_wish(mind)
+
+
+def answer_response(mind: SimulatedRespondent, announcement: str) -> str:
+    """Return what a member says to the System's announcement of a decision.
+
+    The member responds to the options that the announcement names, by the own stated preference.
+    """
+    scores = text_scores(
+        " ".join(passage.text for passage in _stated_preferences(mind) if passage.own),
+        mind.at.names,
+    )
+    named = {mention.option for mention in find_mentions(announcement, mind.at.names)}
+    best = max(scores, key=lambda option: scores[option], default="")
+    first_choice = best if scores.get(best, 0) > 0 else None
+    rejected = sorted(option for option in named if scores.get(option, 0) < 0)
+    return _reaction_sentence(mind, first_choice, named, rejected, content=True)
 
 
 def answer_wish(mind: SimulatedRespondent) -> str | None:
@@ -246,6 +271,28 @@ def own_scores(mind: SimulatedRespondent) -> Reply:
     return {"reason": _fill_sentence(mind, "wish", W=best) if best else ""} | answer_scores(mind)
 
 
+def _reaction_sentence(
+    mind: SimulatedRespondent,
+    first_choice: str | None,
+    received: Collection[str],
+    rejected: Sequence[str],
+    *,
+    content: bool,
+) -> str:
+    """Return the words with which a member reacts to a decision that gives `received`.
+
+    `rejected` are the options among them that the member rejects. If `content` is False, a resigned
+    member asks for the first choice.
+    """
+    if first_choice in received:
+        return _fill_sentence(mind, "glad", W=first_choice or "")
+    if rejected:
+        return _fill_sentence(mind, "against", R=rejected[0])
+    if first_choice is None:
+        return _fill_sentence(mind, "easy")
+    return _fill_sentence(mind, "resigned" if content else "asks", W=first_choice)
+
+
 # --- the mediator ------------------------------------------------------------------------------
 
 
@@ -261,7 +308,11 @@ class Meeting:
         self.mind = mind
         line_fields = mind.schema.get("$defs", {}).get("Spoken", {}).get("properties", {})
         speakers: Sequence[str] = line_fields.get("speaker", {}).get("enum", ())
-        self.names = [name for name in speakers if name != SYSTEM]
+        # The answer type lists no members if they speak for themselves. The request names them.
+        self.names = [name for name in speakers if name != SYSTEM] or list(
+            dict.fromkeys(passage.text for passage in _shown_passages(mind, quotes.MEMBER_NAME))
+        )
+        self.voiced_names = [name for name in speakers if name != SYSTEM]
         by_id = {
             _last_key(passage): self._member_name(passage.text)
             for passage in _shown_passages(mind, quotes.MEMBER_NAME)
@@ -348,13 +399,7 @@ class Meeting:
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]
-        if first_choice in received:
-            return _fill_sentence(self.mind, "glad", W=first_choice or "")
-        if rejected:
-            return _fill_sentence(self.mind, "against", R=rejected[0])
-        if first_choice is None:
-            return _fill_sentence(self.mind, "easy")
-        return _fill_sentence(self.mind, "resigned" if content else "asks", W=first_choice)
+        return _reaction_sentence(self.mind, first_choice, received, rejected, content=content)
 
 
 def _row_key(passage: Passage) -> str:
@@ -424,7 +469,7 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
             {"speaker": "System", "text": _fill_sentence(mind, "proposes", D=f"{proposal}.")},
             *(
                 {"speaker": name, "text": meeting.member_reaction(name, shares)}
-                for name in meeting.names
+                for name in meeting.voiced_names
             ),
         ],
     }
@@ -472,6 +517,14 @@ def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
         if is_missing
         else "are you content?"
     )
+    reaction = [
+        {
+            "speaker": voiced_name,
+            "text": meeting.member_reaction(name, shares, content=resolved and not adds_option),
+        }
+        for voiced_name in meeting.voiced_names
+        if voiced_name == name
+    ]
     return {
         "resolved": resolved,
         "updated_resolution_explanation": decision_text if adds_option else "",
@@ -481,13 +534,7 @@ def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
         "dropped": meeting.dropped_options(revised),
         "hard_no": [],
         "objection": "",
-        "dialogue": [
-            {
-                "speaker": name,
-                "text": meeting.member_reaction(name, shares, content=resolved and not adds_option),
-            },
-            {"speaker": "System", "text": decision_text},
-        ],
+        "dialogue": [*reaction, {"speaker": "System", "text": decision_text}],
     }
 
 
