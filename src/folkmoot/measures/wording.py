@@ -92,15 +92,14 @@ CARD_PHRASES: Mapping[str, CardPhrases] = {
     ),
     "Persona kept": CardPhrases(
         "Participants still give the age of their persona, and no other attribute was asked.",
-        "Many participants no longer give the age of their persona, so figures may describe other "
-        "people than those who were drawn.",
+        "Fewer participants than the margin asks still give the age of their persona, so figures "
+        "may describe other people than those who were drawn.",
         "Participants may forget who they are",
         _MORE_UNITS,
     ),
     "Order effect": CardPhrases(
         "The order of options moved answers by at most the margin.",
-        "The order of options moved answers by more than the margin, so shares hold for the orders "
-        "that were shown.",
+        "The order of options moved answers, so shares hold for the orders that were shown.",
         "The order of options may have moved answers",
         _MORE_UNITS,
     ),
@@ -113,8 +112,8 @@ CARD_PHRASES: Mapping[str, CardPhrases] = {
     ),
     "Human benchmark": CardPhrases(
         "People and models differ by at most the margin in each comparison that was made.",
-        "People and models differ by more than the margin, so these figures are no estimate of "
-        "people's.",
+        "People and models differ in a comparison that was made, so these figures are no estimate "
+        "of people's.",
         "People may answer otherwise",
         "more people have to answer",
     ),

@@ -54,7 +54,8 @@ _WORST: tuple[Verdict, ...] = (FAILED, NOT_KNOWN, PASSED)
 _OVER_GRID: Mapping[str, Verdict] = {"robust": PASSED, "fragile": FAILED}
 _BESIDE_PEOPLE: Mapping[Verdict, str] = {
     PASSED: "people and models differ by at most the margin",
-    FAILED: "people and models differ by more than the margin",
+    # A number has no margin and fails by its test.
+    FAILED: "people and models differ",
     NOT_KNOWN: "not known",
 }
 
