@@ -78,20 +78,20 @@ class Preregistration:
     sections: tuple[TemplateSection, ...]
 
 
-def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistration:
+def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregistration:
     """Build the preregistration of a study file, with the plan that a run would seal.
 
     Raises InputError with all problems because of which a run would not start.
     """
-    providers = create_router(found, options)
+    providers = create_router(study_file, options)
     with tempfile.TemporaryDirectory(prefix="folkmoot-plan-") as scratch:
         # The plan is sealed only to compute its digest. It is never written.
         plan = Plan(Path(scratch) / PLAN, started_at="")
-        seal_registration(plan, found, providers)
+        seal_registration(plan, study_file, providers)
     sealed = {name: part["data"] for name, part in plan.data["sealed"].items()}  # type: ignore[attr-defined]
-    claims = claims_of(found.study, found.config)
-    title = title_of(found.config.model_dump()) or found.study.title
-    begun = run_folder_path(found, options)
+    claims = claims_of(study_file.study, study_file.config)
+    title = title_of(study_file.config.model_dump()) or study_file.study.title
+    begun = run_folder_path(study_file, options)
     return Preregistration(
         title,
         digest_registration(plan.data),
@@ -100,11 +100,11 @@ def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistrat
         if begun.exists()
         else "",
         (
-            TemplateSection("Study information", _information_fields(title, found, claims)),
-            TemplateSection("Design plan", _design_fields(found, claims, sealed)),
-            TemplateSection("Sampling plan", _sampling_fields(found, sealed)),
-            TemplateSection("Variables", _variable_fields(found, claims)),
-            TemplateSection("Analysis plan", _analysis_fields(found, claims)),
+            TemplateSection("Study information", _information_fields(title, study_file, claims)),
+            TemplateSection("Design plan", _design_fields(study_file, claims, sealed)),
+            TemplateSection("Sampling plan", _sampling_fields(study_file, sealed)),
+            TemplateSection("Variables", _variable_fields(study_file, claims)),
+            TemplateSection("Analysis plan", _analysis_fields(study_file, claims)),
             TemplateSection("Other", _other_fields(plan.data)),
         ),
     )
@@ -139,20 +139,20 @@ def describe_size(size: DesignSize | None) -> str:
 
 
 def _information_fields(
-    title: str, found: StudyFile, claims: Sequence[Claim]
+    title: str, study_file: StudyFile, claims: Sequence[Claim]
 ) -> tuple[TemplateField, ...]:
     shown = of_family(claims, "primary", "secondary")
-    stated = found.config.hypotheses
+    stated = study_file.config.hypotheses
     source = (
         "They are stated in the study file."
         if stated
-        else f"They are the claims of the study type {found.study.name}."
+        else f"They are the claims of the study type {study_file.study.name}."
     )
     expected = [hypothesis.expected for hypothesis in stated] or [None] * len(shown)
     return (
         TemplateField("Title", (title,)),
         TemplateField("Authors"),
-        TemplateField("Description", (f"{found.study.title}.", BLANK)),
+        TemplateField("Description", (f"{study_file.study.title}.", BLANK)),
         TemplateField(
             "Hypotheses",
             (source if shown else "None: all results in the report are exploratory.",),
@@ -169,15 +169,15 @@ def _state_hypothesis(claim: Claim, expected: float | None) -> str:
 
 
 def _design_fields(
-    found: StudyFile, claims: Sequence[Claim], sealed: Mapping[str, Any]
+    study_file: StudyFile, claims: Sequence[Claim], sealed: Mapping[str, Any]
 ) -> tuple[TemplateField, ...]:
-    size = found.study.size(found.config, found.study_folder)
+    size = study_file.study.size(study_file.config, study_file.study_folder)
     people = "people play some participants" if SEATS in sealed else "no people take part"
-    seed = found.config.random_seed
+    seed = study_file.config.random_seed
     return (
         TemplateField(
             "Study type",
-            (f"Simulated experiment ({found.study.name}): language models answer; {people}.",),
+            (f"Simulated experiment ({study_file.study.name}): language models answer; {people}.",),
         ),
         TemplateField(
             "Blinding",
@@ -212,8 +212,8 @@ def _contrasts_table(claims: Sequence[Claim]) -> ResultTable:
     )
 
 
-def _sampling_fields(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[TemplateField, ...]:
-    config, design = found.config, sealed[DESIGN]
+def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[TemplateField, ...]:
+    config, design = study_file.config, sealed[DESIGN]
     models: list[dict[str, TableCell]] = [{"role": "all other roles", "model": design["model"]}]
     models += [{"role": role, "model": name} for role, name in design["models"].items()]
     models += [{"role": "single speakers", "model": name} for name in design["seat_models"]]
@@ -248,11 +248,11 @@ def _sampling_fields(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[Templ
                 "journal of the run stores the request and the reply.",
             ),
             grid=ResultTable.from_records(
-                models, f"Models; temperature {_describe_temperature(found)}."
+                models, f"Models; temperature {_describe_temperature(study_file)}."
             ),
         ),
         TemplateField(
-            "Sample size", (describe_size(found.study.size(config, found.study_folder)),)
+            "Sample size", (describe_size(study_file.study.size(config, study_file.study_folder)),)
         ),
         TemplateField(
             "Sample size rationale", ("`folkmoot power` computes the power of each claim.", BLANK)
@@ -267,19 +267,19 @@ def _sampling_fields(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[Templ
     )
 
 
-def _describe_temperature(found: StudyFile) -> str:
-    chosen = found.config.temperature
+def _describe_temperature(study_file: StudyFile) -> str:
+    chosen = study_file.config.temperature
     return "the provider's default" if chosen is None else f"{chosen:g}"
 
 
-def _variable_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
-    words = column_meanings(found.study.tables)
+def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
+    words = column_meanings(study_file.study.tables)
 
     def describe_measure(measure: str) -> str:
         table, _, column = measure.rpartition(".")
         own = [words.get(table, {}), *words.values()] if table else [*words.values()]
-        told = next((known[column] for known in own if column in known), "")
-        return told or ENGINE_COLUMNS.get(column, "")
+        meaning = next((known[column] for known in own if column in known), "")
+        return meaning or ENGINE_COLUMNS.get(column, "")
 
     by = {
         claim.by
@@ -306,7 +306,7 @@ def _variable_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[Templat
     return (
         TemplateField(
             "Manipulated variables",
-            tuple(f"{name}: {told or 'arms'}." for name, told in by.items()) or ("None.",),
+            tuple(f"{name}: {meaning or 'arms'}." for name, meaning in by.items()) or ("None.",),
         ),
         TemplateField(
             "Measured variables",
@@ -329,7 +329,7 @@ def _describe_index(claim: Claim) -> str:
     return ""
 
 
-def _analysis_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
+def _analysis_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
     primary, secondary, rest = (of_family(claims, family) for family in FAMILIES)
     return (
         TemplateField("Statistical models", METHODS, grid=_claims_grid([*primary, *secondary])),
@@ -343,8 +343,8 @@ def _analysis_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[Templat
                 "because of an answer.",
                 "A first reply fails if it needs a further request, repeats itself or is cut by "
                 "the token limit. The report names each model with more than "
-                f"{format_percent(found.config.max_instruction_failures)} failed first replies. "
-                "Such a model is not excluded.",
+                f"{format_percent(study_file.config.max_instruction_failures)} failed first "
+                "replies. Such a model is not excluded.",
             ),
             tuple(dict.fromkeys(_rows_that_count(claim) for claim in claims if claim.where)),
         ),
@@ -385,22 +385,22 @@ CRITERIA = (
 def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
     """Return sentences on how the analysis allows for the number of claims in each family."""
     primary, secondary, rest = (len(of_family(claims, family)) for family in FAMILIES)
-    told = []
+    sentences = []
     if primary:
         level = format_percent(1 - ALPHA / primary, 1)
-        told.append(
+        sentences.append(
             f"Primary: {format_count(primary, 'claim')}, intervals at a level of {level} each "
             "(Bonferroni), p-values multiplied by their number."
             if primary > 1
             else "Primary: 1 claim, a 95 % interval."
         )
-    told += [
+    sentences += [
         f"{name.capitalize()}: {format_count(count, 'claim')}, separate 95 % intervals, verdicts "
         f"by p-values that Holm's method adjusts for all {name} claims."
         for name, count in (("secondary", secondary), ("exploratory", rest))
         if count
     ]
-    return tuple(told)
+    return tuple(sentences)
 
 
 def _claims_grid(claims: Sequence[Claim]) -> ResultTable:
@@ -421,11 +421,11 @@ def _claims_grid(claims: Sequence[Claim]) -> ResultTable:
 
 
 def _rows_that_count(claim: Claim) -> str:
-    told = (
+    filters = (
         f"{name}: {', '.join('empty' if value is None else str(value) for value in values)}"
         for name, values in claim.where
     )
-    return f"{claim.outcome or claim.measure}: {'; '.join(told)}"
+    return f"{claim.outcome or claim.measure}: {'; '.join(filters)}"
 
 
 def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:

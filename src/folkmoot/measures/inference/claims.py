@@ -283,8 +283,8 @@ class Result:
         first, second = self.claim.arm_labels
         margin = self.claim.size(self.claim.margin)
         by = f" by more than {margin}" * bool(self.claim.margin)
-        told = PHRASES[self.verdict, self.claim.direction]
-        return told.format(first=first, second=second, by=by, margin=margin)
+        phrase = PHRASES[self.verdict, self.claim.direction]
+        return phrase.format(first=first, second=second, by=by, margin=margin)
 
     @property
     def estimate_text(self) -> str:
@@ -309,17 +309,19 @@ class Result:
             f"{arm} {self.claim.format_level(mean)}"
             for arm, mean in zip(self.claim.arm_labels, self.means, strict=True)
         )
-        told = ", ".join(filter(None, (self.claim.format_interval(self.estimate), self.p_in_words)))
-        difference = f"{self.claim.format_signed(self.estimate.value)} ({told})"
+        numbers = ", ".join(
+            filter(None, (self.claim.format_interval(self.estimate), self.p_in_words))
+        )
+        difference = f"{self.claim.format_signed(self.estimate.value)} ({numbers})"
         return f"{levels}; difference {difference}: {self.verdict_phrase}."
 
     @property
     def conclusion_text(self) -> str:
         """The contrast with estimate, interval, p-value and the phrase for the verdict."""
-        told = self.estimate_text
+        text = self.estimate_text
         if self.p_in_words:
-            told = f"{told.removesuffix(')')}, {self.p_in_words})"
-        return f"{told}: {self.verdict_phrase}"
+            text = f"{text.removesuffix(')')}, {self.p_in_words})"
+        return f"{text}: {self.verdict_phrase}"
 
     @property
     def numbers_text(self) -> str:

@@ -101,8 +101,8 @@ def format_points(difference: float, digits: int = 0) -> str:
         return "an unknown number of points"
     # Round ties away from zero, as readers do: 12.5 becomes 13. Python rounds ties to even.
     rounded = round(100 * difference + math.copysign(1e-9, difference), digits)
-    told = f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
-    return f"{told if rounded else 0} point{'' if abs(rounded) == 1 else 's'}"
+    text = f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
+    return f"{text if rounded else 0} point{'' if abs(rounded) == 1 else 's'}"
 
 
 def points_span(low: float, high: float) -> str:

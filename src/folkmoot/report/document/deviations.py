@@ -247,9 +247,9 @@ def _changed_values(
 
 def _served_versions(manifest: Mapping[str, Any]) -> list[str]:
     several = sorted(
-        f"{m['asked']} was answered by {', '.join(m['served'])}"
-        for m in manifest.get("models", [])
-        if len(m.get("served", [])) > 1
+        f"{model['asked']} was answered by {', '.join(model['served'])}"
+        for model in manifest.get("models", [])
+        if len(model.get("served", [])) > 1
     )
     return [f"More than one model version answered: {text}." for text in several]
 

@@ -192,15 +192,15 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
         return ""
     source = "Hypotheses of the study file" if is_stated else "The study's own question"
     sealed = ", fixed before the first call" if is_registration_intact(run) else ""
-    told = [f"{source}{sealed}."]
+    sentences = [f"{source}{sealed}."]
     few = {
         format_count(result.estimate.unit_count, result.claim.unit.partition(" ")[0])
         + " in an arm" * result.is_between_units
         for result in primary
         if 0 < result.estimate.unit_count < FEWEST_UNITS
     }
-    told += [f"{ILLUSTRATION_LABEL}: {join_words(sorted(few))}."] if few else []
-    return " ".join([*told, NO_VALUE])
+    sentences += [f"{ILLUSTRATION_LABEL}: {join_words(sorted(few))}."] if few else []
+    return " ".join([*sentences, NO_VALUE])
 
 
 def main_answers(findings: Sequence[Finding]) -> list[Finding]:
@@ -313,10 +313,10 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
     table = run.scan_table(ExposureRow.table).with_columns(pl.col("condition").fill_null(""))
     prompts = pl.struct("participant_id", "address").n_unique()
     asked = table.group_by("condition", "decision", maintain_order=True).agg(prompts=prompts)
-    stood = table.filter(pl.col("texts") > 0).group_by("condition", "decision", "kind")
+    contained = table.filter(pl.col("texts") > 0).group_by("condition", "decision", "kind")
     shown = {
         (column, d, key): name
-        for column, d, key, name in stood.agg(prompts=prompts).collect().iter_rows()
+        for column, d, key, name in contained.agg(prompts=prompts).collect().iter_rows()
     }
     kinds = table.select(pl.col("kind").unique(maintain_order=True)).collect()["kind"].to_list()
     # If all participants pass through all conditions, one size holds for every lane.
@@ -411,8 +411,8 @@ def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
                 of_check = dict(zip(finding.grid.columns, row, strict=True))
                 if of_check["check"] in CHECKS_ON_CARD:
                     continue
-                told = verdicts.setdefault(str(of_check["verdict"]), [])
-                told.append(str(of_check["check"]).lower())
+                names = verdicts.setdefault(str(of_check["verdict"]), [])
+                names.append(str(of_check["check"]).lower())
     if verdicts[FAILED]:
         yield TrustLight("red", f"Failed checks of the model: {', '.join(verdicts[FAILED])}.")
     if verdicts[NOT_KNOWN]:
@@ -432,8 +432,8 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
         yield TrustLight("red", "The run recorded no answer.")
     if run.is_synthetic:
         who = "in part by" if run.mark == MIXED_MARK else "by"
-        told = f"Answered {who} the embedded respondent: no evidence about people."
-        yield TrustLight("red", told)
+        reason = f"Answered {who} the embedded respondent: no evidence about people."
+        yield TrustLight("red", reason)
     wrong = describe_deviations(run)
     if wrong:
         more = f" ({len(wrong) - 1} more below)" if len(wrong) > 1 else ""

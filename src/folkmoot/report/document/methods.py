@@ -103,13 +103,17 @@ def _or_default(run: RunFolder, key: str) -> str:
 
 def _describe_models(run: RunFolder, times: CallTimes) -> str:
     """Return the models with the versions that served them and the dates of their calls."""
-    served = [m for m in run.manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
+    served = [
+        model
+        for model in run.manifest.get("models", [])
+        if model.get("calls") and model.get("roles", True)
+    ]
     return "; ".join(
-        f"{m['asked']}"
-        + (f" (served as {', '.join(m['served'])})" if m["served"] else "")
+        f"{model['asked']}"
+        + (f" (served as {', '.join(model['served'])})" if model["served"] else "")
         + (f", called from {called[0]} to {called[1]} UTC" if called else "")
-        for m in served
-        for called in [times.get(m["asked"])]
+        for model in served
+        for called in [times.get(model["asked"])]
     )
 
 
@@ -135,7 +139,7 @@ def _describe_options(run: RunFolder) -> Iterator[str]:
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         return
     decided = run.scan_table(ExposureRow.table).select("decision", "address").unique()
-    # Answers are in the order of the protocol, and decisions are told in it.
+    # Answers are in the order of the protocol, and decisions are listed in this order.
     answers = run.scan_table("answers").select("address", "kind", "options").with_row_index("at")
     of_decision = decided.join(answers, on="address").group_by("decision")
     options = pl.col("options").drop_nulls().unique()
@@ -157,9 +161,11 @@ def _describe_answer(kind: str, options: Sequence[str]) -> str:
         )
     (only,) = sets
     named = ", ".join(f"“{option}”" for option in only)
-    told = f"chose one of {len(only)} options{f' ({named})' if len(only) <= MOST_OPTIONS else ''}"
+    choice_text = (
+        f"chose one of {len(only)} options{f' ({named})' if len(only) <= MOST_OPTIONS else ''}"
+    )
     orders = len(set(listed))
-    return f"{told}, listed in {format_count(orders, 'order', 'different orders')}"
+    return f"{choice_text}, listed in {format_count(orders, 'order', 'different orders')}"
 
 
 def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
@@ -193,12 +199,12 @@ def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]
             "control", maintain_order=True
         )
         counts = asked.agg(pl.col("participant_id").n_unique(), pl.len()).collect()
-        told = "; ".join(
+        counts_text = "; ".join(
             f"{CONTROL_NAMES.get(control, control)}: {format_count(answers, 'answer')} of "
             f"{format_count(people, 'participant')}"
             for control, people, answers in counts.iter_rows()
         )
-        yield f"Control questions after the protocol: {told}."
+        yield f"Control questions after the protocol: {counts_text}."
     if card:
         verdicts = "; ".join(f"{row.name.lower()} {row.verdict}" for row in card)
         yield f"Checks of validity: {verdicts}."
@@ -246,7 +252,9 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
     manifest = run.manifest
     design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
     card = {row.name: row for row in card_rows}
-    asked = [str(m["asked"]) for m in manifest.get("models", []) if m.get("roles", True)]
+    asked = [
+        str(model["asked"]) for model in manifest.get("models", []) if model.get("roles", True)
+    ]
     people, embedded = HUMAN_MODEL in asked, bool(asked) and all(map(is_synthetic, asked))
     items = (
         (*("A.1", "purpose of the models"), _describe_purpose(run)),
@@ -345,17 +353,18 @@ def _describe_purpose(run: RunFolder) -> str:
     roles: list[str] = []
     if run.has_table("answers"):
         roles = run.scan_table("answers").select("role").unique().collect()["role"].to_list()
-    told = f" (roles: {join_words(sorted(roles))})" if roles else ""
-    return f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study{told}."
+    roles_text = f" (roles: {join_words(sorted(roles))})" if roles else ""
+    study_type = run.study.replace("_", " ")
+    return f"Simulated participants and other roles of a {study_type} study{roles_text}."
 
 
 def _describe_access_dates(run: RunFolder, times: CallTimes) -> str:
     first, last = (str(run.manifest.get(key, "?"))[:10] for key in ("started_at", "finished_at"))
     return "; ".join(
-        f"{m['asked']} (served as {', '.join(m['served']) or 'not said'}), accessed from "
-        f"{called[0]} to {called[1]}"
-        for m in run.manifest.get("models", [])
-        for called in [times.get(m["asked"], (first, last))]
+        f"{model['asked']} (served as {', '.join(model['served']) or 'not reported'}), "
+        f"accessed from {called[0]} to {called[1]}"
+        for model in run.manifest.get("models", [])
+        for called in [times.get(model["asked"], (first, last))]
     )
 
 

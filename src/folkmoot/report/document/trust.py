@@ -92,17 +92,17 @@ def _format_moment(seconds: float) -> str:
 def _models_table(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -> ResultTable:
     rows = [
         {
-            "model requested": m["asked"],
-            "model served": ", ".join(m["served"]) or "not reported",
-            "first call (UTC)": dates.get(m["asked"], (None, None))[0],
-            "last call (UTC)": dates.get(m["asked"], (None, None))[1],
-            "calls": m["calls"],
-            "input tokens": _value_or_unknown(m["input_tokens"]),
-            **_cached_share(m),
-            "output tokens": _value_or_unknown(m["output_tokens"]),
-            "cost (USD)": _value_or_unknown(m["cost_usd"]),
+            "model requested": model["asked"],
+            "model served": ", ".join(model["served"]) or "not reported",
+            "first call (UTC)": dates.get(model["asked"], (None, None))[0],
+            "last call (UTC)": dates.get(model["asked"], (None, None))[1],
+            "calls": model["calls"],
+            "input tokens": _value_or_unknown(model["input_tokens"]),
+            **_cached_share(model),
+            "output tokens": _value_or_unknown(model["output_tokens"]),
+            "cost (USD)": _value_or_unknown(model["cost_usd"]),
         }
-        for m in manifest.get("models", [])
+        for model in manifest.get("models", [])
     ]
     return ResultTable.from_records(rows)
 
@@ -153,21 +153,21 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
     """Return the number of replies that broke off, and their maximum cost."""
     if not broken:
         return {}
-    told = "interrupted replies (of unknown cost)"
+    label = "interrupted replies (of unknown cost)"
     return {
-        told: broken["count"],
+        label: broken["count"],
         "maximum cost of interrupted replies (USD)": _value_or_unknown(broken["max_usd"]),
     }
 
 
-def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
+def _possibly_paid(possibly_paid: Mapping[str, Any] | None) -> dict[str, object]:
     """Return the calls for which a killed process may have paid. The cost does not include them."""
-    if not told:
+    if not possibly_paid:
         return {}
     calls = "calls in flight when a process was killed (possibly paid, not in the cost)"
     return {
-        calls: told["calls"],
-        "maximum cost of these calls (USD)": _value_or_unknown(told["max_usd"]),
+        calls: possibly_paid["calls"],
+        "maximum cost of these calls (USD)": _value_or_unknown(possibly_paid["max_usd"]),
     }
 
 
