@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import folkmoot
@@ -49,14 +50,14 @@ def write_table(path: Path, **columns: Callable[[int], str]) -> Path:
     return path
 
 
-def write_study(folder: Path, table: Path) -> Path:
+def write_study(folder: Path, table: Path, new_scale: str = "[0, 100]") -> Path:
     folder.mkdir()
     for name, content in files_of_replay(table).items():
         data = content if isinstance(content, bytes) else content.encode()
         (folder / name).write_bytes(data)
     text = (folder / "replay.yaml").read_text("utf-8")
     scale = text[text.index("scale:\n") : text.index("first_answer: given\n")]
-    (folder / "replay.yaml").write_text(text.replace(scale, "scale: [0, 100]\n"), "utf-8")
+    (folder / "replay.yaml").write_text(text.replace(scale, f"scale: {new_scale}\n"), "utf-8")
     return folder / "replay.yaml"
 
 
@@ -95,10 +96,11 @@ def test_the_same_people_texts_and_arms_are_asked(tmp_path: Path) -> None:
     assert read["people_change"] == pytest.approx(5.0)
     assert read["simulated_change"] == pytest.approx(2.5)
     assert read["r"] == pytest.approx(1.0) and read["slope"] == pytest.approx(2.0)
-    assert arms["control"]["people_moved_share"] == arms["control"]["moved_share"] == 0
+    moves = {row["group"]: row for row in rows_of(run, "replay_moves")}
+    assert moves["control"]["people_moved_share"] == moves["control"]["moved_share"] == 0
     assert {row["subgroup"] for row in rows_of(run, "replay_subgroups")} == {
-        "lives_in: town",
-        "lives_in: village",
+        "lives in: town",
+        "lives in: village",
     }
 
 
@@ -138,6 +140,115 @@ def test_few_people_correct_the_simulation(tmp_path: Path) -> None:
     rows = rows_of(run, "replay_rectified")
     assert [row["people"] for row in rows] == [24, 24]
     assert [row["simulated_others"] for row in rows] == [6, 6]
+    # Every known change is 4.5 points, so the corrected mean is what these people say.
+    assert [row["people_alone"] for row in rows] == [pytest.approx(4.5)] * 2
+    assert [row["corrected"] for row in rows] == [pytest.approx(4.5)] * 2
+
+
+def write_answers(path: Path, rows: list[dict[str, object]]) -> Path:
+    pl.DataFrame(rows).write_csv(path)
+    return path
+
+
+def replay_answers(folder: Path, rows: list[dict[str, object]], scale: str) -> folkmoot.Run:
+    """Replay rows in which `model` is what the model answers."""
+    answers = {str(row["person"]): str(row["model"]) for row in rows}
+    table = write_answers(
+        folder / "people.csv", [{k: v for k, v in row.items() if k != "model"} for row in rows]
+    )
+    study = write_study(folder / "study", table, scale)
+    model = ScriptedProvider(lambda _, address: answers[address.partition(":")[0]])
+    return folkmoot.run(study, out=folder / "run", provider=model, trust=True)
+
+
+def test_the_report_of_each_arm_has_the_figures_that_were_computed_by_hand(tmp_path: Path) -> None:
+    """Six people who read a text, and six others who did not and never changed."""
+    before, after, simulated = [1, 2, 3, 4, 5, 2], [2, 4, 3, 4, 3, 4], [1, 4, 3, 2, 4, 3]
+    rows: list[dict[str, object]] = [
+        {
+            "person": f"{arm}{n}",
+            "item": "Buses should be free.",
+            "before": before[n],
+            "after": after[n] if arm == "read" else before[n],
+            "model": simulated[n] if arm == "read" else before[n],
+            "arm": arm,
+            "lives in": "town" if arm == "read" else "village",
+        }
+        for arm in ("read", "control")
+        for n in range(6)
+    ]
+    run = replay_answers(tmp_path, rows, "[1, 5]")
+    # Changes of people 1, 2, 0, 0, -2, 2 and of the model 0, 2, 0, -2, -1, 1.
+    expected = {
+        "answers": 6,
+        "people_change": 3 / 6,
+        "simulated_change": 0,
+        "gap": -3 / 6,
+        "r": 8 / (10 * 11.5) ** 0.5,
+        "slope": 8 / 10,
+        # Sorted final answers 2 3 3 4 4 4 and 1 2 3 3 4 4, on a scale of 4.
+        "distance_share": 3 / 6 / 4,
+    }
+    (read, control), subgroups = rows_of(run, "replay"), rows_of(run, "replay_subgroups")
+    for row in (read, subgroups[0]):
+        assert {key: row[key] for key in expected} == pytest.approx(expected)
+    # Gaps −1, 0, 0, −2, 1, −1: standard error √(1.1 / 6), 5 degrees of freedom.
+    reach = 2.5706 * (1.1 / 6) ** 0.5
+    assert (read["low"], read["high"]) == pytest.approx((-0.5 - reach, -0.5 + reach), abs=1e-3)
+    assert (control["people_change"], control["gap"], control["distance_share"]) == (0, 0, 0)
+    assert control["r"] is None and control["slope"] is None
+    moved = {
+        "people_moved_share": 4 / 6,
+        "moved_share": 4 / 6,
+        # 2 to 4 twice; the model 2 to 4 and 4 to 2. Answers on the middle have crossed nothing.
+        "people_crossed_share": 2 / 6,
+        "crossed_share": 2 / 6,
+        "people_regression": -57 / 65,
+        "regression": -42 / 65,
+    }
+    rows_of_moves = {row["group"]: row for row in rows_of(run, "replay_moves")}
+    assert [*rows_of_moves] == ["read", "control", "lives in: town", "lives in: village"]
+    for group in ("read", "lives in: town"):
+        assert {key: rows_of_moves[group][key] for key in moved} == pytest.approx(moved)
+    assert rows_of_moves["control"]["moved_share"] == 0
+
+
+def test_effects_can_be_right_where_the_answers_are_wrong(tmp_path: Path) -> None:
+    """The model is about 20 points too low everywhere, and has half of each effect."""
+    effects = [20, 8, -4, -12, 16]
+    rows: list[dict[str, object]] = [
+        {
+            "person": f"{arm}{item}{n}",
+            "item": f"item {item}",
+            "before": 50 + 2 * n,
+            "after": 50 + 2 * n + (effect if arm == "read" else 0),
+            "model": 30 + 3 * n + (effect // 2 if arm == "read" else 0),
+            "arm": arm,
+        }
+        for item, effect in enumerate(effects)
+        for arm in ("control", "read")
+        for n in range(3)
+    ]
+    run = replay_answers(tmp_path, rows, "[0, 100]")
+    gaps = {row["arm"]: row["gap"] for row in rows_of(run, "replay")}
+    assert gaps["control"] == -19
+    assert {row["verdict"] for row in rows_of(run, "replay")} == {"failed"}
+    causal = {row["effect"]: row for row in rows_of(run, "causal_fidelity")}
+    contrast = causal["read − control"]
+    assert contrast["items"] == 5 and contrast["r"] == pytest.approx(1)
+    assert contrast["slope"] == pytest.approx(2) and contrast["same_sign_share"] == 1
+
+
+def test_missing_answers_are_counted_by_reason(tmp_path: Path) -> None:
+    study = write_study(tmp_path / "study", write_table(tmp_path / "people.csv"))
+
+    def answer(request: ModelRequest, address: str) -> str:
+        return "cannot_say" if address.startswith("a1") else moved(request, address)
+
+    run = folkmoot.run(study, out=tmp_path / "run", provider=ScriptedProvider(answer), trust=True)
+    (finding,) = (finding for finding in run.findings if finding.key == "replay")
+    # a1 and a10 to a19.
+    assert "11 answers of the model missing: cannot_say 11." in finding.notes
 
 
 def test_mistakes_in_the_table_are_told_by_line(tmp_path: Path) -> None:

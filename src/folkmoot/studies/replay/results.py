@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -11,13 +11,14 @@ from folkmoot.kit.findings import (
     HUMAN_BENCHMARK_SECTION,
     Row,
     collect_findings,
+    estimate_cells,
     finite_or_none,
     format_mean_value,
     format_signed,
     is_significant,
 )
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN
-from folkmoot.measures.inference.estimates import format_count
+from folkmoot.measures.inference.estimates import format_count, format_percent
 from folkmoot.measures.inference.rectified import rectified_mean
 from folkmoot.measures.replayed import Fit, adjusted_changes, fidelity, fit_of_changes
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
@@ -45,9 +46,12 @@ def findings(run: RunFolder) -> list[Finding]:
     both = answered.drop_nulls("people_after")
     if both.is_empty():
         return [_no_comparison_finding(table)]
+    fits = {str(arm): _fit(rows, scale) for (arm,), rows in _group_rows(both, "arm")}
+    subgroup_fits = _fit_subgroups(both, scale)
     return collect_findings(
-        _arms(both, table, scale),
-        _subgroups(both, scale),
+        _arms(both, table, fits),
+        _moves(both, {**fits, **subgroup_fits}),
+        _subgroups(both, subgroup_fits),
         _fidelity(both),
         _rectified(answered),
     )
@@ -66,8 +70,7 @@ def _fit(rows: pl.DataFrame, scale: tuple[float, float]) -> Fit:
     return fit_of_changes(people, simulated, rows["person"].to_list(), scale)
 
 
-def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -> Finding:
-    fits = {str(arm): _fit(rows, scale) for (arm,), rows in _group_rows(both, "arm")}
+def _arms(both: pl.DataFrame, table: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
     # No margin is stated within which changes would count as equal, so no arm can pass.
     rows = [
         {
@@ -86,8 +89,7 @@ def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -
         f"(individual r {format_mean_value(finite_or_none(fit.correlation))})"
         for arm, fit in fits.items()
     )
-    unread_count = table["after"].null_count()
-    notes = [f"{format_count(unread_count, 'answer')} could not be read."] if unread_count else []
+    notes = _missing_note(table)
     is_first_given = (both["before"] == both["people_before"]).all()
     if is_first_given:
         notes.append("The first answers are the people's own, so only changes are simulated.")
@@ -97,10 +99,7 @@ def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -
         f"Mean change: {statement}.",
         ResultTable.from_records(
             rows,
-            "Changes in units of the scale; gap: simulated minus people's, 95 % interval over "
-            "people. Slope: of people's change on the simulated one (1: calibrated). Distance: "
-            "how far final answers would have to be moved, as a share of the scale. Regression: "
-            "slope of the change on the first answer. Verdict: failed if the gap excludes zero.",
+            f"{_FIT_CAPTION} Verdict: failed if the gap excludes zero.",
         ),
         IntervalChart(lines, "simulated minus people's mean change", 0.0) if lines else None,
         notes=tuple(notes),
@@ -117,46 +116,94 @@ def _fit_cells(name: str, value: str, fit: Fit) -> Row:
         "answers": fit.n,
         "people_change": fit.people_change,
         "simulated_change": fit.change,
-        "gap": fit.gap.value,
-        "gap_low": finite_or_none(fit.gap.low),
-        "gap_high": finite_or_none(fit.gap.high),
+        **estimate_cells(fit.gap, "gap"),
         "r": finite_or_none(fit.correlation),
         "slope": finite_or_none(fit.slope),
         "distance_share": fit.distance,
-        "people_moved_share": fit.people_moved,
-        "moved_share": fit.moved,
-        "people_crossed_share": fit.people_crossed,
-        "crossed_share": fit.crossed,
-        "people_regression": finite_or_none(fit.people_regression),
-        "regression": finite_or_none(fit.regression),
     }
 
 
-def _subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> Finding | None:
-    """Return the changes in each subgroup, or None if no subgroup is large enough.
+_FIT_CAPTION = (
+    "Changes in units of the scale; gap: simulated minus people's, 95 % interval over people. "
+    "Slope: of people's change on the simulated one (1: calibrated). Distance: how far final "
+    "answers would have to be moved, as a share of the scale."
+)
 
-    A subgroup is one level of an attribute with at most MAX_LEVELS levels. It needs at least
-    MIN_IN_SUBGROUP answers.
+
+def _missing_note(table: pl.DataFrame) -> list[str]:
+    """Return a note on the missing answers by reason, or an empty list."""
+    missing = table.filter(pl.col("after").is_null())
+    if missing.is_empty():
+        return []
+    counts = missing["missing"].fill_null("unknown").value_counts(sort=True, name="count")
+    reasons = ", ".join(f"{reason} {count}" for reason, count in counts.iter_rows())
+    return [f"{format_count(missing.height, 'answer')} of the model missing: {reasons}."]
+
+
+def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
+    """Return who moved and where to, for each arm and subgroup."""
+    rows = [
+        {
+            "group": name,
+            "answers": fit.n,
+            "people_moved_share": fit.people_moved,
+            "moved_share": fit.moved,
+            "people_crossed_share": fit.people_crossed,
+            "crossed_share": fit.crossed,
+            "people_regression": finite_or_none(fit.people_regression),
+            "regression": finite_or_none(fit.regression),
+        }
+        for name, fit in fits.items()
+    ]
+    statement = "; ".join(
+        f"{name}: people {format_percent(fit.people_moved)} moved, simulated "
+        f"{format_percent(fit.moved)}"
+        for name, fit in list(fits.items())[: both["arm"].n_unique()]
+    )
+    return Finding(
+        "replay_moves",
+        "Who moved, and where to",
+        f"{statement}.",
+        ResultTable.from_records(
+            rows,
+            "Moved: the answer changed. Crossed: it ended on the other side of the middle. "
+            "Regression: slope of the change on the first answer; below 0 answers move towards the "
+            "mean, and at −1 final answers do not depend on first ones.",
+        ),
+        section=SECTION,
+        unit="person",
+        units=both["person"].n_unique(),
+    )
+
+
+def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, Fit]:
+    """Return the fit of each subgroup of at least MIN_IN_SUBGROUP answers.
+
+    A subgroup is one level of an attribute with at most MAX_LEVELS levels.
     """
-    rows: list[Row] = []
+    fits: dict[str, Fit] = {}
     for name, values in _attributes(both).items():
         levels = both.with_columns(pl.Series("level", values)).drop_nulls("level")
         if not 1 < levels["level"].n_unique() <= MAX_LEVELS:
             continue
-        rows += [
-            _fit_cells("subgroup", f"{name}: {level}", _fit(level_rows, scale))
-            for (level,), level_rows in _group_rows(levels, "level")
-            if level_rows.height >= MIN_IN_SUBGROUP
-        ]
-    if not rows:
+        for (level,), level_rows in _group_rows(levels, "level"):
+            if level_rows.height >= MIN_IN_SUBGROUP:
+                fits[f"{name.replace('_', ' ')}: {level}"] = _fit(level_rows, scale)
+    return fits
+
+
+def _subgroups(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding | None:
+    """Return the changes in each subgroup, or None if no subgroup is large enough."""
+    if not fits:
         return None
     return Finding(
         "replay_subgroups",
         "Change, by subgroup",
-        f"{format_count(len(rows), 'subgroup')} of at least {MIN_IN_SUBGROUP} answers; intervals "
-        "are not "
-        "adjusted for their number.",
-        ResultTable.from_records(rows, "Columns as in the table of arms."),
+        f"{format_count(len(fits), 'subgroup')} of at least {MIN_IN_SUBGROUP} answers; intervals "
+        "are not adjusted for their number.",
+        ResultTable.from_records(
+            [_fit_cells("subgroup", name, fit) for name, fit in fits.items()], _FIT_CAPTION
+        ),
         section=SECTION,
         unit="person",
         units=both["person"].n_unique(),
