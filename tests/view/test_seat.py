@@ -234,16 +234,19 @@ async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
     )
     assert shown.height and (shown["share"] > 0.5).all()
     with JournalReader(run.path / "journal.sqlite") as journal:
-        sent = [
-            m["content"]
+        sent = {
+            e.address: [m["content"] for m in e.request["messages"]]
             for e in journal.read_entries("ask")
             if e.address in set(mine["address"])
-            for m in e.request["messages"]
-        ]
+        }
     flat = " ".join(page_text.split())
-    for text in sent:  # nothing less than a model would get
-        for line in text.splitlines():
-            assert " ".join(line.split()) in flat
+    spans = run.table("provenance").filter(pl.col("address").is_in(list(sent)))
+    assert spans.height > 10
+    # Nothing less than a model would get: every text of somebody or something. Instructions to
+    # models on the form of an answer are none.
+    for span in spans.iter_rows(named=True):
+        text = sent[span["address"]][span["message"]][span["start"] : span["end"]]
+        assert " ".join(text.split()) in flat
 
 
 async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:

@@ -167,9 +167,11 @@ class _Pages:
             taken_text = describe_taken_seats(self.seat_manager)
         else:
             shown_page = question.id if question else ""
+        messages = [given["text"] for given in self.seat_manager.announcements_for(seat_state)]
         tag = tag_of(
             shown_page,
             taken_text,
+            len(messages),
             None if seconds_left is None else round(seconds_left) // CLOCK_SECONDS,
         )
         if is_shown(request, tag):
@@ -178,6 +180,7 @@ class _Pages:
             "shows": shown_page,
             "left": None if seconds_left is None else round(seconds_left),
             "taken": taken_text,
+            "messages": messages,
         }
         return JSONResponse(news, headers={"ETag": tag})
 
@@ -204,7 +207,12 @@ class _Pages:
         # process.
         seat_state.is_connected = True
         seat_state.activity.note(seat_manager.clock(), 0.0, None)
-        shared_context = {"chair": seat_state, "settings": settings, "problem": problem}
+        shared_context = {
+            "chair": seat_state,
+            "settings": settings,
+            "problem": problem,
+            "messages": seat_manager.announcements_for(seat_state),
+        }
         if seat_state.ended:
             seat_state.end_shown = True
             return render_page("seat_end.html.j2", shared_context, status)

@@ -68,6 +68,7 @@ def render_question(
         "chair": seat_state,
         "settings": seat_manager.settings,
         "problem": problem,
+        "messages": seat_manager.announcements_for(seat_state),
         "question": question,
         "scene": question.view,
         "so_far": so_far(question),

@@ -26,6 +26,10 @@ from folkmoot.view.site import (
     render_page,
 )
 
+MAX_ANNOUNCEMENT_CHARACTERS = 1_000
+REMINDER = "Please go on when you can: others wait for your answer."
+NO_TEXT = "Write the message first."
+
 
 class ResearcherPages:
     """The request handlers of the researcher's page."""
@@ -36,6 +40,7 @@ class ResearcherPages:
     def page_routes(self) -> list[Route]:
         """Return the routes of the researcher's page."""
         return [
+            Route("/seats/{token}/announce", self.announce, methods=["POST"]),
             Route("/seats/{token}/start", self.start_study, methods=["GET", "POST"]),
             Route("/seats/{token}", self.seats_overview),
             Route("/seats/{token}/live", self.seats_update),
@@ -45,10 +50,40 @@ class ResearcherPages:
     async def seats_overview(self, request: Request) -> Response:
         """Show the list of all seats to the researcher."""
         self._check_researcher(request)
-        return render_page(
-            "seats.html.j2",
-            {"desk": self.seat_manager, "part": self._seats_part(), "entry": self._entry_link()},
-        )
+        return self._render_overview(remind=request.query_params.get("remind", ""))
+
+    def _render_overview(
+        self, *, remind: str = "", text: str = "", problem: str = "", status: int = 200
+    ) -> Response:
+        """Render the page. `remind` is the seat of which the human is to be reminded."""
+        seat_manager = self.seat_manager
+        names = [seat_state.seat.name for seat_state in seat_manager if not seat_state.ended]
+        context = {
+            "desk": seat_manager,
+            "part": self._seats_part(),
+            "entry": self._entry_link(),
+            "names": names,
+            "to": remind if remind in names else "",
+            "text": text or (REMINDER if remind in names else ""),
+            "problem": problem,
+            "longest": MAX_ANNOUNCEMENT_CHARACTERS,
+        }
+        return render_page("seats.html.j2", context, status)
+
+    async def announce(self, request: Request) -> Response:
+        """Show a message of the researcher to one human, or to all."""
+        self._check_researcher(request)
+        sent = await forms.read_form(request)
+        name, text = forms.first_of(sent, "seat"), forms.first_of(sent, "text").strip()
+        if name and self.seat_manager.find_seat(name) is None:
+            raise HTTPException(404, "There is no such seat.")
+        if not text or len(text) > MAX_ANNOUNCEMENT_CHARACTERS:
+            problem = (
+                NO_TEXT if not text else f"Write at most {MAX_ANNOUNCEMENT_CHARACTERS} characters."
+            )
+            return self._render_overview(text=text, problem=problem, status=422)
+        self.seat_manager.announce(text, name)
+        return RedirectResponse(f"/seats/{self.seat_manager.token}", 303)
 
     async def seats_update(self, request: Request) -> Response:
         """Return the list of all seats if it has changed."""

@@ -130,6 +130,17 @@ function pause(seconds) {
 }
 document.addEventListener("visibilitychange", () => { if (!document.hidden && wake) wake(); });
 
+// Messages of the people who run the study appear at once, and nothing that was typed is lost.
+function showMessages(texts) {
+  const shown = document.getElementById("messages");
+  for (const text of texts.slice(shown.children.length)) {
+    const item = document.createElement("p");
+    item.textContent = text;
+    shown.append(item);
+    if (wanted && wanted.checked) ring();
+  }
+}
+
 async function listen() {
   const lost = document.getElementById("lost");
   let tag = "";
@@ -142,6 +153,7 @@ async function listen() {
       if (reply.ok) {
         tag = reply.headers.get("ETag") || "";
         const news = await reply.json();
+        showMessages(news.messages);
         if (news.shows !== seat.dataset.shows && !(form && form.dataset.sent)) {
           if (wanted && wanted.checked && !["", "end", "lobby", "code"].includes(news.shows)) {
             ring();
