@@ -1,6 +1,7 @@
 """Draw the pictures of the README and of other pages from runs of the examples.
 
-Usage: `python docs/images/draw.py`. Screenshots need Chromium and are skipped without it.
+Usage: `python docs/images/draw.py`, or `python docs/images/draw.py seat` for the page of a human
+alone. Screenshots need Chromium and are skipped without it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ FOOT = 22
 
 
 def main() -> None:
+    browser = shutil.which("chromium") or shutil.which("chrome")
     with tempfile.TemporaryDirectory() as folder:
+        if sys.argv[1:] == ["seat"]:
+            assert browser is not None, "this picture needs Chromium"
+            photograph_seat(Path(folder), browser)
+            return
         example = HERE.parents[1] / "examples" / "cross_pollination.yaml"
         run = folkmoot.run(example, out=Path(folder) / RUN)
         finding = next(f for f in run.findings if f.key == "position_change")
@@ -35,7 +41,6 @@ def main() -> None:
         (picture,) = render_svgs(finding.chart, f"{finding.title}. {finding.says}")
         (HERE / "position_change.svg").write_text(make_standalone(picture), "utf-8")
         print(finding.says)
-        browser = shutil.which("chromium") or shutil.which("chrome")
         if browser is not None:
             photograph_viewer(Path(folder), browser)
             photograph_seat(Path(folder), browser)
@@ -93,8 +98,12 @@ def photograph_seat(folder: Path, browser: str) -> None:
                     box.fill("I would want to see it work in somebody's kitchen first.")
                 for box in turn.locator("input[type=number]").all():
                     box.fill("0")
-                turn.locator(".choices button, button.primary").first.click()
-                page.locator(f'#seat:not([data-shows="{before}"]) form.answer').wait_for()
+                for options in turn.locator("fieldset.options").all():
+                    options.locator("input[type=radio]").first.check()
+                turn.locator("button.primary").click()
+                # Until the next question, the page says that others are being asked.
+                shown = f'#seat:not([data-shows="{before}"]) form.answer'
+                page.locator(shown).wait_for(timeout=60_000)
             turn.locator("textarea").first.fill("Who cleans it when something boils over?")
             page.locator(".send").evaluate("e => e.scrollIntoView({block: 'end'})")
             page.screenshot(path=HERE / "seat.png")

@@ -11,6 +11,7 @@ from folkmoot import Run
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.errors import InputError, RunPausedError
+from folkmoot.report.document.document import build_document
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_seats import Answers, by_hand
 
@@ -106,6 +107,10 @@ def test_a_check_during_the_study_is_noted_and_asked_once(tmp_path: Path) -> Non
     ]
     mine = [question.address for question in seen if "p_0002" in question.address]
     assert mine == ["initial_vote/p_0002/ask0", "seats/p_0002/check1", "second_vote/p_0002/ask0"]
+    sections = {section.title: section for section in build_document(run.folder).sections}
+    (finding,) = (drawn.finding for drawn in sections["Exclusions"].figures)
+    assert finding.says == "2 humans answered checks: 1 flagged, 0 screened out."
+    assert [row[0] for row in finding.grid.rows] == ["p_0002"]
     human = run.table("answers").filter(speaker_id="p_0002")
     assert set(human["answered_by"]) == {"human"} and human["missing"].null_count() == 2
 

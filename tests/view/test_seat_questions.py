@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,8 @@ async def test_a_person_is_checked_told_and_asked_afterwards(tmp_path: Path) -> 
     (sent,) = run.table("announcements").to_dicts()
     assert sent["seat"] == "p_0001" and sent["text"].startswith("Five minutes")
     assert sent["time"].startswith("20")
-    rankings = run.table("participants").filter(participant_id="p_0001")
-    assert rankings["ranking_before"][0] == "; ".join(
-        reversed(rankings["ranking_after"][0].split("; "))
+    before, after = (
+        json.loads(run.table("participants").filter(participant_id="p_0001")[column][0])
+        for column in ("ranking_before", "ranking_after")
     )
+    assert before == after[::-1] and before[0] == "Close it on Sundays"

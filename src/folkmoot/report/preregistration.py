@@ -329,6 +329,22 @@ def _describe_index(claim: Claim) -> str:
     return ""
 
 
+def _describe_checks(study_file: StudyFile) -> list[str]:
+    """Return a sentence on each check of humans and on what follows a failure."""
+    seats = study_file.config.seats
+    checks = seats.checks if seats is not None else ()
+    consequences = {
+        "again": "asked until the answer is right",
+        "note": "a human who fails it is listed and stays in the analysis",
+        "end": "a human who fails it takes no further part",
+    }
+    return [
+        f"Check {number} of humans (“{check.question}”, right: {', '.join(check.right)}): "
+        f"{consequences[check.on_failure]}."
+        for number, check in enumerate(checks, start=1)
+    ]
+
+
 def _analysis_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
     primary, secondary, rest = (of_family(claims, family) for family in FAMILIES)
     return (
@@ -341,6 +357,7 @@ def _analysis_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
                 "Claims use all rows, or only the rows listed below. Answers that are unreadable, "
                 "declined or refused are missing and never scored. No participant is excluded "
                 "because of an answer.",
+                *_describe_checks(study_file),
                 "A first reply fails if it needs a further request, repeats itself or is cut by "
                 "the token limit. The report names each model with more than "
                 f"{format_percent(study_file.config.max_instruction_failures)} failed first "

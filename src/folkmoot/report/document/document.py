@@ -22,6 +22,7 @@ from folkmoot.measures.diagnostics import check_answers, check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.comparison.pooled import CellFindings, pooled_findings
+from folkmoot.report.comparison.seat_checks import checks_of_humans
 from folkmoot.report.document.charts import render_svgs
 from folkmoot.report.document.front import Front, build_front_page, main_answers
 from folkmoot.report.document.instructions import check_instructions
@@ -102,7 +103,12 @@ def build_document(
         findings += collect_findings(coding.coding_finding(run))
     findings += control_findings(run)
     findings += collect_findings(
-        [people_and_models(run), check_instructions(run), report_unattributed(run)]
+        [
+            people_and_models(run),
+            checks_of_humans(run),
+            check_instructions(run),
+            report_unattributed(run),
+        ]
     )
     name = title_of(run.config) or study.title
     results = _claim_results(run, study, findings)
