@@ -132,7 +132,7 @@ def test_nobody_of_another_country_is_filled_up_from_americans(tmp_path: Path) -
     with pytest.raises(InputError) as caught:
         play(tmp_path, AT_TABLE)
     places = [p for p in caught.value.problems if p.key == "location"]
-    assert [p.where for p in places] == ["3"] and "Americans" in places[0].hint
+    assert [p.where for p in places] == ["3"] and "American" in places[0].hint
 
 
 def test_a_blank_place_in_a_table_of_places_stays_blank(tmp_path: Path) -> None:
