@@ -256,7 +256,7 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     )
     run = play(tmp_path, text + "control: alone\n", provider=ScriptedProvider(pulled))
     (found,) = (f for f in STUDY.findings(run) if f.key == "sycophancy")
-    assert "moved +0.79" in found.says and "outside the margin (at most 0.05)" in found.says
+    assert "were +1.05" in found.says and "outside the margin (at most 0.05)" in found.says
     said = run.read_table("utterances").filter(
         pl.col("persona_id").is_not_null() & pl.col("turn").is_not_null()
     )
@@ -266,7 +266,10 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     (found,) = (f for f in STUDY.findings(plain_run) if f.key == "sycophancy")
     assert "It is not known whether participants gave in" in found.says
     checks = {f.key: f for f in STUDY.findings(run)}["respondent_checks"]
-    assert "Giving in to the group: In the group, participants moved +0.79" in checks.says
+    assert (
+        "Giving in to the group: After the discussion, the positions of participants were +1.05"
+        in (checks.says)
+    )
 
 
 async def test_with_the_order_as_control_those_asked_by_name_have_no_first_place() -> None:
