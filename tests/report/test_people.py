@@ -168,7 +168,7 @@ def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
         ("participant;arm;first;last\n1;acp;a;b\n", "separated by semicolons"),
         ("participant\tarm\n1\tacp\n", "separated by tabs"),
         ("arm,first,last\n", "no answers below"),
-        ("arm,condition,first,last\nacp,acp,a,b\n", "arm and condition mean the same"),
+        ("arm,condition,first,last\nacp,acp,a,b\n", "arm and condition have the same"),
         ("", "cannot be read as a table: empty CSV (save it"),
         ("arm,first,last\nacp,a,b,c\n", "as a table: line 2: more fields than columns (save it"),
         ("arm,first,first\nacp,a,b\n", "two columns are called first"),

@@ -88,7 +88,7 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
             tell(PERSON, f"{person} answers twice about {item!r}, first in row {first_row}")
             continue
         if has_arms and not arm:
-            tell(ARM, "is empty, and other rows have one")
+            tell(ARM, "is empty, but other rows name an arm")
         before, after = (_number(row[name]) for name in (BEFORE, AFTER))
         for column, value in ((BEFORE, before), (AFTER, after)):
             if value is not None and not math.isfinite(value):
@@ -116,7 +116,9 @@ def _similar_arms(answers: list[HumanAnswer], path: Path) -> Iterator[Problem]:
     for arm in dict.fromkeys(answer.arm for answer in answers):
         first = spellings.setdefault(" ".join(arm.casefold().split()), arm)
         if first != arm:
-            yield Problem(f"{first!r} and {arm!r} look like one arm", str(path), key=ARM)
+            yield Problem(
+                f"the arms {first!r} and {arm!r} differ only in case or spaces", str(path), key=ARM
+            )
 
 
 def _number(cell: str | None) -> float | None:

@@ -55,12 +55,12 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
         name = meaning if meaning in COLUMNS else column
         if name in names.values():
             first = next(theirs for theirs, ours in names.items() if ours == name)
-            problem = f"{first} and {column} mean the same column; leave one out"
+            problem = f"the columns {first} and {column} have the same meaning; remove one"
             raise InputError(Problem(problem, str(path), "1"))
         names[column] = name
     table = table.rename(names)
     if not table.height:
-        raise InputError(Problem("it has column names and no answers below them", str(path)))
+        raise InputError(Problem("there are no answers below the column names", str(path)))
     return table.with_columns(
         _clean_text(table[column]) if column in COLUMNS else _parse_column(table[column])
         for column in table.columns

@@ -58,7 +58,7 @@ ORDER_CANNOT_PASS = (
 NO_CONTROL = (
     "It is not known whether participants gave in: they may have learned from each other, and "
     "extreme positions regress towards the mean. A control (`control: alone` or `control: order`) "
-    "separates these causes."
+    "can show whether they gave in."
 )
 
 
