@@ -90,7 +90,7 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
     if not known.any() or counts < FEWEST_UNITS:
         value = float(observed[known].mean()) if known.any() else math.nan
         plain = [
-            _untested(question, float(d), counts)
+            _question_without_test(question, float(d), counts)
             for question, d in zip(questions, observed, strict=True)
         ]
         return Drift(Estimate(value, math.nan, math.nan, n, counts), tuple(plain))
@@ -102,15 +102,17 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
     weights = _resample_counts(named, units, rng)
     again = [_share_differences(weights @ table[0], weights @ table[1]) for table in tables]
     value = float(observed[known].mean())
-    mean = _estimate(value, np.nanmean(chance[known], axis=0), tables, again, (n, counts))
+    mean = _estimate_mean_distance(
+        value, np.nanmean(chance[known], axis=0), tables, again, (n, counts)
+    )
     by_question = (
-        _question(question, named, (keep, weights), (draws, table, drawn), counts)
+        _measure_question(question, named, (keep, weights), (draws, table, drawn), counts)
         for question, draws, table, drawn in zip(questions, chance, tables, again, strict=True)
     )
     return Drift(mean, tuple(by_question))
 
 
-def _estimate(
+def _estimate_mean_distance(
     value: float,
     chance: FloatArray,
     tables: Sequence[FloatArray],
@@ -129,11 +131,11 @@ def _estimate(
     low = max(0.0, real - Z * error) if p < ALPHA else 0.0
     # Sampling makes the uncorrected distance too large, never too small, so the drift may be as
     # large as that distance.
-    high = max(real + Z * error, value, _unseen(sizes[1]) if error == 0 else 0.0)
+    high = max(real + Z * error, value, _max_unobserved_share(sizes[1]) if error == 0 else 0.0)
     return Estimate(real, low, min(1.0, high), *sizes, p, method="exchange of units")
 
 
-def _unseen(units: int) -> float:
+def _max_unobserved_share(units: int) -> float:
     """Return the largest share of units that may differ although no observed unit does.
 
     The bound is one-sided at 95 %. Resamples of equal units do not vary, so the bootstrap gives no
@@ -142,7 +144,7 @@ def _unseen(units: int) -> float:
     return float(1 - (1 - LEVEL) ** (1 / units))
 
 
-def _question(
+def _measure_question(
     question: tuple[Answers, Answers],
     named: Sequence[Hashable],
     draws: tuple[FloatArray, FloatArray],
@@ -158,18 +160,18 @@ def _question(
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))
     if not math.isfinite(distance):
-        return _untested(question, distance, units)
+        return _question_without_test(question, distance, units)
     sizes = (sum(len(arm.values) for arm in question), units)
-    own = _estimate(distance, chance, [counts], [again], sizes)
+    own = _estimate_mean_distance(distance, chance, [counts], [again], sizes)
     if not _is_numeric(question):
         return QuestionDrift(distance, own.p, own, is_numeric=False)
-    moments = _moments(question, named)
-    value = float(_standardised(moments[0].sum(0), moments[1].sum(0)))
+    moments = _moments_by_unit(question, named)
+    value = float(_standardised_difference(moments[0].sum(0), moments[1].sum(0)))
     if not math.isfinite(value):
-        return _untested(question, value, units)
-    swapped = _standardised(*_swap(moments, keep))
+        return _question_without_test(question, value, units)
+    swapped = _standardised_difference(*_swap(moments, keep))
     p = (int((np.abs(swapped) >= abs(value) - 1e-12).sum()) + 1) / (EXCHANGES + 1)
-    drawn = _standardised(weights @ moments[0], weights @ moments[1])
+    drawn = _standardised_difference(weights @ moments[0], weights @ moments[1])
     usual = drawn[np.isfinite(drawn)]
     error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
     reach = Z * error
@@ -178,13 +180,19 @@ def _question(
     if error == 0:
         numbers = [float(value) for arm in question for value in arm.values]  # type: ignore[arg-type]
         spread = float(np.std(numbers))
-        reach = _unseen(units) * (max(numbers) - min(numbers)) / spread if spread else math.nan
+        reach = (
+            _max_unobserved_share(units) * (max(numbers) - min(numbers)) / spread
+            if spread
+            else math.nan
+        )
     low, high = value - reach, value + reach
     difference = Estimate(value, low, high, *sizes, p, method="exchange of units")
     return QuestionDrift(distance, p, difference, is_numeric=True)
 
 
-def _untested(question: tuple[Answers, Answers], distance: float, units: int) -> QuestionDrift:
+def _question_without_test(
+    question: tuple[Answers, Answers], distance: float, units: int
+) -> QuestionDrift:
     n = sum(len(arm.values) for arm in question)
     nothing = Estimate(distance, math.nan, math.nan, n, units)
     return QuestionDrift(distance, math.nan, nothing, is_numeric=_is_numeric(question))
@@ -195,7 +203,7 @@ def _is_numeric(question: tuple[Answers, Answers]) -> bool:
     return bool(values) and all(isinstance(value, (int, float)) for value in values)
 
 
-def _moments(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
+def _moments_by_unit(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
     """Return count, sum and sum of squares of numeric answers, (condition, unit, 3)."""
     place = {unit: index for index, unit in enumerate(named)}
     sums = np.zeros((2, len(named), 3))
@@ -206,11 +214,11 @@ def _moments(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> Fl
     return sums
 
 
-def _standardised(first: FloatArray, second: FloatArray) -> FloatArray:
+def _standardised_difference(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return the difference of means, second minus first, in pooled standard deviations.
 
-    `first`, `second` (…, 3): the moments of the two conditions, see `_moments`. The result is 0 for
-    equal means. It is NaN if a condition is empty or no answer varies.
+    `first`, `second` (…, 3): the moments of the two conditions, see `_moments_by_unit`. The result
+    is 0 for equal means. It is NaN if a condition is empty or no answer varies.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         means = [m[..., 1] / m[..., 0] for m in (first, second)]

@@ -93,8 +93,8 @@ def fit_of_changes(
         distance,
         float((real != 0).mean()),
         float((own != 0).mean()),
-        _crossed(b, a, middle),
-        _crossed(sb, sa, middle),
+        _share_crossing_middle(b, a, middle),
+        _share_crossing_middle(sb, sa, middle),
         _slope(b, real),
         _slope(sb, own),
     )
@@ -122,7 +122,7 @@ def fidelity(effects_of_people: ArrayLike, simulated: ArrayLike) -> Fidelity:
     return Fidelity(len(real), _correlation(own, real), _slope(own, real), same)
 
 
-def _crossed(before: FloatArray, after: FloatArray, middle: float) -> float:
+def _share_crossing_middle(before: FloatArray, after: FloatArray, middle: float) -> float:
     """Return the share of answers that end on the other side of the middle.
 
     Answers on the middle do not count.

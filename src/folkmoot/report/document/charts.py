@@ -115,18 +115,18 @@ def _add_accessible_name(svg: str, description: str) -> str:
     return f"{new}<title>{escape(description)}</title>{svg[len(old) :]}"
 
 
-def _rows(names: tuple[str, ...], items: tuple[Any, ...]) -> Any:
+def _inline_data(names: tuple[str, ...], items: tuple[Any, ...]) -> Any:
     return alt.InlineData(values=[dict(zip(names, item, strict=True)) for item in items])
 
 
-def _order(items: tuple[Any, ...], index: int) -> list[str]:
+def _values_in_order(items: tuple[Any, ...], index: int) -> list[str]:
     return list(dict.fromkeys(str(item[index]) for item in items))
 
 
-def _intervals(chart: IntervalChart) -> Any:
-    data = _rows(("label", "value", "low", "high"), chart.items)
+def _interval_spec(chart: IntervalChart) -> Any:
+    data = _inline_data(("label", "value", "low", "high"), chart.items)
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
-    y = alt.Y("label:N", sort=_order(chart.items, 0), title=None)
+    y = alt.Y("label:N", sort=_values_in_order(chart.items, 0), title=None)
     title = chart.unit or None
     # A difference of shares is given in percentage points.
     if chart.percent and chart.reference_line is not None:
@@ -140,7 +140,7 @@ def _intervals(chart: IntervalChart) -> Any:
     x = alt.X("value:Q", title=title, axis=axis, scale=scale)
     layers = []
     if chart.bands:
-        bands = _rows(("name", "low", "high"), chart.bands)
+        bands = _inline_data(("name", "low", "high"), chart.bands)
         layers.append(
             alt.Chart(bands)
             .mark_rect(color=BAND, opacity=0.35)
@@ -164,7 +164,7 @@ def _intervals(chart: IntervalChart) -> Any:
         base.mark_point(color=COLOURS[0], filled=True, size=70, opacity=1).encode(x=x, y=y)
     )
     if chart.unit_values:
-        each = _rows(("label", "value"), chart.unit_values)
+        each = _inline_data(("label", "value"), chart.unit_values)
         dots = alt.Chart(each).mark_point(color=INK, filled=False, size=50, opacity=1)
         layers.append(dots.encode(x=x, y=y))
     height = 34 * max(1, len(chart.items)) + (18 if chart.bands else 0)
@@ -178,9 +178,9 @@ def _ratio_axis(chart: IntervalChart) -> alt.Axis:
     return alt.Axis(values=[n * 10.0**power for power in powers for n in (1, 2, 5)], format="~g")
 
 
-def _bars(chart: BarChart) -> Any:
-    series = _order(chart.items, 1)
-    categories = _order(chart.items, 0)
+def _bar_spec(chart: BarChart) -> Any:
+    series = _values_in_order(chart.items, 1)
+    categories = _values_in_order(chart.items, 0)
     counts = all(float(item[2]).is_integer() for item in chart.items)
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     if counts and not chart.percent:
@@ -195,18 +195,18 @@ def _bars(chart: BarChart) -> Any:
     }
     if several:
         encoding["yOffset"] = alt.YOffset("series:N", sort=series)
-    data = _rows(("category", "series", "value"), chart.items)
+    data = _inline_data(("category", "series", "value"), chart.items)
     height = max(60, len(categories) * (14 * len(series) + 12))
     return (
         alt.Chart(data).mark_bar().encode(**encoding).properties(width=WIDTH - 180, height=height)
     )
 
 
-def _lines(chart: LineChart) -> Any:
-    series = _order(chart.items, 0)
-    data = _rows(("series", "x", "y"), chart.items)
+def _line_spec(chart: LineChart) -> Any:
+    series = _values_in_order(chart.items, 0)
+    data = _inline_data(("series", "x", "y"), chart.items)
     named = len(series) <= MOST_NAMED
-    colour = _colour("series", series) if named else alt.value(COLOURS[0])
+    colour = _colour_encoding("series", series) if named else alt.value(COLOURS[0])
     base = alt.Chart(data).encode(
         x=alt.X(
             "x:Q", title=chart.x or None, axis=_whole_tick_axis(chart), scale=alt.Scale(zero=False)
@@ -224,7 +224,7 @@ def _lines(chart: LineChart) -> Any:
     return both.properties(width=WIDTH - 90, height=240)
 
 
-def _colour(field: str, values: list[str], shown: bool = True) -> alt.Color:
+def _colour_encoding(field: str, values: list[str], shown: bool = True) -> alt.Color:
     """Return the colour encoding of a field.
 
     It has the same explicit domain as `_shape_encoding`, so that Vega-Lite merges both legends.
@@ -255,14 +255,14 @@ def _category_axis(values: list[float]) -> alt.Axis:
     return alt.Axis(tickMinStep=1, format="d")
 
 
-def _heatmap(chart: Heatmap) -> Any:
-    rows, columns = _order(chart.items, 0), _order(chart.items, 1)
+def _heatmap_spec(chart: Heatmap) -> Any:
+    rows, columns = _values_in_order(chart.items, 0), _values_in_order(chart.items, 1)
     if set(rows) == set(columns):
         # If rows and columns are the same items, a common order puts the diagonal on one line.
         columns = rows
     values = [item[2] for item in chart.items]
     low, high = _colour_scale_ends(chart, values)
-    data = _rows(("row", "column", "value"), chart.items)
+    data = _inline_data(("row", "column", "value"), chart.items)
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=rows, title=chart.row or None, axis=alt.Axis(labelOverlap=False)),
         x=alt.X(
@@ -320,8 +320,8 @@ def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, floa
 
 
 def _scatter_plot(chart: ScatterChart) -> Any:
-    groups = _order(chart.items, 2)
-    data = _rows(("x", "y", "group", "label"), chart.items)
+    groups = _values_in_order(chart.items, 2)
+    data = _inline_data(("x", "y", "group", "label"), chart.items)
     named = len(groups) <= MOST_GROUPS
     return (
         alt.Chart(data)
@@ -329,7 +329,7 @@ def _scatter_plot(chart: ScatterChart) -> Any:
         .encode(
             x=alt.X("x:Q", title=chart.x or None),
             y=alt.Y("y:Q", title=chart.y or None),
-            color=_colour("group", groups, named),
+            color=_colour_encoding("group", groups, named),
             shape=_shape_encoding("group", groups, named),
         )
         .properties(width=WIDTH - 90, height=320)
@@ -337,9 +337,9 @@ def _scatter_plot(chart: ScatterChart) -> Any:
 
 
 _DRAW: dict[type, Callable[[Any], Any]] = {
-    IntervalChart: _intervals,
-    BarChart: _bars,
-    LineChart: _lines,
-    Heatmap: _heatmap,
+    IntervalChart: _interval_spec,
+    BarChart: _bar_spec,
+    LineChart: _line_spec,
+    Heatmap: _heatmap_spec,
     ScatterChart: _scatter_plot,
 }

@@ -413,7 +413,7 @@ async def _feedback_round(
                 "options": quote_listed_options(rejected_options),
             }
             for member in case.mediation_order(topic)
-            if (rejected_options := _rejections(tally, member))
+            if (rejected_options := _rejected_options(tally, member))
         ],
         "target": quote_value(target.name, "value", target_cell),
         "targeted": is_targeted,
@@ -508,7 +508,7 @@ def _wished_option(text: str, options: Sequence[str]) -> list[str]:
     return [best] if best and scores[best] > 0 else []
 
 
-def _rejections(tally: Tally, member: Member) -> list[str]:
+def _rejected_options(tally: Tally, member: Member) -> list[str]:
     return [option for option in tally.options if member.id in tally.rejecting_voters(option)]
 
 

@@ -149,7 +149,7 @@ def discussion_files(discussion: StoredDiscussion) -> dict[str, Json]:
             **groups,
             "final_consensus": outcome,
             "agents": _agent_measures(discussion.tables),
-            "quality": _quality(discussion),
+            "quality": _quality_data(discussion),
         },
         _tracking_data(discussion.tables),
         _spectrum_data(discussion, groups),
@@ -216,7 +216,7 @@ def _reflection_log(discussion: StoredDiscussion) -> Json:
     }
 
 
-def _quality(discussion: StoredDiscussion) -> Json:
+def _quality_data(discussion: StoredDiscussion) -> Json:
     counts = total_quality(discussion.tables["quality"].select(COUNT_COLUMNS).iter_rows())
     # Both are true or false for one discussion. Rows hold them as counts of 0 or 1.
     flags = {name: bool(counts[name]) for name in ("ballot_empty", "consensus_unread")}
@@ -224,7 +224,7 @@ def _quality(discussion: StoredDiscussion) -> Json:
     return {**counts, **flags, "calls_by_round": calls}
 
 
-def _survival(tables: Tables) -> dict[str, Json]:
+def _survival_data(tables: Tables) -> dict[str, Json]:
     """Return resident id → the rounds in which other residents referred to this resident."""
     return {
         row["agent_id"]: {
@@ -243,7 +243,7 @@ def _survival(tables: Tables) -> dict[str, Json]:
 
 def _agent_measures(tables: Tables) -> list[Json]:
     """Return the measures of each resident over all rounds."""
-    measured, survived = measure(tables, "agent_id"), _survival(tables)
+    measured, survived = measure(tables, "agent_id"), _survival_data(tables)
     # A resident who responded in several rounds is listed once.
     responded: dict[str, set[str]] = {}
     for resident_id, responders in tables["rounds"].select("agent_id", "responders").iter_rows():
@@ -287,7 +287,7 @@ def _tracking_data(tables: Tables) -> Json:
     tracked: dict[bool, list[Json]] = {True: [], False: []}
     for row in tables["rounds"].sort("agent_id", maintain_order=True).iter_rows(named=True):
         interaction_types = types_by_resident.get((row["agent_id"], row["round"]), [])
-        row["responders"] = _split(row["responders"])
+        row["responders"] = _split_ids(row["responders"])
         row["interaction_types"] = {kind: interaction_types.count(kind) for kind in INTERACTIONS}
         tracked[row["is_vulnerable"]].append(
             {
@@ -299,7 +299,9 @@ def _tracking_data(tables: Tables) -> Json:
         )
     vulnerable = find_vulnerable(tables)
     survived = [
-        survival for resident_id, survival in _survival(tables).items() if resident_id in vulnerable
+        survival
+        for resident_id, survival in _survival_data(tables).items()
+        if resident_id in vulnerable
     ]
     return {
         "vulnerable": tracked[True],
@@ -308,7 +310,7 @@ def _tracking_data(tables: Tables) -> Json:
     }
 
 
-def _split(joined: str) -> list[str]:
+def _split_ids(joined: str) -> list[str]:
     return joined.split("|") if joined else []
 
 
@@ -331,7 +333,7 @@ def _spectrum_data(discussion: StoredDiscussion, groups: dict[str, Json]) -> Jso
             for group, measures in groups.items()
         },
         "reactions": [
-            {**row, "interaction_types": _split(row["interaction_types"])}
+            {**row, "interaction_types": _split_ids(row["interaction_types"])}
             for row in reactions.rename({"reaction_level": "level"}).iter_rows(named=True)
         ],
     }
@@ -354,7 +356,7 @@ def _voting_data(tables: Tables, outcome: Json) -> Json:
                 "item_id": item.pop("item_id"),
                 "proposal": item.pop("text"),
                 "reasoning": planned_item["reasoning"] or "",
-                "originating_residents": _split(item.pop("origin")),
+                "originating_residents": _split_ids(item.pop("origin")),
                 **item,
             }
             for item, planned_item in zip(items, planned, strict=True)
@@ -421,7 +423,10 @@ def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]
     for (name,), discussion_calls in calls.partition_by("discussion", as_dict=True).items():
         start_times: list[float] = discussion_calls["at"].to_list()
         end_times: list[float] = (discussion_calls["at"] + discussion_calls["latency_s"]).to_list()
-        times = {"began": stamp(min(start_times)), "ended": stamp(max(end_times))}
+        times = {
+            "began": format_timestamp(min(start_times)),
+            "ended": format_timestamp(max(end_times)),
+        }
         discussions[name] = {
             **_sum_calls(discussion_calls),
             **times,
@@ -472,7 +477,7 @@ class Entry:
     def to_json(self, discussion: Discussion) -> dict[str, object]:
         meeting = discussion.meeting
         return {
-            "timestamp": stamp(self.at),
+            "timestamp": format_timestamp(self.at),
             "level": self.level,
             "component": self.component,
             "action": self.action,
@@ -489,7 +494,7 @@ class Entry:
     def as_plain_line(self, discussion: Discussion) -> str:
         location = f"{discussion.meeting.id} round {self.round or '-'} {self.agent}"
         data = json.dumps(self.data)
-        return f"{stamp(self.at)} {self.level} {location}: {self.action} {data}"
+        return f"{format_timestamp(self.at)} {self.level} {location}: {self.action} {data}"
 
 
 def log_lines(discussion: Discussion) -> tuple[str, str]:
@@ -616,7 +621,7 @@ def _last_call_time(calls: Iterable[Call]) -> float | None:
     return max((call.reply.started_at + call.reply.latency_s for call in calls), default=None)
 
 
-def stamp(at: float | None) -> str | None:
+def format_timestamp(at: float | None) -> str | None:
     """Return a time as ISO 8601 in UTC with milliseconds. Returns None for None."""
     if at is None:
         return None

@@ -64,10 +64,10 @@ def build_tables(rows: Iterable[Row]) -> Tables:
     for row in rows:
         if row.table in by_table:
             by_table[row.table].append(row)
-    return {row.table: _frame(row, by_table[row.table]) for row in MEASURED}
+    return {row.table: _build_frame(row, by_table[row.table]) for row in MEASURED}
 
 
-def _frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
+def _build_frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
     columns = row.columns()
     cells = {column: list(map(attrgetter(column), rows)) for column in columns}
     return pl.DataFrame(cells, schema={column: DTYPES[kind] for column, kind in columns.items()})
@@ -515,7 +515,7 @@ def comparison_rows(comparison: Json) -> Iterator[Row]:
     """Yield the rows of the tables `levels` and `differences`, one for each figure and group."""
     for part in ("main", "supplementary"):
         for level, summary in comparison[part]["levels"].items():
-            for cells in _each(summary["figures"]):
+            for cells in _iterate_estimates(summary["figures"]):
                 yield LevelRow(part=part, level=level, **cells)
         for step in comparison[part]["differences"]:
             labels = {
@@ -525,11 +525,11 @@ def comparison_rows(comparison: Json) -> Iterator[Row]:
                 "consecutive": step["consecutive"],
                 "switches_changed": "|".join(step["switches_changed"]),
             }
-            for cells in _each(step["figures"]):
+            for cells in _iterate_estimates(step["figures"]):
                 yield DifferenceRow(**labels, **cells)
 
 
-def _each(figures: Json) -> Iterator[Json]:
+def _iterate_estimates(figures: Json) -> Iterator[Json]:
     for figure, groups in figures.items():
         for group, estimates in groups.items():
             cells = {name: value for name, value in estimates.items() if name != "each"}

@@ -74,10 +74,10 @@ def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet]
 def available_seats(config: TownHallConfig, folder: Path) -> list[Seat]:
     """Return the seats that humans can take: each resident at each level."""
     _, meetings = meetings_of(config, folder)
-    return [_seat(meeting, id) for meeting in meetings for id in meeting.ids]
+    return [_seat_of_resident(meeting, id) for meeting in meetings for id in meeting.ids]
 
 
-def _seat(meeting: Meeting, id: str) -> Seat:
+def _seat_of_resident(meeting: Meeting, id: str) -> Seat:
     level = meeting.level
     shared_note = f"at level {level.name} one call of a model speaks for all residents"
     closed_reason = shared_note if level.context == "shared" else ""

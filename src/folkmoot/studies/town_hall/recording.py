@@ -270,7 +270,7 @@ class Recorder:
             "level": meeting.level.name,
             "part": meeting.level.part,
         }
-        self._add(
+        self._record_rows(
             PortraitRow(
                 **self._key,
                 agent_id=resident.id,
@@ -293,30 +293,31 @@ class Recorder:
             _round_row(meeting, resident, round_, measures[resident.id], key)
             for resident in meeting.residents
         )
-        self._add([*answers, *round_rows, *reactions, *references])
+        self._record_rows([*answers, *round_rows, *reactions, *references])
 
     def end_vote(self, discussion: Discussion) -> tuple[ItemRow, ...]:
         """Record the ballot and all votes. Return the rows of the items with their outcomes."""
         ballots = discussion.ballots
         if discussion.planned:
-            self._add([self._answer("plan", PLANNER, discussion.planned)])
+            self._record_rows([self._typed_answer_row("plan", PLANNER, discussion.planned)])
         # Outcomes come before votes, since each vote's row says whether its item passed.
         outcomes = tuple(
             _item_row(self._meeting, id, item, ballots, self._key)
             for id, item in discussion.items.items()
         )
         answers = (
-            self._answer("vote", resident_id, ballot) for resident_id, ballot in ballots.items()
+            self._typed_answer_row("vote", resident_id, ballot)
+            for resident_id, ballot in ballots.items()
         )
         votes = _vote_rows(self._meeting, outcomes, ballots, self._key)
-        self._add([*answers, *outcomes, *votes])
+        self._record_rows([*answers, *outcomes, *votes])
         return outcomes
 
     def end_discussion(self, discussion: Discussion) -> None:
         """Record the closing text, repairs, satisfaction, quality counts and measures."""
         key = self._key
-        self._add([self._answer("consensus", PLANNER, discussion.closing)])
-        self._add(
+        self._record_rows([self._typed_answer_row("consensus", PLANNER, discussion.closing)])
+        self._record_rows(
             RepairRow.from_source(
                 repair,
                 **key,
@@ -330,7 +331,7 @@ class Recorder:
             for call in discussion.calls
             for repair in call.repairs
         )
-        self._add(_satisfaction_rows(discussion, key))
+        self._record_rows(_satisfaction_rows(discussion, key))
         tables, counts = build_tables(self._rows), count_quality(discussion)
         groups = compare_groups(tables)
         figures = {
@@ -343,12 +344,12 @@ class Recorder:
         other_columns = (
             DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
         )
-        self._add(
+        self._record_rows(
             QualityRow(**key, count=count, stage=stage, kind=kind, n=n)
             for count, stage, kind, n in count_rows(counts)
         )
         # This row comes last: a report takes a discussion as complete if its row exists.
-        self._add(
+        self._record_rows(
             [
                 DiscussionRow(
                     **key, **figures, **{name: named_values[name] for name in other_columns}
@@ -356,7 +357,7 @@ class Recorder:
             ]
         )
 
-    def _add(self, rows: Iterable[Row]) -> None:
+    def _record_rows(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self._scope.record(row)
             self._rows.append(row)
@@ -364,14 +365,14 @@ class Recorder:
     def _answers_of_round(self, round_: Round) -> Iterator[TypedAnswerRow]:
         for resident_id, turn in round_.turns.items():
             if turn.thinking:
-                yield self._answer("think", resident_id, turn.thinking, round_.number)
-            yield self._answer("speak", resident_id, turn.speaking, round_.number)
+                yield self._typed_answer_row("think", resident_id, turn.thinking, round_.number)
+            yield self._typed_answer_row("speak", resident_id, turn.speaking, round_.number)
         if round_.moderation:
-            yield self._answer("moderate", "moderator", round_.moderation, round_.number)
+            yield self._typed_answer_row("moderate", "moderator", round_.moderation, round_.number)
         for resident_id, reflection in round_.reflections.items():
-            yield self._answer("reflect", resident_id, reflection, round_.number)
+            yield self._typed_answer_row("reflect", resident_id, reflection, round_.number)
 
-    def _answer(
+    def _typed_answer_row(
         self, stage: str, agent_id: str, answer: Record | Ballot, round_: int | None = None
     ) -> TypedAnswerRow:
         text = orjson.dumps(answer.to_json()).decode()

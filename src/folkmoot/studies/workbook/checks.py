@@ -329,7 +329,7 @@ def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[st
     return {f"{space}.{name}" for name in ("description", "label", *extras)}
 
 
-def _constants(workbook: Workbook) -> set[str]:
+def _constant_names(workbook: Workbook) -> set[str]:
     names = {constant.name for constant in workbook.constants}
     return names | {f"constant.{name}" for name in names}
 
@@ -344,7 +344,7 @@ def _check_texts(workbook: Workbook, problems: Problems) -> None:
 
     These texts may use constants. Descriptions of roles may also use the treatment.
     """
-    constants = _constants(workbook)
+    constants = _constant_names(workbook)
     with_treatment = constants | _known_attributes(workbook, "treatment")
     texts = [
         *(
@@ -395,7 +395,7 @@ def _check_contexts(workbook: Workbook, problems: Problems) -> None:
 
 
 def _check_prompts(workbook: Workbook, problems: Problems) -> None:
-    constants = _constants(workbook)
+    constants = _constant_names(workbook)
     personal = {task.var_name for task in workbook.tasks}
     personal |= {computed.name for computed in workbook.computed if computed.scope == "participant"}
     order_known = _orders_known(workbook)

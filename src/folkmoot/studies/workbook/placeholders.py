@@ -124,7 +124,7 @@ def _parse_template(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
         raise ExpressionProblem("the placeholders are nested too deeply", "simplify") from error
     # A tag that ends no `if` is left over, such as `else` or `endfor`.
     if word:
-        raise _misplaced(word)
+        raise _misplaced_tag_problem(word)
     return parts, frozenset(names)
 
 
@@ -181,12 +181,12 @@ def _read_if(condition: str, pieces: Iterator[tuple[str, str]], names: _Names) -
     if word == "else" and not rest:
         body, word, rest = _read_body(pieces, names)
     if word != "endif" or rest:
-        raise _misplaced(f"{word} {rest}")
+        raise _misplaced_tag_problem(f"{word} {rest}")
     # The last branch has no condition, so that a branch always holds.
     return _If((*branches, _Branch(None, "else", body)))
 
 
-def _misplaced(tag: str) -> ExpressionProblem:
+def _misplaced_tag_problem(tag: str) -> ExpressionProblem:
     if not tag.strip():
         return ExpressionProblem("an `if` has no `endif`", "write {% if … %} … {% endif %}")
     allowed = "use {{ name }}, {{ name | round(2) }} or {% if … %} … {% endif %}"

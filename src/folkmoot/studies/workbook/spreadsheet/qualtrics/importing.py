@@ -87,11 +87,11 @@ def make_study(path: Path) -> ImportedStudy:
     count = max(MIN_RESPONDENTS, RESPONDENTS_PER_TREATMENT * len(flow.treatments.labels))
     notes = _describe(flow, len(tasks), count)
     content = {
-        "settings": _settings(name, count, len(tasks)),
+        "settings": _setting_rows(name, count, len(tasks)),
         "treatments": [(label, NOTHING_TOLD) for label in flow.treatments.labels],
         "roles": [(FACILITATOR, _FACILITATOR), ("Respondent", _ROLE)],
         "tasks": [_context_row(), *tasks],
-        "profiles": _profiles(flow, count),
+        "profiles": _profile_rows(flow, count),
         "constants": (),
     }
     if flow.data.computed:
@@ -109,7 +109,7 @@ def make_study(path: Path) -> ImportedStudy:
 # --- sheets ------------------------------------------------------------------------------------
 
 
-def _settings(name: str, count: int, tasks: int) -> Rows:
+def _setting_rows(name: str, count: int, tasks: int) -> Rows:
     values: dict[str, Scalar] = {
         "experiment_id": name,
         "model_info": "synthetic",
@@ -126,7 +126,7 @@ def _settings(name: str, count: int, tasks: int) -> Rows:
     return [(key, values.get(key)) for key in SETTINGS]
 
 
-def _profiles(flow: SurveyFlow, count: int) -> Rows:
+def _profile_rows(flow: SurveyFlow, count: int) -> Rows:
     columns = list(flow.data.columns.values())
     names = ("ID", *(column.name for column in columns))
     questions = ("ID", *(column.field for column in columns))
@@ -174,9 +174,11 @@ def _write_tasks(flow: SurveyFlow) -> Iterator[Sequence[Scalar | None]]:
 
 def _write_text(flow: SurveyFlow, task: PlannedTask) -> str:
     before = "".join(
-        _under(flow, condition, f"{text}\n\n") for condition, text in task.before if text
+        _text_under_condition(flow, condition, f"{text}\n\n")
+        for condition, text in task.before
+        if text
     )
-    return _under(flow, task.condition, f"{before}{task.text}")
+    return _text_under_condition(flow, task.condition, f"{before}{task.text}")
 
 
 def _find_problem(text: str, options: str, left_out: Collection[str]) -> str:
@@ -191,7 +193,7 @@ def _find_problem(text: str, options: str, left_out: Collection[str]) -> str:
     return f"its text or condition needs {needed[0]}, which is left out" if needed else ""
 
 
-def _under(flow: SurveyFlow, condition: Condition, text: str) -> str:
+def _text_under_condition(flow: SurveyFlow, condition: Condition, text: str) -> str:
     if condition is True:
         return text
     return f"{{% if {flow.write_condition(condition)} %}}{text}{{% endif %}}"

@@ -131,7 +131,7 @@ class LogicReader:
         Returns None if all parts are unknown.
         """
         groups: list[list[Condition | None]] = []
-        for _, logic_set in _numbered(logic):
+        for _, logic_set in _iterate_numbered(logic):
             is_and = as_text(logic_set.get("Type")) == "AndIf"
             condition = self._read_set(logic_set, where)
             if is_and and groups:
@@ -143,7 +143,7 @@ class LogicReader:
     def _read_set(self, logic_set: Mapping[str, Value], where: str) -> Condition | None:
         # "and" binds more strongly than "or".
         groups: list[list[Condition | None]] = []
-        for _, expression in _numbered(logic_set):
+        for _, expression in _iterate_numbered(logic_set):
             condition = self.read_expression(expression, where)
             # The export writes "Conjuction".
             joined = as_text(expression.get("Conjuction") or expression.get("Conjunction"))
@@ -193,12 +193,12 @@ class LogicReader:
             self._note(where, f"{what}; it counts as not answered")
             return False
         ignore_case = bool(expression.get("IgnoreCase"))
-        found = [self._at(place, locator, name, operand, ignore_case) for place in places]
+        found = [self._condition_at(place, locator, name, operand, ignore_case) for place in places]
         if any(condition is None for condition in found):
             return None
         return any_of(*(condition for condition in found if condition is not None))
 
-    def _at(
+    def _condition_at(
         self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
         """Return the condition on the answer to a question at one place of the flow."""
@@ -206,17 +206,17 @@ class LogicReader:
             return asked.condition  # whoever is asked answers
         start = (locator.column,) if locator.column else ()
         if name == "Selected":
-            return _selected(asked, start, locator)
+            return _selection_condition(asked, start, locator)
         if locator.selector == "SelectedChoicesCount":
-            return _counted(asked, name, operand)
+            return _count_condition(asked, name, operand)
         if locator.selector in ("SelectedAnswerRecode", "SelectedChoicesRecode"):
-            return _recoded(asked, (*start, *locator.ids), name, operand)
+            return _recoded_value_condition(asked, (*start, *locator.ids), name, operand)
         keys = [(*start, *locator.ids), ("text", *locator.ids)]
         found = next(filter(None, (asked.variable(*key) for key in keys)), None)
-        return _compared(*found, name, operand, ignore_case) if found else None
+        return _entry_condition(*found, name, operand, ignore_case) if found else None
 
 
-def _numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]]:
+def _iterate_numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]]:
     """Yield the entries of an object with numbers as keys, in the order of the numbers."""
     for key, entry in in_order(value):
         if as_number(key) is not None and isinstance(entry, dict):
@@ -230,7 +230,7 @@ def _join_groups(groups: Sequence[Sequence[Condition | None]]) -> Condition | No
     return any_of(*joined) if joined else None
 
 
-def _equals(item: Item, variable: str, choice: str) -> Condition | None:
+def _equals_choice(item: Item, variable: str, choice: str) -> Condition | None:
     literal = item.literal_of(choice)
     if literal is None:
         return None
@@ -238,21 +238,23 @@ def _equals(item: Item, variable: str, choice: str) -> Condition | None:
     return Comparison(f"{variable} == {text}" if symbol == "==" else f"{text} in {variable}")
 
 
-def _selected(asked: Asked, start: tuple[str, ...], locator: Locator) -> Condition | None:
+def _selection_condition(
+    asked: Asked, start: tuple[str, ...], locator: Locator
+) -> Condition | None:
     """Return the condition that a choice or a cell of a matrix was selected."""
     ids = (*start, *locator.ids)
     if not locator.ids:
         return None
     if cell := asked.variable(*ids):  # a task of its own, with yes or no
         item, variable = cell
-        return _equals(item, variable, YES) if YES in item.choices else None
+        return _equals_choice(item, variable, YES) if YES in item.choices else None
     if locator.selector == "SelectableAnswer" and len(locator.ids) == 1:
-        return _selected_anywhere(asked, start, locator.ids[0])
+        return _any_selection_condition(asked, start, locator.ids[0])
     found = asked.variable(*ids[:-1])
-    return _equals(*found, ids[-1]) if found else None
+    return _equals_choice(*found, ids[-1]) if found else None
 
 
-def _selected_anywhere(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
+def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
     """Return the condition that a scale point was selected for at least one statement."""
     found: list[Condition | None] = []
     for item in asked.form.items:
@@ -260,14 +262,14 @@ def _selected_anywhere(asked: Asked, start: tuple[str, ...], answer: str) -> Con
             continue
         variable = asked.variables[item.key]
         if item.key[len(start) + 1 :] == (answer,) and YES in item.choices:
-            found.append(_equals(item, variable, YES))
+            found.append(_equals_choice(item, variable, YES))
         elif len(item.key) == len(start) + 1:
-            found.append(_equals(item, variable, answer))
+            found.append(_equals_choice(item, variable, answer))
     known = [condition for condition in found if condition is not None]
     return any_of(*known) if known and len(known) == len(found) else None
 
 
-def _counted(asked: Asked, name: str, operand: str) -> Condition | None:
+def _count_condition(asked: Asked, name: str, operand: str) -> Condition | None:
     """Return the condition that compares the number of selected choices."""
     number = as_number(operand)
     each = [
@@ -281,7 +283,9 @@ def _counted(asked: Asked, name: str, operand: str) -> Condition | None:
     return Comparison(expression, needs_answer=False)
 
 
-def _recoded(asked: Asked, ids: tuple[str, ...], name: str, operand: str) -> Condition | None:
+def _recoded_value_condition(
+    asked: Asked, ids: tuple[str, ...], name: str, operand: str
+) -> Condition | None:
     """Return the condition that compares the recoded value of the selected choice."""
     found = asked.variable(*ids)
     if found is None:
@@ -290,11 +294,13 @@ def _recoded(asked: Asked, ids: tuple[str, ...], name: str, operand: str) -> Con
     holds = [
         id for id in item.choices if compare_texts(asked.form.recodes.get(id, id), name, operand)
     ]
-    known = [condition for id in holds if (condition := _equals(item, variable, id)) is not None]
+    known = [
+        condition for id in holds if (condition := _equals_choice(item, variable, id)) is not None
+    ]
     return any_of(*known) if len(known) == len(holds) else None
 
 
-def _compared(
+def _entry_condition(
     item: Item, variable: str, name: str, operand: str, ignore_case: bool
 ) -> Condition | None:
     """Return the condition that compares the number or text that a participant entered."""

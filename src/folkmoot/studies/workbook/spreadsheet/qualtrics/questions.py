@@ -144,7 +144,7 @@ class FormMaker:
         self.leave_out(question, f"{what} is not supported: {self._quote_text(question)}")
         return None
 
-    def _words(self, question: Question, html: str, *, in_one_line: bool = False) -> str:
+    def _plain_text(self, question: Question, html: str, *, in_one_line: bool = False) -> str:
         return self._note_losses(question, make_plain(html, in_one_line=in_one_line))
 
     def _note_losses(self, question: Question, plain: PlainText) -> str:
@@ -152,15 +152,15 @@ class FormMaker:
             self.leave_out(question, f"{lost} in its text")
         return plain.text
 
-    def _stem(self, question: Question) -> str:
-        words = self._words(question, question.html)
+    def _question_text(self, question: Question) -> str:
+        words = self._plain_text(question, question.html)
         if not words and question.kind != "DB":
             self.change(question, f"it has no text; it is asked as “{question.name}”")
         return words or ("" if question.kind == "DB" else question.name)
 
     # --- parts of questions --------------------------------------------------------------------
 
-    def _choices(self, question: Question) -> list[Choice]:
+    def _choices_of(self, question: Question) -> list[Choice]:
         """Return the choices of a question, including those taken over from another question."""
         dynamic = as_mapping(question.keys.get("DynamicChoices"))
         own = [choice for choice in question.choices() if not choice.id.startswith("x")]
@@ -179,7 +179,7 @@ class FormMaker:
         self.change(question, what)
         return [*taken, *own]
 
-    def _options(
+    def _options_by_id(
         self,
         question: Question,
         choices: Sequence[Choice],
@@ -190,7 +190,7 @@ class FormMaker:
         """Return id → text of the options. Texts are made distinguishable from each other."""
         texts: list[str] = []
         for number, choice in enumerate(choices, 1):
-            text = self._words(question, choice.html, in_one_line=True)
+            text = self._plain_text(question, choice.html, in_one_line=True)
             if "${" in text:
                 what = (
                     f"the value piped into choice {choice.id}; options cannot contain earlier "
@@ -210,7 +210,7 @@ class FormMaker:
             self.change(question, what)
         return dict(zip((choice.id for choice in choices), texts, strict=True))
 
-    def _randomization(self, question: Question) -> bool:
+    def _shows_in_random_order(self, question: Question) -> bool:
         """Return whether the survey shows all choices in random order."""
         given = as_mapping(question.keys.get("Randomization"))
         kind = as_text(given.get("Type"))
@@ -264,7 +264,7 @@ class FormMaker:
 
     def descriptive_text(self, question: Question) -> QuestionForm | None:
         """Return the form of a text that asks nothing."""
-        words = self._stem(question)
+        words = self._question_text(question)
         if question.selector == "GRB":
             self._no_form(question, "a graphic")
             return QuestionForm(words=words) if words else None
@@ -275,11 +275,11 @@ class FormMaker:
 
     def multiple_choice(self, question: Question) -> QuestionForm | None:
         """Return the form of a question with one answer, several answers, or a score of 0–10."""
-        stem = self._stem(question)
-        recodes = _recodes(question.keys)
+        stem = self._question_text(question)
+        recodes = _recoded_values(question.keys)
         if question.selector == "NPS":
             labels = [
-                self._words(question, as_text(label.get("Display")), in_one_line=True)
+                self._plain_text(question, as_text(label.get("Display")), in_one_line=True)
                 for label in nested_list(question.keys.get("ColumnLabels"))
             ]
             scale = (
@@ -289,12 +289,12 @@ class FormMaker:
             return QuestionForm((whole,), recodes=recodes)
         if question.selector not in _SINGLE | _MULTIPLE:
             return self._no_form(question, f"its form {question.selector or '?'}")
-        choices = self._choices(question)
+        choices = self._choices_of(question)
         if not choices:
             return self._no_form(question, "a question without choices")
         is_single = question.selector in _SINGLE
-        options = self._options(question, choices, asked_one_by_one=not is_single)
-        is_shuffled = self._randomization(question)
+        options = self._options_by_id(question, choices, asked_one_by_one=not is_single)
+        is_shuffled = self._shows_in_random_order(question)
         if is_single:
             item = Item((), "", stem, options, var_type="category", is_shuffled=is_shuffled)
             more = self._follow_ups(question, choices, options, many=False)
@@ -314,8 +314,8 @@ class FormMaker:
 
     def matrix(self, question: Question) -> QuestionForm | None:
         """Return the form of a matrix. Each statement, or each cell, is a task."""
-        stem = self._stem(question)
-        return self._matrix(question, question, stem, self._choices(question), "")
+        stem = self._question_text(question)
+        return self._matrix(question, question, stem, self._choices_of(question), "")
 
     def _matrix(
         self, question: Question, table: Question, stem: str, rows: Sequence[Choice], before: str
@@ -337,10 +337,10 @@ class FormMaker:
         start: Key = (before,) if before else ()
         lead = f"#{before}" if before else ""
         is_blank = any(not make_plain(answer.html, in_one_line=True).text for answer in answers)
-        options = self._options(question, answers, numbered=is_single and is_blank)
+        options = self._options_by_id(question, answers, numbered=is_single and is_blank)
         items: list[Item] = []
         for number, row in enumerate(rows, 1):
-            statement = self._words(question, row.html, in_one_line=True)
+            statement = self._plain_text(question, row.html, in_one_line=True)
             if not statement:
                 self.change(question, f"statement {row.id} has no text; it is called {number}")
                 statement = f"statement {number}"
@@ -361,16 +361,18 @@ class FormMaker:
         if is_multiple:
             what = format_count(len(items), "cell")
             self.change(question, f"{what}, asked one by one with yes or no")
-        is_shuffled = is_single and not before and self._randomization(question)
-        return QuestionForm(tuple(items), recodes=_recodes(table.keys), items_shuffled=is_shuffled)
+        is_shuffled = is_single and not before and self._shows_in_random_order(question)
+        return QuestionForm(
+            tuple(items), recodes=_recoded_values(table.keys), items_shuffled=is_shuffled
+        )
 
     def side_by_side(self, question: Question) -> QuestionForm | None:
         """Return the form of several matrices side by side that share their statements."""
-        stem, rows = self._stem(question), self._choices(question)
+        stem, rows = self._question_text(question), self._choices_of(question)
         items: list[Item] = []
         for number, keys in in_order(question.keys.get("AdditionalQuestions")):
             table = read_question(f"{question.id}#{number}", as_mapping(keys))
-            heading = self._words(question, table.html, in_one_line=True)
+            heading = self._plain_text(question, table.html, in_one_line=True)
             words = f"{stem}\n\n{heading}" if heading else stem
             form = self._matrix(question, table, words, rows, number)
             items += form.items if form else ()
@@ -380,7 +382,7 @@ class FormMaker:
 
     def slider(self, question: Question) -> QuestionForm | None:
         """Return the form of sliders: a number on a scale for each item."""
-        stem, configuration = self._stem(question), question.configuration
+        stem, configuration = self._question_text(question), question.configuration
         low, high = as_number(configuration.get("CSSliderMin")), None
         if question.selector == "STAR":
             low, high = 0.0, as_number(configuration.get("NumStars"))
@@ -391,7 +393,7 @@ class FormMaker:
             return self._no_form(question, f"a slider from {low:g} to {high:g}")
         is_whole = (as_number(configuration.get("NumDecimals")) or 0) == 0
         labels = [
-            self._words(question, as_text(label.get("Display")), in_one_line=True)
+            self._plain_text(question, as_text(label.get("Display")), in_one_line=True)
             for label in nested_list(question.keys.get("Labels"))
         ]
         scale = f"\n\nThe scale from {number_text(low)} to {number_text(high)} is labelled: "
@@ -403,7 +405,7 @@ class FormMaker:
 
     def constant_sum(self, question: Question) -> QuestionForm | None:
         """Return the form of numbers that must add up to a total."""
-        stem, settings = self._stem(question), question.validation
+        stem, settings = self._question_text(question), question.validation
         totals = (settings.get(key) for key in ("ChoiceTotal", "TotalSum", "Total"))
         total = next((number for each in totals if (number := as_number(each))), 100.0)
         if total <= 0:
@@ -418,7 +420,7 @@ class FormMaker:
 
     def rank_order(self, question: Question) -> QuestionForm | None:
         """Return the form of a ranking: a number for each item."""
-        stem, count = self._stem(question), len(self._choices(question))
+        stem, count = self._question_text(question), len(self._choices_of(question))
         self.change(question, "its ranks are asked item by item; equal ranks are not refused")
         listed = self._listed_choices(question)
         asked = (
@@ -432,7 +434,7 @@ class FormMaker:
 
     def _listed_choices(self, question: Question) -> str:
         texts = (
-            make_plain(choice.html, in_one_line=True).text for choice in self._choices(question)
+            make_plain(choice.html, in_one_line=True).text for choice in self._choices_of(question)
         )
         return "\n".join(f"- {text}" for text in texts)
 
@@ -441,13 +443,13 @@ class FormMaker:
         *, is_whole: bool,
     ) -> QuestionForm | None:  # fmt: skip
         """Return a form with one number for each choice."""
-        choices = self._choices(question)
+        choices = self._choices_of(question)
         if not choices:
             return self._no_form(question, "a question without items")
         kind: VarType = "integer" if is_whole else "float"
         items = []
         for choice in choices:
-            text = self._words(question, choice.html, in_one_line=True)
+            text = self._plain_text(question, choice.html, in_one_line=True)
             if has_text_field(choice):
                 self.leave_out(question, f"the text field of item {choice.id}")
             items.append(
@@ -460,15 +462,15 @@ class FormMaker:
                     logic=as_mapping(choice.keys.get("DisplayLogic")),
                 )
             )
-        return QuestionForm(tuple(items), items_shuffled=self._randomization(question))
+        return QuestionForm(tuple(items), items_shuffled=self._shows_in_random_order(question))
 
     def text_entry(self, question: Question) -> QuestionForm | None:
         """Return the form of a text, a number, or several text fields."""
-        stem = self._stem(question)
+        stem = self._question_text(question)
         if question.selector == "FORM":
             items = []
             for choice in question.choices():
-                text = self._words(question, choice.html, in_one_line=True)
+                text = self._plain_text(question, choice.html, in_one_line=True)
                 items.append(Item((choice.id,), f"_{choice.id}", f"{stem}\n\n{text}"))
             return QuestionForm(tuple(items)) if items else self._no_form(question, "an empty form")
         if not _is_number_check(question):
@@ -508,5 +510,5 @@ def _is_number_check(question: Question) -> bool:
     return as_text(question.validation.get("ContentType")) == "ValidNumber"
 
 
-def _recodes(keys: Mapping[str, Any]) -> dict[str, str]:
+def _recoded_values(keys: Mapping[str, Any]) -> dict[str, str]:
     return {id: as_text(value) for id, value in as_mapping(keys.get("RecodeValues")).items()}

@@ -254,11 +254,11 @@ def in_order(value: object) -> list[tuple[str, Any]]:
     """
     if isinstance(value, dict):
         entries = [(without_hidden(key), entry) for key, entry in value.items()]
-        return sorted(entries, key=lambda entry: (_rank(entry[0]), entry[0]))
+        return sorted(entries, key=lambda entry: (_numeric_sort_key(entry[0]), entry[0]))
     return [(str(i), each) for i, each in enumerate(value, 1)] if isinstance(value, list) else []
 
 
-def _rank(key: str) -> float:
+def _numeric_sort_key(key: str) -> float:
     number = as_number(key)
     return float("inf") if number is None else number
 

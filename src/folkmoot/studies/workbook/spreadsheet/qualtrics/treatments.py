@@ -80,7 +80,7 @@ class Treatments:
             key for key, numbers in self._sets.items() if 0 < len(numbers) < len(self._combinations)
         ]
         self._make_names_distinct()
-        self.labels = [self._label(arms) for arms in self._combinations]
+        self.labels = [self._label_of_arms(arms) for arms in self._combinations]
 
     def condition_of(self, key: ArmKey) -> Condition:
         """Return the condition that the arm with this key is drawn. Returns True for other keys."""
@@ -120,7 +120,7 @@ class Treatments:
         for number, child in enumerate(children):
             self._names[*key, str(number)] = self._arm_name(child)
         drawn: Combinations = []
-        for numbers in self._draws(element, len(children), count):
+        for numbers in self._drawn_arms(element, len(children), count):
             arms: Combinations = [()]
             for number in numbers:
                 child_key = (*key, str(number))
@@ -140,10 +140,10 @@ class Treatments:
         where = {"FlowID": id}
         return [
             tuple(("block", id, ids[number]) for number in numbers)
-            for numbers in self._draws(where, len(ids), count)
+            for numbers in self._drawn_arms(where, len(ids), count)
         ]
 
-    def _draws(
+    def _drawn_arms(
         self, element: Mapping[str, Any], count: int, shown: int
     ) -> Iterator[tuple[int, ...]]:
         draws = math.comb(count, shown)
@@ -203,7 +203,7 @@ class Treatments:
             if any(self._names[key] in other for other in others):
                 self._names[key] = f"[{number}] {self._names[key]}"
 
-    def _label(self, arms: Sequence[ArmKey]) -> str:
+    def _label_of_arms(self, arms: Sequence[ArmKey]) -> str:
         # In the order of the flow: an outer arm before those within it.
         drawn = [key for key in self._varying if key in arms]
         return _JOINED.join(self._names[key] for key in drawn) or "all"
