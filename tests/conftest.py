@@ -50,9 +50,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: {problem}")
 
 
+def pytest_sessionstart() -> None:
+    gc.disable()  # until the tests are collected: what is imported stays
+
+
 def pytest_collection_finish() -> None:
     """Take the collected tests, half a million objects that live to the end, out of the reach of
     the garbage collector, which would look through all of them again and again."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

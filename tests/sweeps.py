@@ -9,6 +9,12 @@ import pytest
 
 
 def sample_daily(cases: Iterable[Any], daily: Container[Any], part: str) -> list[Any]:
-    """The cases for `parametrize`: those that are not daily ones belong to a nightly part."""
+    """The cases for `parametrize`: those that are not daily ones belong to a nightly part. A tuple
+    holds the values of several arguments."""
     nightly = pytest.mark.nightly(part=part)
-    return [case if case in daily else pytest.param(case, marks=nightly) for case in cases]
+    return [
+        case
+        if case in daily
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=nightly)
+        for case in cases
+    ]

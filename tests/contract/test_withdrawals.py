@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from itertools import count, cycle
+from itertools import count, cycle, product
 from pathlib import Path
 
 import polars as pl
@@ -29,6 +29,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import people_of, small_study
 from tests.helpers_provenance import write_prompts_in_capitals
+from tests.sweeps import sample_daily
 
 PLAYABLE = {"negotiation": ("conditions=[C1, C2]",), "town_hall": ("levels=[4]",)}
 # Texts in which each @ becomes a word that nobody else says.
@@ -112,8 +113,12 @@ def count_words(run: RunFolder) -> Counter[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("prompts", ["shipped", "in capitals"])
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+CASES = [*product(sorted(registered_studies()), ("shipped", "in capitals"))]
+# Every study with its own prompts; one of them daily in capitals, where nothing is found by text.
+DAILY = [case for case in CASES if case[1] == "shipped" or case[0] == "focus_group"]
+
+
+@pytest.mark.parametrize(("study", "prompts"), sample_daily(CASES, DAILY, part="mutations"))
 def test_a_withdrawal_takes_all_words_of_the_person_and_no_others(
     study: str, prompts: str, tmp_path: Path
 ) -> None:

@@ -33,7 +33,7 @@ PRICE = 4e-4  # USD that are reserved for a call, at least
 class Vendor:
     """The server, what it billed (calls, USD), and the command line that asks it."""
 
-    def __init__(self, server: ServerThread, cache: Path) -> None:
+    def __init__(self, server: ServerThread) -> None:
         self.server = server
         self.calls = 0
         self.usd = 0.0
@@ -41,7 +41,7 @@ class Vendor:
         assert rate is not None
         self._rate: ModelPrice = rate
         server.model.between = self._bill
-        self.line = CommandLine(server.openai, cache)
+        self.line = CommandLine(server.openai)
 
     async def _bill(self, request: Any, handler: Any) -> Any:
         answer = await handler(request)
@@ -84,15 +84,10 @@ class Money:
         return self.paid[1] + self.possible[1]
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("bytecode")
-
-
 @pytest.fixture
-def vendor(cache: Path) -> Iterator[Vendor]:
+def vendor() -> Iterator[Vendor]:
     with ServerThread(FaultPlan(), latency=0.02) as server:
-        yield Vendor(server, cache)
+        yield Vendor(server)
 
 
 def run_line(folder: Path, *more: object) -> list[object]:

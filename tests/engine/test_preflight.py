@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,12 +62,11 @@ def study(
     (folder / "study.yaml").write_text(json.dumps(values), "utf-8")
 
 
-def command(
-    server: ServerThread, folder: Path, *words: str, **how: Any
-) -> subprocess.CompletedProcess[str]:
+def command(server: ServerThread, folder: Path, *words: str, **how: Any) -> Result:
     study(server, folder, **how)
-    line = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run", *words]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, env=environment())
+    line = ["run", "study.yaml", "--out", "run", *words]
+    with contextlib.chdir(folder):
+        return CliRunner().invoke(app, line, env=environment())
 
 
 def environment() -> dict[str, str]:
@@ -86,10 +84,10 @@ def test_one_call_of_each_kind_comes_first_and_is_paid_for_once(tmp_path: Path) 
     with ServerThread(FaultPlan(schema="refuse", no_temperature=True)) as server:
         server.model.says = good
         done = command(server, tmp_path, "--preflight")
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         answered = server.model.counts["answered"]
         again = command(server, tmp_path, "--preflight", "--resume")
-        assert again.returncode == 0, again.stderr
+        assert again.exit_code == 0, again.stderr
         assert server.model.counts["answered"] == answered == 3 + 9
     rows = {(row["role"], row["answer"]): row for row in plan(tmp_path)}
     assert set(rows) == {
@@ -109,9 +107,8 @@ def test_one_call_of_each_kind_comes_first_and_is_paid_for_once(tmp_path: Path) 
     assert "moderator" in table
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
     assert manifest["calls"] == 12
-    line = [sys.executable, "-m", "folkmoot", "verify", "run"]
-    verified = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, env=environment())
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    verified = CliRunner().invoke(app, ["verify", str(tmp_path / "run")])
+    assert verified.exit_code == 0, verified.output
 
 
 @pytest.mark.parametrize(
@@ -131,7 +128,7 @@ def test_where_the_study_cannot_work_it_stops_with_2_and_nothing_else_is_paid(
     with ServerThread(FaultPlan()) as server:
         server.model.says = lambda messages, body: said
         done = command(server, tmp_path, "--preflight", max_tokens=50)
-        assert done.returncode == 2, done.stderr
+        assert done.exit_code == 2, done.stderr
         assert told in " ".join(done.stderr.split())
         assert server.model.counts["answered"] <= 3
 
@@ -143,27 +140,26 @@ def test_the_model_that_embeds_is_tried_before_anything_else_is_paid(tmp_path: P
         there = {"openai": server.openai, embedder: other.openai}
         named = {"endpoints": there, "embedding_model": embedder}
         done = command(server, tmp_path, "--preflight", embeds=True, **named)
-        assert done.returncode == 2 and "HTTP 401" in done.stderr, done.stderr
+        assert done.exit_code == 2 and "HTTP 401" in done.stderr, done.stderr
         assert server.model.counts["answered"] == 0
         other.model.plan = FaultPlan()
         done = command(server, tmp_path, "--preflight", "--resume", embeds=True, **named)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         assert (server.model.counts["answered"], other.model.counts["embedded_texts"]) == (12, 1)
     assert [row["model"] for row in plan(tmp_path) if row["answer"] == "embedding"] == [embedder]
-    line = [sys.executable, "-m", "folkmoot", "verify", "run"]
-    verified = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, env=environment())
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    verified = CliRunner().invoke(app, ["verify", str(tmp_path / "run")])
+    assert verified.exit_code == 0, verified.output
 
 
 def test_usage_that_is_not_given_stops_a_run_with_a_budget(tmp_path: Path) -> None:
     with ServerThread(FaultPlan(usage="none")) as server:
         server.model.says = good
         done = command(server, tmp_path, "--preflight", budget_usd=1.0)
-        assert done.returncode == 2, done.stderr
+        assert done.exit_code == 2, done.stderr
         assert server.model.counts["answered"] == 1
         (tmp_path / "free").mkdir()
         free = command(server, tmp_path / "free", "--preflight")
-        assert free.returncode == 0, free.stderr
+        assert free.exit_code == 0, free.stderr
         assert {row["usage"] for row in plan(tmp_path / "free")} == {"not given"}
 
 
@@ -176,7 +172,7 @@ def test_it_is_the_default_where_the_run_costs_more_than_5_dollars(
     with ServerThread(FaultPlan()) as server:
         server.model.says = good
         done = command(server, tmp_path, *words, long=tokens)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert len(plan(tmp_path)) == calls
     assert ("a preflight tests the models" in done.stderr) == bool(calls)
 
@@ -185,7 +181,7 @@ def test_it_is_asked_directly_where_the_study_goes_by_batches(tmp_path: Path) ->
     with ServerThread(FaultPlan()) as server:
         server.model.says = good
         done = command(server, tmp_path, "--preflight", "--batch", batch_poll_seconds=0.001)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         assert server.model.batches.calls == 9
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,12 +11,6 @@ from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
 Serve = Callable[..., ServerThread]
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled bytecode, shared by all processes that these tests start."""
-    return tmp_path_factory.mktemp("bytecode")
 
 
 @pytest.fixture
@@ -35,18 +28,18 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture(scope="session")
-def undisturbed_panel(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, bytes]:
+def undisturbed_panel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Tables of the tiny study when nothing goes wrong."""
     folder = tmp_path_factory.mktemp("panel")
     with ServerThread(FaultPlan()) as server:
-        CommandLine(server.openai, cache).run("run", panel(folder), "--out", folder / "run")
+        CommandLine(server.openai).run("run", panel(folder), "--out", folder / "run")
     return tables(folder / "run")
 
 
 @pytest.fixture(scope="session")
-def undisturbed_pilot(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, bytes]:
+def undisturbed_pilot(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Tables of the small pilot when nothing goes wrong."""
     folder = tmp_path_factory.mktemp("pilot")
     with ServerThread(FaultPlan(), answers="respondent") as server:
-        CommandLine(server.openai, cache).run("run", pilot(folder), "--out", folder / "run")
+        CommandLine(server.openai).run("run", pilot(folder), "--out", folder / "run")
     return tables(folder / "run")

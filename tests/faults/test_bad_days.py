@@ -22,36 +22,36 @@ from tests.servers.faults import BAD_DAY, FaultPlan
 from tests.servers.thread import ServerThread
 
 
-def bad_day(study: Path, out: Path, server: ServerThread, cache: Path) -> None:
+def bad_day(study: Path, out: Path, server: ServerThread) -> None:
     """Run through all faults; fails if one of them never came, or a key got out."""
-    printed = CommandLine(server.openai, cache).run("run", study, "--out", out)
+    printed = CommandLine(server.openai).run("run", study, "--out", out)
     for fault in ("rate_limit", "server_error", "drop", "stall", "malformed"):
         assert server.model.counts[fault] > 0, f"the plan held no {fault}"
     assert KEY.encode() not in texts_of(study.parent) and KEY not in printed
 
 
 def test_a_bad_day_changes_nothing(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+    tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     study = panel(tmp_path, "request_timeout_seconds: 1\n")
-    bad_day(study, tmp_path / "run", serve(BAD_DAY), cache)
+    bad_day(study, tmp_path / "run", serve(BAD_DAY))
     assert tables(tmp_path / "run") == undisturbed_panel
 
 
 @pytest.mark.nightly(part="kills")
 def test_a_bad_day_changes_nothing_of_the_pilot(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_pilot: dict[str, bytes]
+    tmp_path: Path, serve: Serve, undisturbed_pilot: dict[str, bytes]
 ) -> None:
     study = pilot(tmp_path, "request_timeout_seconds: 1\n")
-    bad_day(study, tmp_path / "run", serve(BAD_DAY, answers="respondent"), cache)
+    bad_day(study, tmp_path / "run", serve(BAD_DAY, answers="respondent"))
     assert tables(tmp_path / "run") == undisturbed_pilot
 
 
 def test_an_empty_account_pauses_the_run_and_resume_finishes_it(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+    tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(quota_after=70))
-    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     printed = line.run("run", study, "--out", out, expect=75)
     assert "quota" in printed.lower() and resume_line(printed)
     assert sum(journaled(out).values()) == 70
@@ -62,25 +62,25 @@ def test_an_empty_account_pauses_the_run_and_resume_finishes_it(
 
 
 def test_a_wrong_key_stops_the_run_at_once(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+    tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(key=KEY))
     study, out = panel(tmp_path), tmp_path / "run"
     wrong = "another-key-entirely-1999"
-    printed = CommandLine(server.openai, cache, wrong).run("run", study, "--out", out, expect=2)
+    printed = CommandLine(server.openai, wrong).run("run", study, "--out", out, expect=2)
     assert "key" in printed and wrong not in printed
     assert server.model.counts["received"] <= 8  # those that were in flight, and no more
     assert not journaled(out) and not (out / "tables").exists()
     assert wrong.encode() not in texts_of(tmp_path)
-    CommandLine(server.openai, cache).run("run", study, "--out", out, "--resume")
+    CommandLine(server.openai).run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
 
 
 def test_no_network_pauses_the_run(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+    tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(server_error=1.0))
-    line, out = CommandLine(server.openai, cache), tmp_path / "run"
+    line, out = CommandLine(server.openai), tmp_path / "run"
     study = panel(tmp_path, "max_api_retries: 1\n")
     printed = line.run("run", study, "--out", out, expect=75)
     assert "max_api_retries" in printed and resume_line(printed)
@@ -90,10 +90,10 @@ def test_no_network_pauses_the_run(
 
 
 def test_a_budget_pauses_the_run_and_a_larger_one_finishes_it(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+    tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve()
-    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     printed = line.run("run", study, "--out", out, "--set", "budget_calls=60", expect=75)
     assert "budget_calls" in printed and resume_line(printed)
     assert server.model.counts["answered"] == 60

@@ -34,11 +34,11 @@ def kept(grid: Path) -> Counter[str]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, object]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """The tables of each cell when nothing goes wrong."""
     folder = tmp_path_factory.mktemp("grid")
     with ServerThread(FaultPlan()) as server:
-        CommandLine(server.openai, cache).run("run", study(folder), "--out", folder / "g", *GRID)
+        CommandLine(server.openai).run("run", study(folder), "--out", folder / "g", *GRID)
     return {cell.name: tables(cell) for cell in cells(folder / "g")}
 
 
@@ -60,10 +60,10 @@ def goes_on(
 
 
 def test_ctrl_c_awaits_the_replies_of_all_cells(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed: dict[str, object]
+    tmp_path: Path, serve: Serve, undisturbed: dict[str, object]
 ) -> None:
     server = serve(FaultPlan(hold_after=20))
-    line, out = CommandLine(server.openai, cache), tmp_path / "g"
+    line, out = CommandLine(server.openai), tmp_path / "g"
     code, printed = stopped(line, server, out, interrupt(server, signal.SIGINT))
     assert code == 130 and resume_line(printed), printed
     assert 20 <= len(server.model.log) < ASKED
@@ -73,10 +73,10 @@ def test_ctrl_c_awaits_the_replies_of_all_cells(
 
 
 def test_a_killed_grid_asks_only_for_what_its_journals_lack(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed: dict[str, object]
+    tmp_path: Path, serve: Serve, undisturbed: dict[str, object]
 ) -> None:
     server = serve(FaultPlan(hold_after=20))
-    line, out = CommandLine(server.openai, cache), tmp_path / "g"
+    line, out = CommandLine(server.openai), tmp_path / "g"
     stopped(line, server, out, kill)
     server.model.plan = FaultPlan()
     server.wait_until_quiet()
@@ -86,10 +86,10 @@ def test_a_killed_grid_asks_only_for_what_its_journals_lack(
 
 
 def test_a_quota_that_ends_in_one_cell_pauses_them_all(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed: dict[str, object]
+    tmp_path: Path, serve: Serve, undisturbed: dict[str, object]
 ) -> None:
     server = serve(FaultPlan(quota_after=20))
-    line, out = CommandLine(server.openai, cache), tmp_path / "g"
+    line, out = CommandLine(server.openai), tmp_path / "g"
     printed = line.run("run", study(tmp_path), "--out", out, *GRID, expect=75)
     assert "quota" in printed.lower() and resume_line(printed), printed
     assert kept(out).total() == 20

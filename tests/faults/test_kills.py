@@ -71,12 +71,13 @@ def kill_again_and_again(
         assert not any(known[d] + asked[d] > model.log.count(d) for d in asked)
 
 
-def test_twenty_kills_of_one_run(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.nightly(part="kills"))])
+def test_many_kills_of_one_run(
+    kills: int, tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(latency=0.02)
-    moments = sorted(int(m) for m in generator(7, ["kills"]).integers(1, 190, size=20))
-    line = CommandLine(server.openai, cache)
+    moments = sorted(int(m) for m in generator(7, ["kills"]).integers(1, 190, size=kills))
+    line = CommandLine(server.openai)
     kill_again_and_again(server, line, panel(tmp_path), tmp_path / "run", moments)
     assert tables(tmp_path / "run") == undisturbed_panel
 
@@ -84,20 +85,20 @@ def test_twenty_kills_of_one_run(
 @pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("moment", [int(m) for m in generator(8, ["k"]).integers(1, 168, size=20)])
 def test_a_kill_of_the_pilot_at_any_moment(
-    moment: int, tmp_path: Path, serve: Serve, cache: Path, undisturbed_pilot: dict[str, bytes]
+    moment: int, tmp_path: Path, serve: Serve, undisturbed_pilot: dict[str, bytes]
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
-    line = CommandLine(server.openai, cache)
+    line = CommandLine(server.openai)
     kill_again_and_again(server, line, pilot(tmp_path), tmp_path / "run", [moment])
     assert tables(tmp_path / "run") == undisturbed_pilot
     assert tables(tmp_path / "run") == undisturbed_pilot
 
 
 def test_ctrl_c_awaits_what_is_in_flight(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+    tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(hold_after=50))
-    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     code, printed = line.run_until(
         lambda: len(server.model.log) >= 50, interrupt(server, signal.SIGINT), *run_it(study, out)
     )
@@ -109,10 +110,10 @@ def test_ctrl_c_awaits_what_is_in_flight(
 
 
 def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
-    tmp_path: Path, serve: Serve, cache: Path
+    tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(FaultPlan(hold_after=40))
-    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     line.run_until(lambda: sum(journaled(out).values()) >= 20, kill, "run", study, "--out", out)
     assert not (out / "manifest.json").exists()
     server.model.plan = FaultPlan()
@@ -185,13 +186,13 @@ STUDY = Study(name="hangs", title="It hangs", config=Config, protocol=protocol)
 
 @pytest.mark.parametrize("how", ["waits", "swallows", "computes", "blocks"])
 def test_a_second_ctrl_c_ends_whatever_the_study_does(
-    how: str, tmp_path: Path, serve: Serve, cache: Path
+    how: str, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve()
     (tmp_path / "hangs.py").write_text(HANGS)
     study = tmp_path / "hangs.yaml"
     study.write_text(f"study: ./hangs.py\nmodel: openai/test-model\nhow: {how}\n")
-    line = CommandLine(server.openai, cache)
+    line = CommandLine(server.openai)
     process = line.start("run", study, "--trust", "--out", tmp_path / "run")
     assert process.stdout is not None
     while process.stdout.readline() != "hanging\n":
@@ -211,11 +212,9 @@ def test_a_second_ctrl_c_ends_whatever_the_study_does(
     assert sum(journaled(tmp_path / "run").values()) == 1
 
 
-def test_a_second_ctrl_c_does_not_wait_for_replies(
-    tmp_path: Path, serve: Serve, cache: Path
-) -> None:
+def test_a_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve) -> None:
     server = serve(FaultPlan(stall=1.0))  # no reply ever comes
-    line = CommandLine(server.openai, cache)
+    line = CommandLine(server.openai)
     process = line.start("run", panel(tmp_path), "--out", tmp_path / "run")
     while server.model.counts["received"] < 8:
         assert process.poll() is None
@@ -230,10 +229,10 @@ def test_a_second_ctrl_c_does_not_wait_for_replies(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_hang_up_awaits_what_is_in_flight(
-    number: signal.Signals, tmp_path: Path, serve: Serve, cache: Path
+    number: signal.Signals, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(FaultPlan(hold_after=50))
-    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     code, printed = line.run_until(
         lambda: len(server.model.log) >= 50, interrupt(server, number), *run_it(study, out)
     )
@@ -241,12 +240,10 @@ def test_a_hang_up_awaits_what_is_in_flight(
     assert journaled(out) == Counter(server.model.log)
 
 
-def test_a_terminal_that_is_closed_loses_no_reply(
-    tmp_path: Path, serve: Serve, cache: Path
-) -> None:
+def test_a_terminal_that_is_closed_loses_no_reply(tmp_path: Path, serve: Serve) -> None:
     """The real thing: the other end of the terminal goes, and the process gets SIGHUP and EIO."""
     server = serve(FaultPlan(hold_after=50))
-    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     ours, theirs = os.openpty()
 
     def take_the_terminal() -> None:

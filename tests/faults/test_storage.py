@@ -26,10 +26,10 @@ def obey_permissions() -> None:
 
 
 def test_a_full_disk_is_said_and_resume_goes_on(
-    tmp_path: Path, serve: Serve, cache: Path, undisturbed_panel: dict[str, bytes]
+    tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve()
-    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
 
     def small_disk() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, 80_000))
@@ -40,9 +40,9 @@ def test_a_full_disk_is_said_and_resume_goes_on(
     assert tables(out) == undisturbed_panel
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, serve: Serve, cache: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, serve: Serve) -> None:
     server = serve()
-    line, study = CommandLine(server.openai, cache), panel(tmp_path)
+    line, study = CommandLine(server.openai), panel(tmp_path)
     (tmp_path / "file").write_text("not a folder")
     printed = line.run("run", study, "--out", tmp_path / "file" / "run", expect=2)
     assert "file" in printed and "Traceback" not in printed
@@ -52,9 +52,9 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, serve: Serve, c
 @pytest.mark.skipif(
     os.geteuid() == 0 and sys.platform != "linux", reason="root may write everywhere"
 )
-def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve, cache: Path) -> None:
+def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve) -> None:
     server = serve()
-    line, study = CommandLine(server.openai, cache), panel(tmp_path)
+    line, study = CommandLine(server.openai), panel(tmp_path)
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     printed = line.run("run", study, "--out", locked / "run", expect=2, preexec_fn=obey_permissions)
@@ -62,9 +62,9 @@ def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve, cache: Path) -
     assert server.model.counts["received"] == 0
 
 
-def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve, cache: Path) -> None:
+def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve) -> None:
     server = serve(FaultPlan(hold_after=40))
-    line, study, out = CommandLine(server.openai, cache), panel(tmp_path), tmp_path / "run"
+    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     seen: list[str] = []
 
     def intrude(first: subprocess.Popen[str]) -> None:
@@ -82,12 +82,10 @@ def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve, cache: Path) -> N
     assert KEY.encode() not in texts_of(tmp_path) and KEY not in existing + printed + seen[0]
 
 
-def test_a_key_on_the_command_line_is_written_nowhere(
-    tmp_path: Path, serve: Serve, cache: Path
-) -> None:
+def test_a_key_on_the_command_line_is_written_nowhere(tmp_path: Path, serve: Serve) -> None:
     secret = "typed-key-which-looks-like-nothing"
     server = serve(FaultPlan(key=secret))
-    line, study = CommandLine(server.openai, cache), panel(tmp_path)
+    line, study = CommandLine(server.openai), panel(tmp_path)
     printed = line.run("run", study, "--out", tmp_path / "run", "--key", secret)
     assert "environment" in printed and secret not in printed
     assert secret.encode() not in texts_of(tmp_path)

@@ -29,6 +29,7 @@ from tests.planted import test_planted_truth as cross_pollination
 from tests.studies.negotiation import test_planted_truth as negotiation
 from tests.studies.town_hall import test_planted_hall as town_hall
 from tests.studies.workbook import test_workbook_planted as workbook
+from tests.sweeps import sample_daily
 
 HERE = Path(__file__).parent
 STYLES = ("plain", "formal", "terse")
@@ -111,13 +112,11 @@ def small(study: str, folder: Path, **prompts: Any) -> RunFolder:
 
 # Each study in one of the wordings every day, in all of them by night.
 DAILY = {(study, STYLES[number % len(STYLES)]) for number, study in enumerate(STUDIES)}
-WORDED = [
-    pytest.param(*case, marks=() if case in DAILY else pytest.mark.nightly(part="truths"))
-    for case in product(STUDIES, STYLES)
-]
 
 
-@pytest.mark.parametrize(("study", "style"), WORDED)
+@pytest.mark.parametrize(
+    ("study", "style"), sample_daily(product(STUDIES, STYLES), DAILY, part="truths")
+)
 def test_other_words_are_read_and_stand_where_the_design_wants_them(
     study: str, style: str, tmp_path: Path, reasks: Callable[[str], int]
 ) -> None:

@@ -129,11 +129,14 @@ def test_a_table_that_unpacks_without_end_is_refused_unread(
         read_personas(path)
 
 
-def test_one_long_text_in_every_row_is_refused(tmp_path: Path) -> None:
+def test_one_long_text_in_every_row_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("folkmoot.people.sources.table.MAX_CHARACTERS", 2_000_000)
     path = tmp_path / "people.parquet"
-    texts = pl.repeat("x" * 1_000_000, 250, eager=True)
+    texts = pl.repeat("x" * 10_000, 250, eager=True)
     pl.DataFrame({"text": texts}).write_parquet(path)
-    with pytest.raises(InputError, match="more than 200,000,000 characters up to here"):
+    with pytest.raises(InputError, match="more than 2,000,000 characters up to here"):
         read_personas(path)
 
 

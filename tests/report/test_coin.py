@@ -22,6 +22,7 @@ from folkmoot.report.document.document import Document, build_document
 from folkmoot.respondent.provider import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from tests.studies.cross_pollination.test_protocol import SETTINGS, Cast
+from tests.sweeps import sample_daily
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -45,7 +46,7 @@ def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
     return folkmoot.run("cross_pollination", config, out=folder / "run", provider=provider).folder
 
 
-@pytest.mark.parametrize("revote", [True, False])
+@pytest.mark.parametrize("revote", sample_daily((True, False), (True,), part="truths"))
 def test_a_coin_is_red(revote: bool, tmp_path: Path) -> None:
     made = build_document(answered_by_lot(tmp_path, revote=revote))
     assert made.front is not None and made.front.colour == "red"
@@ -121,7 +122,7 @@ def reported(study: str, folder: Path) -> Document:
     return build_document(run.folder)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", sample_daily(STUDIES, ("focus_group", "workbook"), part="truths"))
 def test_random_answers_fail_in_every_study(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,6 @@ def test_random_answers_fail_in_every_study(
     assert "Reliability (retest)" in failed_checks(reported(study, tmp_path))
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", sample_daily(STUDIES, ("workbook",), part="truths"))
 def test_the_embedded_respondent_does_not_answer_at_random(study: str, tmp_path: Path) -> None:
     assert "instability" not in failed_checks(reported(study, tmp_path))

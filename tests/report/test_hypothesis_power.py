@@ -195,7 +195,8 @@ def test_more_people_and_stronger_effects_give_more_power(tmp_path: Path) -> Non
     path = study_file(tmp_path)
 
     def power(sizes: str, persuasion: float) -> list[float]:
-        own = (f"respondent.persuasion={persuasion}",)
+        arms = ("conditions=[simple_voting, acp]", "extra_conditions=[]")
+        own = (f"respondent.persuasion={persuasion}", *arms)
         trials = Trials.from_study_file(path, own, sizes, 6, Consent())
         grid = simulated_power(trials, trials.run_trials(1)).grid
         return [row[grid.columns.index("power_rate")] for row in grid.rows]  # type: ignore[misc]

@@ -91,18 +91,21 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=sorted(CASES))
+@pytest.fixture(scope="session", params=sorted(CASES))
 def compared(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    shared_folder: Callable[[str, Callable[[Path], object]], Path],
 ) -> tuple[Case, Path, Path]:
     case = CASES[request.param]
-    folder = tmp_path_factory.mktemp(request.param)
-    source = small_study(request.param, folder)
-    out = folder / "run"
-    folkmoot.run(source, model="synthetic", out=out, overrides=case.overrides)
-    file = folder / "people.csv"
-    case.people(RunFolder(out)).write_csv(file)
-    return case, out, file
+
+    def make(folder: Path) -> None:
+        source = small_study(request.param, folder)
+        out = folder / "run"
+        folkmoot.run(source, model="synthetic", out=out, overrides=case.overrides)
+        case.people(RunFolder(out)).write_csv(folder / "people.csv")
+
+    folder = shared_folder(f"people/{request.param}", make)
+    return case, folder / "run", folder / "people.csv"
 
 
 def rows(finding: Finding) -> list[dict[str, TableCell]]:
@@ -184,7 +187,7 @@ def test_concepts_must_be_told_apart(tmp_path: Path, compared: tuple[Case, Path,
 def test_the_page_names_the_columns_of_these_files(compared: tuple[Case, Path, Path]) -> None:
     _, _, file = compared
     page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text("utf-8")
-    study = file.parent.name.rstrip("0123456789")
+    study = file.parent.name
     name = study.replace("cross_", "cross-").replace("_", " ")
     page = page.partition("## Humans and models compared")[2]
     (line,) = (line for line in page.splitlines() if line.startswith(f"| {name} |"))

@@ -16,7 +16,16 @@ from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChar
 from folkmoot.studies.workbook.findings import option_shares
 from folkmoot.studies.workbook.preparation import config_advisories
 from tests.shown import shown
-from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
+from tests.studies.workbook.workbook_builder import (
+    good,
+    make_script,
+    player,
+    put,
+    read,
+    save,
+    setting,
+    task,
+)
 
 TASKS = "interview_prompts"
 
@@ -47,7 +56,7 @@ def generous(request: Any, address: str) -> str:
     """Gives 8 in calm markets and 2 in others, one more each round; every fourth one less."""
     found = re.search(r"/g(\d)/p(\d+)/", address)
     if found is None:
-        return str(player()._fn(request, address))
+        return make_script()(request, address)
     calm = "The market is calm" in request.messages[0].content
     return str((6 if calm else 2) + int(found[1]) - int(int(found[2]) % 4 == 0))
 
@@ -150,7 +159,7 @@ def test_constants_are_compared(tmp_path: Path) -> None:
     def answer(request: Any, address: str) -> str:
         if "/o/" in address:
             return "3" if "market for apples" in request.messages[0].content else "9"
-        return str(player()._fn(request, address))
+        return make_script()(request, address)
 
     run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
     says = by_key(run)["constants_offer"].says
@@ -165,7 +174,7 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
 
     def answer(request: Any, address: str) -> str:
         if "/o/" not in address:
-            return str(player()._fn(request, address))
+            return make_script()(request, address)
         who = int(re.search(r"/p(\d+)/", address)[1])  # type: ignore[index]
         more = 1 + who % 2 if "market for pears" in request.messages[0].content else 0
         return str(who % 8 + more)
@@ -215,7 +224,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     def dies(request: Any, address: str) -> str:
         if "market.2/m/" in address:
             raise RuntimeError("power cut")
-        return str(player()._fn(request, address))
+        return make_script()(request, address)
 
     with pytest.raises(RuntimeError):
         folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(dies))

@@ -229,8 +229,8 @@ def test_the_effect_does_not_hang_on_the_words_of_the_rules(
 
 def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) -> None:
     """Without the sentence in the prompt the arm is what it is called in vain."""
-    told = sessions._system_message
-    monkeypatch.setattr(sessions, "_system_message", lambda *a: (told(*a)[0], "", told(*a)[2]))
+    told = sessions.render_system_texts
+    monkeypatch.setattr(sessions, "render_system_texts", lambda *a: (told(*a)[0], "", told(*a)[2]))
     got = effect(play(book(240), tmp_path))
     assert got.low < 0 < got.high
 
@@ -397,12 +397,12 @@ def wired(
 def test_a_treatment_that_is_not_told_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = sessions._system_message
+    told = sessions.render_system_texts
     run = wired(
         tmp_path,
         monkeypatch,
         sessions,
-        "_system_message",
+        "render_system_texts",
         lambda *a: (told(*a)[0], "", told(*a)[2]),
     )
     assert effect(run).low < 0
@@ -418,8 +418,8 @@ def test_swapped_treatments_turn_the_effect_round(
         others = [t.description for t in at.experiment.treatments.values()]
         return first, next(t for t in others if t != treatment), context
 
-    told = sessions._system_message
-    run = wired(tmp_path, monkeypatch, sessions, "_system_message", swapped)
+    told = sessions.render_system_texts
+    run = wired(tmp_path, monkeypatch, sessions, "render_system_texts", swapped)
     assert effect(run).high < 0
 
 

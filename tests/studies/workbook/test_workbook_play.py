@@ -17,7 +17,15 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.workbook.protocol import ROUNDS
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older, shorter
-from tests.studies.workbook.workbook_builder import good, player, put, save, setting, task
+from tests.studies.workbook.workbook_builder import (
+    good,
+    make_script,
+    player,
+    put,
+    save,
+    setting,
+    task,
+)
 
 TASKS = "interview_prompts"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
@@ -106,7 +114,7 @@ def test_private_answers_are_hidden_until_the_round_ends(tmp_path: Path) -> None
     def answer(request: Any, address: str) -> str:
         if "/o/" in address:
             return marks[address.split("/")[3]]
-        return str(player()._fn(request, address))
+        return make_script()(request, address)
 
     provider = ScriptedProvider(answer, keep_requests=True)
     first = sessions(play(good(), tmp_path, provider))[0]
@@ -279,7 +287,7 @@ def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
     def answer(request: Any, address: str) -> str:
         if "/o/p3/" in address:
             raise RefusedError("no", reason="filtered")
-        return str(player()._fn(request, address))
+        return make_script()(request, address)
 
     run = play(good(), tmp_path, ScriptedProvider(answer))
     (row,) = [r for r in rows(run) if r["ID"] == "p3"]
@@ -341,7 +349,7 @@ def test_both_files_are_written_as_sessions_finish(tmp_path: Path) -> None:
             data = json.loads((out / "market.json").read_text())
             lines = len((out / "market.csv").read_text().splitlines()) - 1
             seen.append((data["sessions_finished"], lines))
-        return str(player()._fn(request, address))
+        return make_script()(request, address)
 
     def slow_second(address: str) -> float:
         return 0.05 if "market.2" in address else 0.0
@@ -359,7 +367,7 @@ def test_serial_concurrent_and_resumed_runs_write_the_same(tmp_path: Path) -> No
     for name, concurrency, latency in (("a", 1, 0.0), ("b", 64, late)):
         folder = tmp_path / name
         folder.mkdir()
-        provider = ScriptedProvider(player()._fn, latency=latency)
+        provider = ScriptedProvider(make_script(), latency=latency)
         run = play(good(), folder, provider, concurrency=concurrency)
         files = [run.path / "market.json", run.path / "market.csv"]
         digests.append([f.read_bytes() for f in [*files, *sorted(run.path.glob("tables/*.csv"))]])

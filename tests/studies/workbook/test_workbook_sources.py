@@ -256,13 +256,13 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
 ) -> None:
     """Miswired: a secret offer reaches everybody in a string that knows no source."""
     leak = "Buyer 2 would pay 19."
-    told = sessions._system_message
+    told = sessions.render_system_texts
 
     def leaking(*args: Any) -> tuple[str, str, str]:
         role, treatment, context = told(*args)
         return role, treatment, concatenate_texts((context, f" {leak}"))
 
-    monkeypatch.setattr(sessions, "_system_message", leaking)
+    monkeypatch.setattr(sessions, "render_system_texts", leaking)
     run = play(good(), tmp_path)
     counted = count_unattributed_characters(run)
     assert set(counted) == set(run.read_table("answers")["address"])
@@ -273,9 +273,9 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
 def test_so_are_all_words_of_a_text_that_has_lost_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = sessions._system_message
+    told = sessions.render_system_texts
     monkeypatch.setattr(
-        sessions, "_system_message", lambda *a: (told(*a)[0], f"{told(*a)[1]}", told(*a)[2])
+        sessions, "render_system_texts", lambda *a: (told(*a)[0], f"{told(*a)[1]}", told(*a)[2])
     )
     run = play(good(), tmp_path)
     treatments = set(run.read_table("treatments")["description"].str.len_chars())
@@ -287,14 +287,14 @@ def test_so_are_all_words_of_a_text_that_has_lost_its_source(
 
 def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Miswired: the treatment is quoted as the description of a role."""
-    told = sessions._system_message
+    told = sessions.render_system_texts
 
     def wrong(state: SessionState, *args: Any) -> tuple[str, str, str]:
         role, treatment, context = told(state, *args)
         recorded = cell_id("roles.description", state.experiment.id, "Seller")
         return role, quote_value(str(treatment), "material", recorded), context
 
-    monkeypatch.setattr(sessions, "_system_message", wrong)
+    monkeypatch.setattr(sessions, "render_system_texts", wrong)
     run = play(good(), tmp_path)
     found = find_wrong_sources(run, STUDY.tables)
     assert {w.text for w in found} == set(run.read_table("treatments")["description"])

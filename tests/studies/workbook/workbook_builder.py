@@ -6,6 +6,7 @@ import copy
 import json
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -250,8 +251,8 @@ def mistakes(book: dict[str, list[list[Any]]], folder: Path) -> list[str]:
     return []
 
 
-def player(**answers: Any) -> ScriptedProvider:
-    """A provider that answers by the last question: number, option, JSON or words."""
+def make_script(**answers: Any) -> Callable[[Any, str], str]:
+    """A function that answers by the last question: number, option, JSON or words."""
 
     def answer(request: Any, address: str) -> str:
         prompt = request.messages[-1].content
@@ -268,4 +269,9 @@ def player(**answers: Any) -> ScriptedProvider:
             return str(answers.get("option", options[0]))
         return str(answers.get("text", f"words at {address}"))
 
-    return ScriptedProvider(answer, keep_requests=True)
+    return answer
+
+
+def player(**answers: Any) -> ScriptedProvider:
+    """A provider that answers as its script does."""
+    return ScriptedProvider(make_script(**answers), keep_requests=True)

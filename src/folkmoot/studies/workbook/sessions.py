@@ -434,7 +434,7 @@ def participant_speaker(
     Use `profile=False` for a human who gives their own answers. The prompt then holds nothing from
     the profiles sheet.
     """
-    role, treatment, context = _system_message(state, seat, state.experiment.roles[seat.role])
+    role, treatment, context = render_system_texts(state, seat, state.experiment.roles[seat.role])
     shows_profile = profile and state.experiment.workbook.settings.show_profile
     profile_lines = [*profile_of(state.experiment, seat).values()] if shows_profile else []
     # Without a profile the name has to serve as the persona, so that participants differ by more
@@ -462,7 +462,7 @@ def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker
     """Return a special role with its system prompt."""
     special = state.experiment.find_special_role(label)
     assert special is not None
-    role, treatment, context = _system_message(state, label, special)
+    role, treatment, context = render_system_texts(state, label, special)
     quoted_label = SourcedText(label)
     system = prompt("special", label=quoted_label, role=role, treatment=treatment, context=context)
     images = tuple(
@@ -471,7 +471,7 @@ def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker
     return Speaker(label, label, label.lower(), system, images=images)
 
 
-def _system_message(
+def render_system_texts(
     state: SessionState, speaker: SessionParticipant | str, role: Role
 ) -> tuple[str, str, str]:
     """Return the texts of a system prompt as (role, treatment, context)."""
