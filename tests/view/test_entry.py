@@ -29,7 +29,7 @@ from folkmoot.storage.run_folder import RunFolder
 from tests.default_signals import with_default_signals
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
-from tests.view.test_seat import SHOTS, chromium
+from tests.view.test_seat import SHOTS, Table, chromium
 
 VOTES = """
 study: cross_pollination
@@ -326,14 +326,16 @@ async def test_when_the_time_is_over_models_take_the_free_seats_of_the_group(
     study.write_text(
         "study: focus_group\ncategory: coffee\nnum_personas: 4\nquestions_per_phase: 1\n"
         "product_concept: A reusable cup that keeps coffee hot for six hours.\n"
-        "seats: {lobby_minutes: 0.2, minutes: 5}\n"
+        "seats: {lobby_minutes: 10, minutes: 5}\n"
     )
-    with open_run(study, out, "--seat", "open") as run:
-        async with visitors(run.entry, "", "") as people:
-            await asyncio.gather(*(one.enter(f"Kim {n}") for n, one in enumerate(people)))
-            given = await asyncio.gather(*(one.take_part() for one in people))
-        assert min(given) >= 3
-        assert await run.over() == 0
+    table = Table(study, out, "open")
+    async with visitors(table.links["One link for everybody"], "", "") as people:
+        await asyncio.gather(*(one.enter(f"Kim {n}") for n, one in enumerate(people)))
+        assert "lobby" in await people[0].get(people[0].seat)
+        table.now += 600
+        given = await asyncio.gather(*(one.take_part() for one in people))
+    assert min(given) >= 3
+    await table.over()
     speakers = RunFolder(out).read_table("utterances").filter(speaker_role="participant")
     assert speakers["speaker_id"].n_unique() == 4
     answers = RunFolder(out).read_table("answers").filter(role="participant")

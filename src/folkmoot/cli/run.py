@@ -308,7 +308,7 @@ def run_command(
             port=serving.port,
             public_url=serving.public_url,
             print_line=progress.print_line,
-            expected_questions=count_questions(study_file),
+            count_questions=partial(count_questions, study_file),
         )
         options = replace(options, seat_host=seat_host)
     with progress:

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import pickle
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,7 +27,7 @@ from folkmoot.engine.run.counting_provider import (
     TokenUse,
 )
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import apply_limit, run_study
+from folkmoot.engine.run.runner import apply_limit, open_dry_run, run_study
 from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
 from folkmoot.engine.study.study_file import StudyFile
@@ -479,14 +477,12 @@ def _dry_run(
     counting.repeats_replies = sample
     sampler = Sampler(counting, within=within) if sample else None
     was_cut = False
-    with tempfile.TemporaryDirectory(prefix="folkmoot-dry-run-") as folder:
-        config = study_file.study.dry_run_config(config, Path(folder))
-        out = Path(folder) / "run"
+    with open_dry_run(replace(study_file, config=config)) as (dry_file, out):
         options = RunOptions(
             model=model, out=out, custom_provider=counting, fork_executor=sampler, is_dry_run=True
         )
         try:
-            run_study(replace(study_file, config=config), options)
+            run_study(dry_file, options)
         except Exception:
             # A protocol may turn DryRunLimitError into another error, and may reject copied
             # results. Neither says anything about the study. Every other error is the study's own.

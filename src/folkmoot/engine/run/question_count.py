@@ -6,16 +6,13 @@ A small part of the study is run with the embedded respondent, as for an estimat
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.run.dry_run import embedded_provider, small_part
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import run_study
+from folkmoot.engine.run.runner import open_dry_run, run_study
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import FolkmootError
@@ -61,14 +58,12 @@ def count_questions(study_file: StudyFile) -> int | None:
     """Return the median number of questions to a participant, or None if it cannot be counted."""
     part, _ = small_part(study_file, MIN_UNITS)
     changes = {"seats": None, "budget_usd": None, "budget_calls": MAX_CALLS, "batch": False}
-    with tempfile.TemporaryDirectory(prefix="folkmoot-dry-run-") as folder:
-        config = part.config.model_copy(update=changes)
-        config = part.study.dry_run_config(config, Path(folder))
-        seats = part.study.seats(config, part.study_folder)
+    with open_dry_run(part, changes) as (dry_file, folder):
+        seats = part.study.seats(dry_file.config, part.study_folder)
         counter = _QuestionCounter(embedded_provider(part), seats)
-        options = RunOptions(out=Path(folder) / "run", custom_provider=counter, is_dry_run=True)
+        options = RunOptions(out=folder, custom_provider=counter, is_dry_run=True)
         try:
-            run_study(replace(part, config=config), options)
+            run_study(dry_file, options)
         # A study that cannot be run dry, or is too large for that, has no expected number. The run
         # itself reports its errors.
         except FolkmootError:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,17 +221,27 @@ def _dry_run_remote_execution(study_file: StudyFile) -> None:
         apply_limit(study_file, 2) if study_file.study.with_limit is not None else study_file
     )
     dry_run_limits = {"budget_usd": None, "budget_calls": MAX_DRY_RUN_CALLS}
-    with tempfile.TemporaryDirectory(prefix="folkmoot-dry-run-") as folder:
-        config = small_file.config.model_copy(update=dry_run_limits)
-        config = study_file.study.dry_run_config(config, Path(folder))
+    with open_dry_run(small_file, dry_run_limits) as (dry_file, folder):
         dry_run_options = RunOptions(
-            model=SYNTHETIC_MODEL,
-            out=Path(folder) / "run",
-            fork_executor=simulate_remote_execution(),
+            model=SYNTHETIC_MODEL, out=folder, fork_executor=simulate_remote_execution()
         )
         # The budget of calls only bounds the dry run, so reaching it is no failure.
         with suppress(BudgetReachedError):
-            run_study(replace(small_file, config=config), dry_run_options)
+            run_study(dry_file, dry_run_options)
+
+
+@contextmanager
+def open_dry_run(
+    study_file: StudyFile, changes: Mapping[str, object] | None = None
+) -> Iterator[tuple[StudyFile, Path]]:
+    """Yield a study for a dry run and its run folder, which is deleted afterwards.
+
+    `changes` replace settings of the study.
+    """
+    with tempfile.TemporaryDirectory(prefix="folkmoot-dry-run-") as folder:
+        config = study_file.config.model_copy(update=dict(changes or {}))
+        config = study_file.study.dry_run_config(config, Path(folder))
+        yield replace(study_file, config=config), Path(folder) / "run"
 
 
 def create_router(study_file: StudyFile, options: RunOptions) -> ModelRouter:

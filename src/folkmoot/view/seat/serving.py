@@ -33,14 +33,17 @@ def build_seat_host(
     public_url: str = "",
     print_line: Callable[[str], object] = print,
     linger_seconds: float = LINGER_SECONDS,
-    expected_questions: int | None = None,
+    count_questions: Callable[[], int | None] | None = None,
 ) -> SeatHost:
     """Return the server for the pages of the seats, for `RunOptions.seat_host`.
 
     `public_url` is the address at which participants reach the server through a proxy. `print_line`
     receives each link. After the run, the pages stay for `linger_seconds`, or until all connected
-    participants have seen the last page. `expected_questions` is the likely number of questions for
-    a participant. The pages show it beside the number of the question.
+    participants have seen the last page.
+
+    `count_questions` returns the likely number of questions for a participant, or None. It runs in
+    a thread while participants are awaited. The pages then show the number beside that of the
+    question.
     """
 
     @asynccontextmanager
@@ -51,7 +54,7 @@ def build_seat_host(
         seat_manager.save_state()
         shown_address = f"[{address}]" if ":" in address else address
         base = public_url.rstrip("/") or f"http://{shown_address}:{seat_manager.port}"
-        seat_manager.address, seat_manager.expected_questions = base, expected_questions
+        seat_manager.address = base
         guard = Guard(
             hosts=own_names(urlsplit(base).hostname or ""),
             methods=frozenset({"GET", "HEAD", "POST"}),
@@ -70,13 +73,16 @@ def build_seat_host(
             asyncio.ensure_future(server.serve(sockets=[listening])),
             asyncio.ensure_future(_run_clock(seat_manager)),
         ]
+        if count_questions is not None:
+            tasks.append(asyncio.ensure_future(_expect(seat_manager, count_questions)))
         try:
             yield
             # This changes the pages of all seats to the last one.
             seat_manager.finish()
             await _wait_until_end_is_shown(seat_manager, linger_seconds)
         finally:
-            tasks[1].cancel()
+            for task in tasks[1:]:
+                task.cancel()
             server.should_exit = True
             await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -107,6 +113,10 @@ def _open_socket(address: str, port: int | None) -> socket.socket:
         ) from None
     listening.setblocking(False)
     return listening
+
+
+async def _expect(seat_manager: SeatManager, count_questions: Callable[[], int | None]) -> None:
+    seat_manager.expected_questions = await asyncio.to_thread(count_questions)
 
 
 async def _run_clock(seat_manager: SeatManager) -> None:
