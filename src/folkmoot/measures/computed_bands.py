@@ -28,7 +28,7 @@ SIDES = ("against", "undecided", "for")
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """Pairs of human answers: n of each sequence, in the same order.
+    """Pairs of human answers. Both sequences have n answers in the same order.
 
     `before`, `after`: ratings, or options as texts. `scale`: lowest and highest possible rating, or
     None for options.

@@ -120,7 +120,7 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
     base: dict[str, str] = {}
     left_out: list[str] = []
     for name, values in columns.items():
-        parts = _indicator_columns(name, values, reference.get(name))
+        parts = _design_column_or_reference(name, values, reference.get(name))
         if isinstance(parts, str):
             base[name] = parts
             parts = _columns_of(name, values, parts)
@@ -210,10 +210,13 @@ def _is_present(value: str | float | int | None) -> bool:
     return value not in (None, "") and not (isinstance(value, float) and math.isnan(value))
 
 
-def _indicator_columns(
+def _design_column_or_reference(
     name: str, values: Column, reference: str | None
 ) -> str | list[tuple[tuple[str, str], FloatArray]]:
-    """Return the reference level of a column of texts, or the design column of numbers."""
+    """Return the column of the design matrix for numbers, or the reference level for texts.
+
+    The reference level is `reference` if it occurs in the column, otherwise the most frequent text.
+    """
     if values and all(
         isinstance(value, (int, float)) and not isinstance(value, bool) for value in values
     ):

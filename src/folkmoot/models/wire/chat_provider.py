@@ -56,7 +56,7 @@ class ChatProvider(ABC):
         """Return the known capabilities of the model, and a request body that fits them.
 
         With `batched`, the body asks for no prompt cache if the vendor charges extra for cache
-        writes. A batch may wait for hours, and a cache expires before.
+        writes. A batch may wait for hours, and by then a cache has expired.
         """
         capabilities = self._capability_cache.get(request)
         bills_writes = batched and self.batches.bills_cache_writes

@@ -317,7 +317,7 @@ def _plain_letters(text: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _term_of(written: str) -> str:
-    """Return the term of the lexicon that is written in this way."""
+    """Return the term of the lexicon for a word or phrase as it is written in a text."""
     terms = sorted(lexicon_terms(), key=lambda term: (-len(term), term))
     return next(term for term in terms if _terms_pattern((term,)).fullmatch(written))
 

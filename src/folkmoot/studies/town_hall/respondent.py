@@ -428,7 +428,7 @@ class PlayedResident:
         return kind, words
 
     def _fresh_matters(self) -> list[str]:
-        """Return the resident's matters, sorted by how often they were mentioned, rarest first."""
+        """Return the resident's matters, starting with those that the resident mentioned least."""
         earlier_counts = Counter(spoken_matters(self.mind, self.hall.statements_by(self.me)))
         return sorted(self.matters, key=lambda matter: earlier_counts[matter])
 

@@ -255,11 +255,11 @@ async def ask_statement(
 
 
 async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tuple[Round, Call]:
-    """Ask the moderator about the last round of `rounds`, and return it with the moderation.
+    """Ask the moderator about the last round of `rounds`, and return this round with the answer.
 
     The moderator sums up, names neglected opinions, invites quiet residents and points to
-    overlooked concerns. The prompt shows the same rounds as those of residents, and always the last
-    moderation.
+    overlooked concerns. The prompt shows the same rounds as prompts to residents, and always the
+    moderator's last answer.
     """
     assert hall.moderator is not None
     round_, meeting = rounds[-1], hall.meeting

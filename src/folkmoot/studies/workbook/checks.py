@@ -162,7 +162,7 @@ def design_problems(
     With `seated=False` the assignment is not checked, because it needs correct sheets.
     """
     problems = Problems()
-    _file_names(workbook, problems)
+    _check_file_names(workbook, problems)
     _check_endpoint(workbook, problems)
     _check_names(workbook, problems)
     _check_computed(workbook, problems)
@@ -194,7 +194,7 @@ def design_problems(
     return list(dict.fromkeys(problems.found))
 
 
-def _file_names(workbook: Workbook, problems: Problems) -> None:
+def _check_file_names(workbook: Workbook, problems: Problems) -> None:
     """Check that no file of an experiment has the name of a file that every run writes.
 
     Case is ignored, because some file systems ignore it.

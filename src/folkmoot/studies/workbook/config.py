@@ -341,8 +341,8 @@ class Computed(_Part):
 class Workbook(_Part):
     """A whole workbook as read from a spreadsheet.
 
-    `notes` are advisories for the researcher. They are sealed with the design. So a run made before
-    their wording changed cannot be resumed.
+    `notes` are advisories for the researcher. They are sealed with the design, so an earlier run
+    cannot be resumed if the wording of an advisory has changed.
     """
 
     layout: str = Field(description="Layout of the spreadsheet.")
