@@ -21,7 +21,7 @@ from folkmoot.studies.cross_pollination.participants import (
     Participant,
     State,
     count_changes,
-    voted_twice,
+    has_voted_twice,
 )
 
 # The order gives the phase numbers of the source, which `checkpoint.json` holds.
@@ -240,7 +240,7 @@ def _summarise_condition(
         "position_changed_rate": changed / both_votes if both_votes else None,
         "initial_vote_distribution": count_votes(person.initial_choice for person in people),
         "final_vote_distribution": count_votes(
-            person.final_choice for person in people if voted_twice(person)
+            person.final_choice for person in people if has_voted_twice(person)
         )
         if both_votes
         else None,

@@ -51,7 +51,7 @@ class VoteRecord(Protocol):
     def position_changed(self) -> bool | None: ...
 
 
-def voted_twice(person: VoteRecord) -> bool:
+def has_voted_twice(person: VoteRecord) -> bool:
     """Return whether a participant has both votes and did not drop out.
 
     Rates of change count only these participants.
@@ -64,7 +64,7 @@ def count_changes(people: Iterable[VoteRecord]) -> tuple[int, int]:
 
     The rate of change in findings and in `summary.json` is the first number divided by the second.
     """
-    changes = [bool(person.position_changed) for person in people if voted_twice(person)]
+    changes = [bool(person.position_changed) for person in people if has_voted_twice(person)]
     return sum(changes), len(changes)
 
 

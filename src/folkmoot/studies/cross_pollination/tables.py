@@ -162,7 +162,7 @@ def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> S
     )
 
 
-def recorded_after(
+def with_recording(
     rows: Scope,
     config: CrossPollinationConfig,
     vote: Callable[[Scope, Participant], Awaitable[Participant]],

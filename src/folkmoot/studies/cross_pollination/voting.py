@@ -49,7 +49,7 @@ from folkmoot.studies.cross_pollination.participants import (
 from folkmoot.studies.cross_pollination.tables import (
     FirstVoteRow,
     record_participant,
-    recorded_after,
+    with_recording,
 )
 
 
@@ -515,7 +515,7 @@ async def adversarial_dialogue(
         )
 
     arguing = state.participants_in(config.conditions_with("dialogue"))
-    vote_once = recorded_after(rows, config, argue_and_vote)
+    vote_once = with_recording(rows, config, argue_and_vote)
     return (await scope.map(arguing, vote_once)).values()
 
 
@@ -543,7 +543,7 @@ async def cross_pollination(
     ]
     return (
         await scope.map(
-            state.participants_in(reading_conditions), recorded_after(rows, config, read_and_vote)
+            state.participants_in(reading_conditions), with_recording(rows, config, read_and_vote)
         )
     ).values()
 
@@ -583,7 +583,7 @@ async def second_vote(
     return (
         await scope.map(
             state.participants_in(config.uninformed_revote_conditions),
-            recorded_after(rows, config, vote_again),
+            with_recording(rows, config, vote_again),
         )
     ).values()
 

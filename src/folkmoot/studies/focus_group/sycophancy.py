@@ -236,7 +236,7 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
                 message.position,
                 message.stance,
                 step,
-                takes_up_others(message.stance, message.replied_to),
+                refers_to_others(message.stance, message.replied_to),
             )
             for message, step in zip(messages, movements, strict=True)
             # The answer to a probe has no place in the speaking order of its question.
@@ -280,7 +280,7 @@ def read_check_data(
                 row["position"],
                 row["stance"],
                 step,
-                takes_up_others(row["stance"], row["replied_to"]),
+                refers_to_others(row["stance"], row["replied_to"]),
             )
             for row, step in zip(part.iter_rows(named=True), movements, strict=True)
             # The answer to a probe has no place in the speaking order of its question.
@@ -289,7 +289,7 @@ def read_check_data(
     return answers, people
 
 
-def takes_up_others(stance: str | None, replied_to: str | None) -> bool:
+def refers_to_others(stance: str | None, replied_to: str | None) -> bool:
     """Return whether the coder read the answer as a response to another participant."""
     return stance is not None or replied_to not in (None, MODERATOR)
 

@@ -58,7 +58,7 @@ class Panel:
 
 
 def read_panel(path: Path) -> Panel:
-    """Read a panel from CSV, Parquet or JSON lines, one person per row.
+    """Read a panel from a table file, one person per row (`table.read_personas`).
 
     The columns are the fields of `Given`, `weight` (default 1) and `country` (default `us`). Raises
     InputError with every problem by line.

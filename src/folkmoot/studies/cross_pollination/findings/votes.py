@@ -35,7 +35,7 @@ from folkmoot.studies.cross_pollination.config import (
     condition_switches,
     declare_claims,
 )
-from folkmoot.studies.cross_pollination.participants import count_changes, voted_twice
+from folkmoot.studies.cross_pollination.participants import count_changes, has_voted_twice
 
 T = TypeVar("T")
 
@@ -100,14 +100,14 @@ class ConditionVotes:
 
     @property
     def without_final_vote(self) -> tuple[Voter, ...]:
-        """The participants with a first vote who did not complete a final vote (`voted_twice`).
+        """The participants with a first vote who did not complete a final vote (`has_voted_twice`).
 
         If the design asks for one vote only, these are all participants with a vote.
         """
         return tuple(
             voter
             for voter in self.rows
-            if voter.initial_choice is not None and not voted_twice(voter)
+            if voter.initial_choice is not None and not has_voted_twice(voter)
         )
 
     @property
@@ -411,7 +411,7 @@ def read_votes(run: RunFolder) -> Votes:
     conditions = []
     for condition in (*known, *others):
         voters = tuple(voter for voter in rows if voter.condition == condition)
-        two_vote_voters = tuple(filter(voted_twice, voters))
+        two_vote_voters = tuple(filter(has_voted_twice, voters))
         conditions.append(ConditionVotes(condition, voters, two_vote_voters))
     checkpoint = run.read_json("checkpoint.json") if run.has_file("checkpoint.json") else {}
     termination_reason = (
