@@ -35,6 +35,7 @@ from folkmoot.studies.negotiation.decision import (
     UNREAD_STEPS,
     DialogueTurn,
     Negotiation,
+    Origin,
     OwnScoresOfTopic,
     SlotDecision,
 )
@@ -360,6 +361,48 @@ async def _ask_for_scores(
 # --- confirmation of decisions -------------------------------------------------------------
 
 
+async def collect_responses(
+    scope: Scope,
+    case: Negotiation,
+    decision: SlotDecision,
+    heard: Sequence[DialogueTurn],
+    members: Sequence[Member],
+    round: int | None = None,
+) -> list[DialogueTurn]:
+    """Ask members one after the other for a response to the System, and return their utterances.
+
+    In the source study one reply of the mediator holds the proposal and what each member says to
+    it. With `members_speak` the mediator writes only the words of the System, and members are
+    asked.
+
+    Each member reads `heard`, and what the members asked before have said. A member who gives no
+    answer says nothing. `round` is the number of the feedback round, or None if the members respond
+    to the proposal.
+    """
+    topic, intent = case.topic(decision.topic), "user_feedback" if round else "user_respond"
+    responses: list[DialogueTurn] = []
+    for member in members:
+        member_scope = scope.child(member.id)
+        lines = [_show_line(case, topic, decision, line) for line in (*heard, *responses)]
+        prompt = member_scope.prompt(
+            "response",
+            label=quote_topic(topic, "label"),
+            preference=quote_preference(case, topic, member.id),
+            dialogue=[line for line in lines if line is not None],
+        )
+        speaker = member_speaker(member_scope, case.group, member, case.config.days)
+        answer = await member_scope.ask(speaker, prompt, about=topic.label)
+        if not isinstance(answer, Missing):
+            origin = Origin(
+                member_scope.address or "",
+                author=member.id,
+                finish=member_scope.finish,
+                round=round,
+            )
+            responses.append(case.record_line(scope, member.id, intent, answer, topic, origin))
+    return responses
+
+
 async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Ask every member whether the recorded decision is the result of the dialogue.
 
@@ -367,7 +410,7 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
     does not change the decision. It is recorded in `overridden` and `refused`.
     """
     topic = case.topic(decision.topic)
-    lines = (show_line(case, topic, decision, line) for line in decision.lines)
+    lines = (_show_line(case, topic, decision, line) for line in decision.lines)
     dialogue = [line for line in lines if line is not None]
     is_stated = decision.is_stated_by_mediator
     shares = show_shares(scope, case, topic, RECORD, decision.portions, stated=is_stated)
@@ -432,7 +475,7 @@ def _with_refused(
     return {option: tuple(dict.fromkeys(members)) for option, members in members_by_option.items()}
 
 
-def show_line(
+def _show_line(
     case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
 ) -> dict[str, str] | None:
     """Return an utterance as it is shown to members who confirm, or None to leave it out.

@@ -24,6 +24,7 @@ from folkmoot.studies.negotiation.ballots import (
     Problems,
     Question,
     ask_and_check,
+    collect_responses,
 )
 from folkmoot.studies.negotiation.decision import (
     NO_TERMS,
@@ -67,7 +68,6 @@ from folkmoot.studies.negotiation.quotes import (
     show_sentence,
     show_shares,
 )
-from folkmoot.studies.negotiation.responses import collect_responses
 from folkmoot.studies.negotiation.rules.operators import Outcome, Portion
 from folkmoot.studies.negotiation.rules.replies import (
     OPTIONS_ON_THE_TABLE,

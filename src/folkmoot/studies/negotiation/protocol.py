@@ -23,6 +23,7 @@ from folkmoot.studies.negotiation.ballots import (
     ballot_as_text,
     collect_ballots,
     collect_own_scores,
+    collect_responses,
     confirm_decision,
     score_late_options,
     state_of_ballots,
@@ -80,7 +81,6 @@ from folkmoot.studies.negotiation.quotes import (
     record_options,
     show_sentence,
 )
-from folkmoot.studies.negotiation.responses import collect_responses
 from folkmoot.studies.negotiation.rules.operators import Portion, apply_operator
 from folkmoot.studies.negotiation.rules.replies import summary_option
 from folkmoot.studies.negotiation.rules.strategies import (
