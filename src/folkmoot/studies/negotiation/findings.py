@@ -238,11 +238,16 @@ def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]
             f"Within groups: {outcome}",
             [result for result in results if result.claim.outcome == outcome],
             axis=outcome,
-            notes=(f"{data['measures'][measure].capitalize()}.", _PAIRED),
+            notes=(f"{_with_capital(data['measures'][measure])}.", _PAIRED),
             units=data["groups"],
         )
         for measure, outcome in COMPARED.items()
     ]
+
+
+def _with_capital(text: str) -> str:
+    # `str.capitalize` would also lower the rest, such as the names of conditions.
+    return text[:1].upper() + text[1:]
 
 
 def _by_type(measures: pl.DataFrame) -> Finding | None:
