@@ -9,7 +9,9 @@ import openpyxl
 import polars as pl
 import pytest
 
+import folkmoot
 from folkmoot.errors import InputError
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources import table_files
 from folkmoot.people.sources.experiment import EVERYBODY, read_experiment
 from folkmoot.people.sources.people_table import read_people
@@ -244,3 +246,26 @@ def test_a_file_that_only_calls_itself_a_workbook_is_refused(tmp_path: Path) -> 
     path.write_text("person,item\n")
     with pytest.raises(InputError, match=r"not an \.xlsx workbook"):
         read_people(path)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_participants_know_the_first_answers_of_the_table_only_if_told(
+    tmp_path: Path, is_told: bool
+) -> None:
+    write(
+        tmp_path, *(f"r{n},Money,Park,Later answer,,Secret text.,{20 + n},town" for n in range(12))
+    )
+    (tmp_path / "study.yaml").write_text(
+        "study: cross_pollination\npilot_id: a\n"
+        "topic: {description: One can be funded., options: [Park, Bus]}\n"
+        "participants_per_condition: 4\nconditions: [simple_voting]\n"
+        f"personas: {{source: table, file: people.csv, first_answers: {str(is_told).lower()}}}\n",
+        "utf-8",
+    )
+    model = ScriptedProvider(lambda *_: "Park", keep_requests=True)
+    folkmoot.run(tmp_path / "study.yaml", provider=model, out=tmp_path / "run")
+    systems = [request.messages[0].content for _, request in model.seen]
+    assert systems and all("Lives in: town" in system for system in systems)
+    told = ["Asked about “Money”, you answered Park." in system for system in systems]
+    assert all(told) if is_told else not any(told)
+    assert not any("Secret text" in system or "Later answer" in system for system in systems)

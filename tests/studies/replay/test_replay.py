@@ -248,7 +248,7 @@ def test_missing_answers_are_counted_by_reason(tmp_path: Path) -> None:
     run = folkmoot.run(study, out=tmp_path / "run", provider=ScriptedProvider(answer), trust=True)
     (finding,) = (finding for finding in run.findings if finding.key == "replay")
     # a1 and a10 to a19.
-    assert "11 answers of the model missing: cannot_say 11." in finding.notes
+    assert "11 answers of the model are missing: cannot_say 11." in finding.notes
 
 
 def test_mistakes_in_the_table_are_told_by_line(tmp_path: Path) -> None:

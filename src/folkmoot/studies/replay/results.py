@@ -137,7 +137,7 @@ def _missing_note(table: pl.DataFrame) -> list[str]:
         return []
     counts = missing["missing"].fill_null("unknown").value_counts(sort=True, name="count")
     reasons = ", ".join(f"{reason} {count}" for reason, count in counts.iter_rows())
-    return [f"{format_count(missing.height, 'answer')} of the model missing: {reasons}."]
+    return [f"{format_count(missing.height, 'answer')} of the model are missing: {reasons}."]
 
 
 def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
