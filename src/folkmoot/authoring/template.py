@@ -23,7 +23,7 @@ NOTE_COLUMN = 34
 _HEADER = """\
 # yaml-language-server: $schema={schema}
 # {title}.
-# To set a key that is behind a #, remove the #. It shows its default, or else an example.
+# A key after a # is not set: it shows its default, or an example. To set it, remove the #.
 # Check it: folkmoot check {file}
 # Run it:   folkmoot run {file}
 """
