@@ -9,7 +9,10 @@ import pytest
 import folkmoot
 from folkmoot import Run
 from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.seats.personal_texts import find_personal_texts
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
+from folkmoot.engine.seats.seats import Seat
+from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.errors import InputError, RunPausedError
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.run_folder import RunFolder
@@ -195,3 +198,15 @@ def test_a_resumed_run_asks_no_check_twice(tmp_path: Path) -> None:
 def test_mistakes_are_told_before_the_run(tmp_path: Path, settings: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         run_with(write_study(tmp_path, settings), people({}))
+
+
+def test_what_a_person_said_afterwards_goes_with_the_person(tmp_path: Path) -> None:
+    words = "Porcelain belongs into a locked cupboard at night."
+    path = write_study(tmp_path, "\n  afterwards:\n    - What was this about?\n")
+    said = {"p_0001 afterwards1": [words], "p_0002 afterwards1": ["About cars in the town."]}
+    run = run_with(path, people(said))
+    assert words in run.table("afterwards")["answer"].to_list()
+    withdraw_texts(run.folder, find_personal_texts(run.folder, Seat("p_0001")), "researcher")
+    answers = folkmoot.load(run.path).table("afterwards")["answer"].to_list()
+    assert answers[1] == "About cars in the town." and "Porcelain" not in str(answers)
+    assert b"Porcelain" not in (run.path / "journal.sqlite").read_bytes()
