@@ -69,7 +69,7 @@ def test_r_script_names_only_columns_and_tables_that_a_run_has(run):
     tables = set(re.findall(r'read_table\("(\w+)"\)', code))
     assert tables == {"participants"}
     columns = set(run.table("participants").columns)
-    asked = set(re.findall(r"(?:participants|has_voted_twice)\$(\w+)", code))
+    asked = set(re.findall(r"(?:participants|voted_twice)\$(\w+)", code))
     asked |= set(
         re.findall(r"\b((?:initial|final)_\w+|demographic_\w+|status|position_\w+)\b", code)
     )
