@@ -24,7 +24,7 @@ PLAYED = {
         "seats.count=12",
     ),
     "focus_group": ("seats.count=4", "first_opinion=asked"),
-    "negotiation": ("conditions=[C1, C2]", "seats.count=4"),
+    "negotiation": ("members_speak=true", "seats.count=4"),
     "town_hall": ("levels=[4]", "seats.count=4"),
     "workbook": ("seats.count=4",),
 }
