@@ -83,7 +83,7 @@ class CodingSettings(BaseModel):
     sample: int = Field(
         50,
         ge=0,
-        description="maximum number of texts per codebook that the second coder or a human codes",
+        description="maximum of texts per codebook for the second coder or a human",
     )
     codebooks: str | None = Field(
         None, min_length=1, description="folder of your own codebooks that replace shipped ones"
