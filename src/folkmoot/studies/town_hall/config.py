@@ -66,7 +66,7 @@ class Topic(_Part):
 
     title: str = Field(
         min_length=1,
-        description="the question that the town hall discusses, in one line",
+        description="question that the hall discusses, in one line",
         examples=["Should Mill Street be closed to cars?"],
     )
     background: str = Field(
@@ -93,8 +93,7 @@ class Topic(_Part):
     matters: list[str] = Field(
         default_factory=list,
         description="nouns for the subjects of the discussion, without an article, for the "
-        "embedded respondent; no prompt contains them, and by default it takes nouns from the "
-        "other texts",
+        "embedded respondent alone; default: nouns from the other texts",
         examples=[["parking", "shops", "way to school"]],
         json_schema_extra=field_notes(essential=True),
     )
