@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from folkmoot.conversation.answer_types import Missing
+from folkmoot.conversation.answer_types import AnswerType, Missing
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.transcript import Transcript
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
@@ -39,7 +39,16 @@ from folkmoot.kit.controls.conversations import (
     read_conversations,
     sample_decisions,
 )
-from folkmoot.kit.controls.replacing import Refusal, Replaced, read_treatments, replace_in
+from folkmoot.kit.controls.forking import (
+    Fork,
+    ReplyGraph,
+    fork_decision,
+    has_own_replies,
+    speaker_of,
+    texts_of,
+    with_new_replies,
+)
+from folkmoot.kit.controls.replacing import Refusal, Replaced, read_treatments
 from folkmoot.kit.controls.respondent import decision_scope, part_for
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
@@ -237,18 +246,21 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
     }
     # A smaller sample is part of a larger one, so the largest sample contains all decisions.
     everyone = max(samples.values(), key=len)
-    plan = {
+    # Read all conversations before the first call, so that the journal is not open during the run.
+    with JournalReader(run.path / JOURNAL) as journal:
+        conversations = read_conversations(run, journal, everyone)
+        versions = _build_versions(run, journal, samples, conversations, settings.language)
+    plan: dict[str, Any] = {
         "decisions": {
             name: [controlled_decision.address for controlled_decision in sample]
             for name, sample in samples.items()
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
+    # The replies that a fork asks again are known before the first call, so they are sealed too.
+    if asked_again := _asked_again(versions):
+        plan["asked_again"] = asked_again
     await session.seal("controls", plan)
-    # Read all conversations before the first call, so that the journal is not open during the run.
-    with JournalReader(run.path / JOURNAL) as journal:
-        conversations = read_conversations(run, journal, everyone)
-    treatments = read_treatments(run)
     chosen = {
         name: {controlled_decision.address for controlled_decision in sample}
         for name, sample in samples.items()
@@ -279,18 +291,56 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
             if decision.address in chosen[RETEST] and decision.moment == FIRST:
                 asked[decision_scope(RETEST)] = partial(_ask_again, conversation, decision)
             for name in REPLACING:
-                if decision.address in chosen[name]:
-                    changed = replace_in(
-                        name, decision, conversation, treatments, settings.language
-                    )
+                if (decision.key, name) in versions:
+                    version = versions[decision.key, name]
                     asked[decision_scope(name)] = partial(
-                        _ask_replaced, conversation, decision, name, changed
+                        _ask_replaced, conversation, decision, name, version
                     )
         await scope.map(asked)
 
     # A withdrawal may have removed the conversation of a decision.
     known = [decision for decision in everyone if decision.address in conversations]
     await session.map(known, ask_control_questions, key=lambda decision: decision.key)
+
+
+# (key of a decision, control) → the version that the control asks, or why it cannot be asked.
+_Versions = dict[tuple[str, str], Fork | Refusal]
+
+
+def _build_versions(
+    run: RunFolder,
+    journal: JournalReader,
+    samples: Mapping[str, Sequence[ControlledDecision]],
+    conversations: Mapping[str, DecisionConversation],
+    language: Language,
+) -> _Versions:
+    """Return the changed version of each decision, for each control that replaces texts."""
+    treatments, graph = read_treatments(run), ReplyGraph(run, journal)
+    replacing = {decision.address for control in REPLACING for decision in samples[control]}
+    graph.read_behind(
+        text
+        for address, conversation in conversations.items()
+        if address in replacing and has_own_replies(conversation)
+        for text in texts_of(conversation)
+    )
+    return {
+        (decision.key, control): fork_decision(
+            control, decision, conversation, treatments, language, graph
+        )
+        for control in REPLACING
+        for decision in samples[control]
+        if (conversation := conversations.get(decision.address)) is not None
+        and conversation.answer is not None
+    }
+
+
+def _asked_again(versions: _Versions) -> dict[str, dict[str, list[str]]]:
+    """Return control → decision → the addresses of the replies that are asked again before it."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for (key, control), version in versions.items():
+        if isinstance(version, Fork) and version.steps:
+            found.setdefault(control, {})[key] = [step.reply.address for step in version.steps]
+    return found
 
 
 async def _ask_control(
@@ -337,31 +387,64 @@ async def _ask_again(
     """Ask the decision again in a fresh conversation without the first answer."""
     asked = conversation.asked.utterances
     same = Replaced(conversation.speaker.system, asked, decision.options)
-    await _ask_replaced(conversation, decision, RETEST, same, scope)
+    await _ask_replaced(conversation, decision, RETEST, Fork((), same), scope)
 
 
 async def _ask_replaced(
     conversation: DecisionConversation,
     decision: ControlledDecision,
     control: str,
-    changed: Replaced | Refusal,
+    version: Fork | Refusal,
     scope: Scope,
 ) -> None:
-    """Ask the decision in one version of its prompt, or record why it cannot be asked."""
+    """Ask the decision in one version of its prompt, or record why it cannot be asked.
+
+    The replies that depend on a replaced text are asked first. If one of them is missing, so is the
+    decision.
+    """
     # A `Refusal` is a string, and its text is the reason of the missing answer.
-    if isinstance(changed, str):
-        got: Any = Missing(changed)
-    else:
-        *before, last = changed.asked
-        got = await scope.ask(
-            replace(conversation.speaker, system=changed.system),
-            last.text,
-            history=Transcript(tuple(before)),
-            answer_type=Choice(changed.options) if decision.options else conversation.answer,
+    got: Any = Missing(version) if isinstance(version, str) else None
+    new: dict[str, tuple[str, str]] = {}
+    steps = () if isinstance(version, str) else version.steps
+    replies = {step.reply.address: step.reply for step in steps}
+    for step in steps:
+        texts = with_new_replies(step.texts, replies, new)
+        own = step.reply.is_own[1:]
+        said = [
+            Utterance(step.reply.speaker.id if is_own else "", text)
+            for is_own, text in zip(own, texts[1:], strict=True)
+        ]
+        reply = await _ask_version(scope, speaker_of(step, texts), said, step.reply.answer)
+        if isinstance(reply, Missing):
+            got = reply
+            break
+        new[step.reply.address] = scope.address, str(reply)
+    if not isinstance(version, str) and got is None:
+        changed = version.decision
+        said_texts = [changed.system, *(utterance.text for utterance in changed.asked)]
+        texts = with_new_replies(said_texts, replies, new)
+        said = [
+            utterance._replace(text=text)
+            for utterance, text in zip(changed.asked, texts[1:], strict=True)
+        ]
+        answer = Choice(changed.options) if decision.options else conversation.answer
+        assert answer is not None
+        got = await _ask_version(
+            scope, replace(conversation.speaker, system=texts[0]), said, answer
         )
     # The original answer is recorded next to the new one, so that findings need only this table.
     expected = None if conversation.value is None else str(conversation.value)
     _record_answer(scope, decision, control, decision.decision, got, expected)
+
+
+async def _ask_version(
+    scope: Scope, speaker: Speaker, said: Sequence[Utterance], answer: AnswerType[Any]
+) -> Any:
+    """Ask with these messages, of which the last is the question."""
+    *before, last = said
+    return await scope.ask(
+        speaker, last.text, history=Transcript(tuple(before)), answer_type=answer
+    )
 
 
 def _record_answer(

@@ -167,10 +167,10 @@ def read_conversations(
 
     Decisions without a reply are left out.
     """
-    spans = _spans_at(run, {decision.address for decision in decisions})
+    spans = spans_at(run, {decision.address for decision in decisions})
     found = {}
     for decision in decisions:
-        first, last = journal.entry_at(decision.address), _last_try(journal, decision.address)
+        first, last = journal.entry_at(decision.address), last_entry(journal, decision.address)
         if first is not None and last is not None:
             own = spans.get(decision.address, {})
             found[decision.address] = _rebuild_conversation(decision, first, last, own)
@@ -212,23 +212,30 @@ def _utterances(
 ) -> tuple[str, tuple[Utterance, ...]]:
     """Return the system prompt of a request and its other messages as utterances."""
     system, said = "", []
-    for number, message in enumerate(entry.request["messages"]):
-        text = SourcedText(message["content"], spans.get(number, ()))
-        if message["role"] == "system":
+    for role, text in messages_of(entry, spans):
+        if role == "system":
             system = text
         else:
-            own = message["role"] == "assistant"
+            own = role == "assistant"
             said.append(Utterance(decision.participant_id if own else "", text))
     return system, tuple(said)
 
 
-def _last_try(journal: JournalReader, address: str) -> JournalEntry | None:
+def messages_of(entry: JournalEntry, spans: dict[int, list[Span]]) -> list[tuple[str, SourcedText]]:
+    """Return the messages of a request as pairs (message role, text with its sources)."""
+    return [
+        (message["role"], SourcedText(message["content"], spans.get(number, ())))
+        for number, message in enumerate(entry.request["messages"])
+    ]
+
+
+def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
     """Return the journal entry that holds the answer: the last one if there were re-asks."""
     tries = journal.list_ask_addresses(address)
     return journal.entry_at(tries[-1]) if tries else None
 
 
-def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
+def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
     """Return the spans of the first request at each address: address → message number → spans."""
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):

@@ -255,7 +255,8 @@ def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
         return ""
     return (
         "Decisions that could not be asked, because the speaker had replied to what would be "
-        f"replaced (most in one contrast): {', '.join(told)}."
+        "replaced and such a reply could not be asked again (most in one contrast): "
+        f"{', '.join(told)}."
     )
 
 

@@ -57,7 +57,11 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
         options = RunOptions(model=model, custom_provider=provider, out=Path(folder) / "run")
         run = run_study(small, options)
         decisions = find_decisions(run)
-        asked = settings.model_copy(update={"participants": EVERYONE, **_at_most(settings)})
+        # A small run that is the whole study gets the sample of the study itself. Decisions differ in
+        # price if replies before them have to be asked again, so a mean would not be exact.
+        asked = settings
+        if share != 1:
+            asked = settings.model_copy(update={"participants": EVERYONE, **_at_most(settings)})
         # Leave `confounders` out here. The conversations that the controls continue already contain
         # them.
         given = asked.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
@@ -100,9 +104,11 @@ def _scaled(
             small = there[condition, moment]
             # Each decision of the small run represents `weight` decisions of the study, limited by
             # the sample size.
-            weight = min(size, round(small * share)) / small
-            # Count re-asks as well, because they are billed.
-            for entry in map(journal.entry_at, journal.list_ask_addresses(address)):
+            weight = min(size, round(small * share)) / small if share != 1 else 1.0
+            # Count re-asks as well, because they are billed. The scope of a control also holds the
+            # replies that are asked again before the decision.
+            scope = address.rpartition("/")[0]
+            for entry in map(journal.entry_at, journal.addresses_in_scope(scope)):
                 if entry is None:
                     continue
                 tokens = (entry.input_tokens or 0, entry.output_tokens or 0)

@@ -1,8 +1,8 @@
 """Build versions of a decision: without a persona, with neutral texts, in reversed order.
 
-The spans of a request give the position of each text. A text can be replaced only if the speaker
-has not replied to it. Otherwise the history would contain a reply to words that are not there. Such
-a decision gets a `Refusal`, and the report counts these.
+The spans of a request give the position of each text. If the speaker has replied to a replaced
+text, `forking` asks these replies again first. If that is not possible, the decision gets a
+`Refusal`, and the report counts these.
 """
 
 from __future__ import annotations
@@ -98,36 +98,38 @@ def read_treatments(run: RunFolder) -> Treatments:
     return Treatments({a: frozenset(ids) for a, ids in shown.items()}, frozenset(common))
 
 
-def replace_in(
+def replaced_texts(
     control: str,
     decision: ControlledDecision,
-    conversation: DecisionConversation,
-    treatments: Treatments,
+    texts: Sequence[str],
+    treatment: Collection[str],
     language: Language,
-) -> Replaced | Refusal:
-    """Return the version of a decision that a control asks, or why it cannot be asked."""
-    texts = [conversation.speaker.system, *(utterance.text for utterance in conversation.asked)]
-    treatment = treatments.at(decision.address)
-    changed = [
+) -> list[str]:
+    """Return the texts of a request to the participant with the replacements of a control.
+
+    `treatment` holds the ids of the treatment texts at the decision.
+    """
+    return [
         replace_parts(text, _parts(control, decision, text, treatment, language))
         if isinstance(text, SourcedText)
         else text
         for text in texts
     ]
-    touched = [n for n, text in enumerate(texts) if str(text) != str(changed[n])]
-    if not touched:
-        return UNCHANGED
-    # `texts` begins with the system prompt, so messages are counted from 1.
-    own = [n for n, utterance in enumerate(conversation.asked, 1) if utterance.speaker_id]
-    # The speaker has replied after the first changed text.
-    if any(n > touched[0] for n in own):
-        return REPLIED
+
+
+def replaced_version(
+    control: str,
+    decision: ControlledDecision,
+    conversation: DecisionConversation,
+    texts: Sequence[str],
+) -> Replaced:
+    """Return the version of a decision with these texts: the system prompt, then the messages."""
     asked = tuple(
         utterance._replace(text=text)
-        for utterance, text in zip(conversation.asked, changed[1:], strict=True)
+        for utterance, text in zip(conversation.asked, texts[1:], strict=True)
     )
     options = decision.options[::-1] if control == ORDER else decision.options
-    return Replaced(changed[0], asked, options)
+    return Replaced(texts[0], asked, options)
 
 
 def _parts(
@@ -139,7 +141,7 @@ def _parts(
 ) -> list[Replacement]:
     """Return the replacements that a control makes in one message."""
     every = spans_of(text)
-    spans = list(_outermost(every))
+    spans = list(outermost_spans(every))
     who = decision.participant_id
     if control == NO_PERSONA:
         own = [
@@ -177,7 +179,7 @@ def _is_own(source: Source, who: str) -> bool:
     )
 
 
-def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
+def outermost_spans(spans: Sequence[Span]) -> Iterator[Span]:
     """Yield the spans that are not inside another span."""
     end = 0
     # Of spans with the same start, the longest comes first.

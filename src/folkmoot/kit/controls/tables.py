@@ -34,6 +34,7 @@ class ControlRow(Row, table="control_answers"):
     )
     missing: str | None = column(
         "why there is no answer; nothing_to_replace: the prompt holds no such text, so the "
-        "decision is as designed; replied_to_it: the speaker has replied to the text before"
+        "decision is as designed; replied_to_it: the speaker has replied to the text before, and "
+        "such a reply could not be asked again"
     )
     address: str = column("the control question, in the journal of the controls")

@@ -1,0 +1,113 @@
+"""Decisions whose speaker replied to a replaced text: what depends on it is asked again first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.cli.study_files import run_dry_run
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.kit.controls.asking import verify_controls
+from folkmoot.kit.controls.tables import NO_PERSONA, SAME_LENGTH, ControlRow
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
+
+OPTIONS = {"Park improvements", "Youth job training", "Safer streets"}
+DIALOGUES = """
+study: cross_pollination
+pilot_id: forked
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+conditions: [simple_passive, acp]
+participants_per_condition: 5
+personas: {source: quota}
+controls: {negative: false, retest: false, no_persona: true, same_length: 3}
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("forked") / "study.yaml"
+    path.write_text(DIALOGUES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(study: Path) -> RunFolder:
+    return folkmoot.run(study, model="synthetic", out=study.parent / "run").folder
+
+
+def forked_rows(run: RunFolder, control: str) -> list[dict[str, str]]:
+    table = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
+    final = table.filter(control=control, condition="acp", moment="final")
+    return list(final.iter_rows(named=True))
+
+
+def asked_again(run: RunFolder) -> dict[str, dict[str, list[str]]]:
+    plan = json.loads((run.path / CONTROLS / PLAN).read_text())
+    return plan["sealed"]["controls"]["data"]["asked_again"]  # type: ignore[no-any-return]
+
+
+def test_every_dialogue_is_answered_and_its_calls_are_those_of_the_plan(run: RunFolder) -> None:
+    with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
+        for control in (NO_PERSONA, SAME_LENGTH):
+            rows = forked_rows(run, control)
+            assert len(rows) == (5 if control == NO_PERSONA else 3) and not any(
+                row["missing"] for row in rows
+            )
+            for row in rows:
+                scope = row["address"].rpartition("/")[0]
+                calls = [a for a in journal.addresses_in_scope(scope) if ".r" not in a]
+                steps = asked_again(run)[control][
+                    f"final-acp-{row['unit']}-{row['participant_id']}"
+                ]
+                assert steps and len(calls) == len(steps) + 1
+
+
+def test_no_prompt_holds_a_replaced_text_or_a_reply_to_it(run: RunFolder) -> None:
+    personas = dict(run.rows("participants", "participant_id", "persona"))
+    said = run.read_table("utterances").filter(stage="adversarial_dialogue")
+    others = said.filter(pl.col("speaker_role") != "participant")
+    opponents = set(others["text"].drop_nulls())
+    assert opponents
+    with (
+        JournalReader(run.path / JOURNAL) as made,
+        JournalReader(run.path / CONTROLS / JOURNAL) as asked,
+    ):
+        for control in (NO_PERSONA, SAME_LENGTH):
+            for row in forked_rows(run, control):
+                who = row["participant_id"]
+                steps = asked_again(run)[control][f"final-acp-{row['unit']}-{who}"]
+                old = [entry.reply for a in steps if (entry := made.entry_at(a)) is not None]
+                request = asked.entry_at(row["address"])
+                assert request is not None
+                text = "\n".join(message["content"] for message in request.request["messages"])
+                # Votes are options, which every prompt lists. A new reply may equal the old one.
+                scope = row["address"].rpartition("/")[0]
+                new = {asked.entry_at(a).reply for a in asked.addresses_in_scope(scope)}  # type: ignore[union-attr]
+                assert new and not any(reply in text for reply in set(old) - new - OPTIONS)
+                if control == NO_PERSONA:
+                    assert personas[who] not in text
+                else:
+                    assert personas[who] in text
+                    assert not any(said in text for said in opponents - new)
+
+
+def test_the_price_is_the_number_of_calls(study: Path, run: RunFolder) -> None:
+    total = run_dry_run(load_study_file(study), "synthetic")
+    lines = {s.stage: s.calls for s in total.stages if s.stage.startswith("controls: ")}
+    with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
+        addresses = pl.Series(journal.list_addresses())
+    for control in (NO_PERSONA, SAME_LENGTH):
+        calls = addresses.str.contains(f"/decision-{control}/", literal=True).sum()
+        assert lines[f"controls: {control}"] == calls
+
+
+def test_forked_decisions_are_verified(run: RunFolder) -> None:
+    ((_, verification),) = verify_controls(run)
+    assert not verification.differences
