@@ -11,6 +11,7 @@ from folkmoot import Run
 from tests.fenced import blocks
 from tests.shown import shown
 
+pytestmark = pytest.mark.xdist_group("page of a negotiation")  # one run is enough
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "negotiation.md").read_text("utf-8")
 

@@ -19,6 +19,7 @@ from folkmoot.studies.town_hall.participants import STORIES, load_profiles
 from .hall_script import hold, scripted, small_hall
 from .test_discussion_by_hand import answer as by_hand
 
+pytestmark = pytest.mark.xdist_group("controls of a hall")  # one run is enough
 CONTROLS = {
     "bare": {"like": 4, "vulnerable": False},
     "unlisted": {"like": 4, "moderator_list": False},

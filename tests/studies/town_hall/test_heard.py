@@ -41,6 +41,9 @@ def answering(key: Key, request: ModelRequest) -> Any:
     return said
 
 
+pytestmark = pytest.mark.xdist_group("heard in a hall")  # one run is enough
+
+
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
     folder = tmp_path_factory.mktemp("heard")

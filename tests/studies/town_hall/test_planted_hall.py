@@ -252,7 +252,7 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
         if file.stem != "portrait":  # who somebody is, is content
             text = scrambled(text)
         (tmp_path / "prompts" / file.name).write_text(text, "utf-8")
-    held = hold(tmp_path, ["quiet", "chaired"], prompts=str(tmp_path / "prompts"))
+    held = hold(tmp_path, ["quiet", "chaired"], sets=5, prompts=str(tmp_path / "prompts"))
     found = change(held, "quiet", "chaired")
     assert found["estimate"] > 0.2 and found["low"] > 0
     assert held.table("rounds")["speaking_parse_error"].sum() == 0

@@ -12,6 +12,7 @@ from folkmoot.studies.town_hall.files import FILES
 from tests.fenced import blocks
 from tests.shown import shown
 
+pytestmark = pytest.mark.xdist_group("page of a hall")  # one run is enough
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "town_hall.md").read_text("utf-8")
 
