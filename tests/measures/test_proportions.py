@@ -86,7 +86,7 @@ def test_equal_shares_are_told_apart_in_one_of_twenty_tables_at_most(share):
 
 
 def test_nobody_has_no_share():
-    with pytest.raises(ValueError, match="nobody"):
+    with pytest.raises(ValueError, match="zero units"):
         wilson(0, 0)
     with pytest.raises(ValueError, match="not a share"):
         wilson(3, 2)
