@@ -292,7 +292,7 @@ class Profiles(_Part):
 
     @property
     def column_titles(self) -> tuple[str, ...]:
-        """The row with the title of the ID column: the short names, or the questions."""
+        """The row that contains the title "ID": the short names or the questions."""
         return self.names if "ID" in self.names else self.questions
 
     def ids(self) -> list[str]:
