@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,7 +21,8 @@ from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, UNIT
 
-Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "group"]
+Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "mapping", "group"]
+CONTAINERS = ("rows", "mapping", "group")
 # Number of characters above which a text gets a field of several lines.
 LONG_TEXT = 60
 # YAML 1.1 spells booleans in several ways, and a study file may use any of them.
@@ -31,9 +33,17 @@ SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, 
 class StudyField:
     """One field of the form, for one key of the study file.
 
-    `value` is the text in the file. `default` describes the meaning of an empty field. `inner`
-    holds the fields of a group, or one field per row of a list. `new_row` is the value of an added
-    row. `low` and `high` are the bounds of a number, as text.
+    `path` is the path of the key in the file. `place` is the same path with the positions of
+    entries in mappings instead of their keys, so that a key can be renamed while its entry is on
+    the page. It is empty if it equals `path`. `value` is the text in the file. `default` describes
+    the meaning of an empty field. `inner` holds the fields of a group, one field per row of a list,
+    or one field per entry of a mapping. `new_row` is the value of an added row. `rows_instead` is
+    the value that turns the field into rows, if its key accepts a single value or rows.
+    `key_choices` are the allowed keys of a mapping. They are empty if any text is allowed. `low`
+    and `high` are the bounds of a number, as text.
+
+    The last fields are of workbooks. `title` replaces the label. `is_folded`: a row is opened by a
+    click. `is_fixed`: rows cannot be added. `has_columns`: columns can be added.
     """
 
     path: KeyPath
@@ -51,22 +61,52 @@ class StudyField:
     is_set: bool = False
     inner: tuple[StudyField, ...] = ()
     new_row: Any = None
+    rows_instead: Any = UNSET
+    key_choices: tuple[str, ...] = ()
+    place: KeyPath = ()
+    title: str = ""
+    is_folded: bool = False
+    is_fixed: bool = False
+    has_columns: bool = False
+
+    @property
+    def can_become_rows(self) -> bool:
+        """True if the key accepts rows and the form shows a field for a single value."""
+        return self.rows_instead is not UNSET
+
+    @property
+    def key_name(self) -> str:
+        """The name of the input for the key of an entry in a mapping."""
+        return f"key {self.name}"
 
     @property
     def name(self) -> str:
         """The name of the field in the HTML form."""
-        return json.dumps(self.path)
+        return json.dumps(self.place or self.path)
 
     @property
     def id(self) -> str:
         """The id of the field's HTML element."""
-        return "f-" + "-".join(str(part) for part in self.path)
+        return "f-" + "-".join(_id_part(part) for part in self.place or self.path)
 
     @property
     def label(self) -> str:
         """The key with spaces for underscores, or the number of a row, counted from 1."""
         last = self.path[-1]
-        return f"{last + 1}" if isinstance(last, int) else last.replace("_", " ")
+        if self.title:
+            return self.title
+        return f"{last + 1}" if isinstance(last, int) else last.replace("_", " ") or "new"
+
+    @property
+    def heading(self) -> str:
+        """The label with its first letter in upper case."""
+        return self.label[:1].upper() + self.label[1:]
+
+    @property
+    def summary(self) -> str:
+        """The first texts of a folded row."""
+        texts = [field.value.replace("\n", " ") for field in self.inner if field.value]
+        return " · ".join(text[:LONG_TEXT] for text in texts[:4])
 
     @property
     def is_long(self) -> bool:
@@ -96,7 +136,7 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
     definitions = schema.get("$defs", {})
     fields = [
         field
-        for field in _fields_of_group(schema, definitions, values, ())
+        for field in _fields_of_group(schema, definitions, values, (), ())
         if field.path != ("study",)
     ]
     sections = study.config.SECTIONS
@@ -145,9 +185,10 @@ def read_form(
 def change_rows(
     sections: Sequence[FormSection], values: dict[str, Any], action: str
 ) -> dict[str, Any]:
-    """Return the values after adding, removing or moving a row of a list.
+    """Return the values after adding, removing or moving a row of a list or mapping.
 
-    `action` is `add PATH`, `remove PATH` or `up PATH`. An unknown path changes nothing.
+    `action` is `add PATH`, `remove PATH` or `up PATH`, or `rows PATH` to enter rows in place of a
+    single value. An unknown path changes nothing.
     """
     verb, _, name = action.partition(" ")
     fields = {field.name: field for section in sections for field in walk_fields(section.fields)}
@@ -155,16 +196,28 @@ def change_rows(
     if field is None:
         return values
     values = copy.deepcopy(values)
+    parent = fields.get(json.dumps((field.place or field.path)[:-1]))
+    last: Any = field.path[-1]
     if verb == "add" and field.kind == "rows":
         rows = _rows_at(values, field)
         rows.append(copy.deepcopy(field.new_row))
-    elif isinstance(field.path[-1], int):
-        parent = fields[json.dumps(field.path[:-1])]
-        rows, position = _rows_at(values, parent), field.path[-1]
+    elif verb == "add" and field.kind == "mapping":
+        entries = _entries_at(values, field)
+        unused_keys = (key for key in field.key_choices if key not in entries)
+        # An entry without a key waits until the researcher has named it.
+        entries.setdefault(next(unused_keys, ""), copy.deepcopy(field.new_row))
+    elif verb == "rows" and field.can_become_rows:
+        _container_of(values, field)[last] = copy.deepcopy(field.rows_instead)
+    elif parent is not None and parent.kind == "mapping" and verb == "remove":
+        _entries_at(values, parent).pop(last, None)
+        _unset_if_empty(values, parent)
+    elif parent is not None and parent.kind == "rows":
+        rows = _rows_at(values, parent)
         if verb == "remove":
-            rows.pop(position)
-        elif verb == "up" and position > 0:
-            rows[position - 1], rows[position] = rows[position], rows[position - 1]
+            rows.pop(last)
+            _unset_if_empty(values, parent)
+        elif verb == "up" and last > 0:
+            rows[last - 1], rows[last] = rows[last], rows[last - 1]
     return values
 
 
@@ -194,20 +247,34 @@ def place_problems(
 
 
 def _fields_of_group(
-    node: Mapping[str, Any], definitions: Mapping[str, Node], values: object, path: KeyPath
+    node: Mapping[str, Any],
+    definitions: Mapping[str, Node],
+    values: object,
+    path: KeyPath,
+    place: KeyPath,
 ) -> tuple[StudyField, ...]:
     required = node.get("required", ())
     group_values = values if isinstance(values, Mapping) else {}
     return tuple(
         _field(
-            field_node, definitions, group_values.get(name, UNSET), (*path, name), name in required
+            field_node,
+            definitions,
+            group_values.get(name, UNSET),
+            (*path, name),
+            (*place, name),
+            name in required,
         )
         for name, field_node in node.get("properties", {}).items()
     )
 
 
 def _field(
-    node: Node, definitions: Mapping[str, Node], value: Any, path: KeyPath, is_required: bool
+    node: Node,
+    definitions: Mapping[str, Node],
+    value: Any,
+    path: KeyPath,
+    place: KeyPath,
+    is_required: bool = False,
 ) -> StudyField:
     default = node.get("default")
     is_set = value is not UNSET
@@ -221,8 +288,9 @@ def _field(
     chosen = next((variant for variant in variants if _accepts(variant, shown_value)), None)
     if chosen is None and shown_value is None and variants:
         chosen = variants[0]
-    kind, inner, new_row = _kind_of(chosen, variants, definitions, shown_value, path)
+    kind, inner, new_row = _kind_of(chosen, variants, definitions, shown_value, path, place)
     bounds = chosen or {}
+    names = next(variants_of(bounds.get("propertyNames", {}), definitions))
     description = node.get("description", "")
     return StudyField(
         path,
@@ -240,6 +308,9 @@ def _field(
         is_set,
         inner,
         new_row,
+        _rows_instead(kind, variants, definitions),
+        tuple(map(str, names.get("enum", ()))) if kind == "mapping" else (),
+        place,
     )
 
 
@@ -267,27 +338,30 @@ def _kind_of(
     definitions: Mapping[str, Node],
     shown_value: Any,
     path: KeyPath,
+    place: KeyPath,
 ) -> tuple[Kind, tuple[StudyField, ...], Any]:
     # Shapes that the form has no field for, such as unions of types, are edited as YAML.
-    if variants and all("enum" in variant or "const" in variant for variant in variants):
+    if variants == [{"type": "boolean"}]:
+        return "switch", (), None
+    if variants and all(_is_closed(variant) for variant in variants):
         return "choice", (), None
-    if any("enum" in variant or "const" in variant for variant in variants) or chosen is None:
+    if chosen is None:
         return "yaml", (), None
     kinds = chosen.get("type")
-    if kinds == "boolean":
-        return ("switch" if len(variants) == 1 else "yaml"), (), None
+    if kinds == "object" or (isinstance(kinds, list) and isinstance(shown_value, dict)):
+        return _kind_of_object(chosen, definitions, shown_value, path, place)
+    if kinds != "array" and any(_is_closed(variant) for variant in variants):
+        return "yaml", (), None
     if kinds in ("integer", "number"):
         return ("number" if len(variants) == 1 else "yaml"), (), None
     if kinds == "string" or isinstance(kinds, list):
         return "text", (), None
-    if kinds == "object" and "properties" in chosen:
-        return "group", _fields_of_group(chosen, definitions, shown_value, path), None
     if kinds == "array" and isinstance(chosen.get("items"), dict):
         items = list(variants_of(chosen["items"], definitions))
-        new_row: Any = {} if any("properties" in item for item in items) else ""
+        new_row = _new_value(items)
         rows = shown_value if isinstance(shown_value, list) else []
         inner = tuple(
-            _field(chosen["items"], definitions, row, (*path, i), False)
+            _field(chosen["items"], definitions, row, (*path, i), (*place, i))
             for i, row in enumerate(rows)
         )
         if all(field.kind in ("text", "number", "choice", "group") for field in inner):
@@ -295,12 +369,71 @@ def _kind_of(
     return "yaml", (), None
 
 
+def _kind_of_object(
+    node: Node, definitions: Mapping[str, Node], shown_value: Any, path: KeyPath, place: KeyPath
+) -> tuple[Kind, tuple[StudyField, ...], Any]:
+    """Return the fields of an object: a group if its keys are fixed, otherwise a mapping."""
+    value_node = node.get("additionalProperties")
+    if isinstance(value_node, dict):
+        entries = shown_value if isinstance(shown_value, Mapping) else {}
+        own_nodes = node.get("properties", {})
+        inner = tuple(
+            _field(own_nodes.get(key, value_node), definitions, value, (*path, key), (*place, i))
+            for i, (key, value) in enumerate(entries.items())
+        )
+        return "mapping", inner, _new_value(list(variants_of(value_node, definitions)))
+    if "properties" in node:
+        return "group", _fields_of_group(node, definitions, shown_value, path, place), None
+    return "yaml", (), None
+
+
+def _new_value(variants: Sequence[Node]) -> Any:
+    """Return the value of a new row. Its type decides which field the form shows for it."""
+    kinds = [variant.get("type") for variant in variants]
+    if any("string" in (kind or ()) or kind in ("integer", "number") for kind in kinds):
+        return ""
+    if any(_is_closed(variant) for variant in variants):
+        return ""
+    return [""] if kinds == ["array"] else {}
+
+
+def _rows_instead(kind: Kind, variants: Sequence[Node], definitions: Mapping[str, Node]) -> Any:
+    """Return the first value in the form of rows of a key that accepts rows or a single value.
+
+    Return UNSET if the key accepts no rows or if its field already shows rows.
+    """
+    if kind in CONTAINERS:
+        return UNSET
+    for variant in variants:
+        items = variant.get("items")
+        if variant.get("type") == "array" and isinstance(items, dict):
+            return [_new_value(list(variants_of(items, definitions)))]
+    return UNSET
+
+
+def _is_closed(node: Node) -> bool:
+    """Return whether a variant has a fixed set of values."""
+    return "enum" in node or "const" in node or node == {"type": "boolean"}
+
+
+def _id_part(part: str | int) -> str:
+    # A key of a mapping may hold any character. An id that htmx looks up must not.
+    return re.sub(r"[^0-9A-Za-z_-]", lambda match: f"_{ord(match[0]):x}_", str(part))
+
+
 def _choices(variants: Sequence[Node]) -> tuple[str, ...]:
     return tuple(
-        str(value)
+        "true" if value is True else "false" if value is False else str(value)
         for variant in variants
-        for value in variant.get("enum", [variant["const"]] if "const" in variant else [])
+        for value in _closed_values(variant)
     )
+
+
+def _closed_values(node: Node) -> Sequence[Any]:
+    if node == {"type": "boolean"}:
+        return (True, False)
+    values: list[Any] = node.get("enum", [node["const"]] if "const" in node else [])
+    return values
 
 
 def _number_text(value: object) -> str:
@@ -308,11 +441,11 @@ def _number_text(value: object) -> str:
 
 
 def _as_text(value: Any, kind: Kind) -> str:
-    if value is None or value is UNSET or kind in ("rows", "group"):
+    if value is None or value is UNSET or kind in CONTAINERS:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if kind == "switch" and str(value).lower() in SWITCHES:
+    if kind in ("switch", "choice") and str(value).lower() in SWITCHES:
         return "true" if SWITCHES[str(value).lower()] else "false"
     return value if isinstance(value, str) else write_value(value)
 
@@ -322,27 +455,82 @@ def _rows_at(values: dict[str, Any], field: StudyField) -> list[Any]:
 
     If its key is not set, create the list from the rows that the form shows.
     """
+    container = _container_of(values, field)
+    last: Any = field.path[-1]
+    present = container.get(last) if isinstance(container, dict) else container[last]
+    if not isinstance(present, list):
+        present = _shown_value(field)
+        container[last] = present
+    return present
+
+
+def _entries_at(values: dict[str, Any], field: StudyField) -> dict[str, Any]:
+    """Return the mapping in `values` that belongs to a field, as `_rows_at` does for a list."""
+    container = _container_of(values, field)
+    last: Any = field.path[-1]
+    present = container.get(last) if isinstance(container, dict) else container[last]
+    if not isinstance(present, dict):
+        present = _shown_value(field)
+        container[last] = present
+    return present
+
+
+def _unset_if_empty(values: dict[str, Any], field: StudyField) -> None:
+    """Remove a list or mapping without rows from `values`, and groups that become empty by it.
+
+    The form then shows the default of the key.
+    """
+    path: list[Any] = list(field.path)
+    while not field.is_required:
+        container: Any = values
+        for part in path[:-1]:
+            container = container[part]
+        # A row of a list stays, because it belongs to the researcher's rows.
+        if isinstance(container, list) or container.get(path[-1]):
+            return
+        container.pop(path.pop(), None)
+        if not path:
+            return
+
+
+def _container_of(values: dict[str, Any], field: StudyField) -> Any:
+    """Return the mapping or list in `values` that holds a field. Create missing mappings."""
     container: Any = values
     for part in field.path[:-1]:
         container = (
             container.setdefault(part, {}) if isinstance(container, dict) else container[part]
         )
-    last = field.path[-1]
-    present = container.get(last) if isinstance(container, dict) else container[last]
-    if not isinstance(present, list):
-        present = [row.value or row.default for row in field.inner if row.kind != "group"]
-        container[last] = present
-    return present
+    return container
+
+
+def _shown_value(field: StudyField) -> Any:
+    """Return the value that the form shows for a field."""
+    if field.kind == "rows":
+        return [_shown_value(row) for row in field.inner]
+    if field.kind == "mapping":
+        return {str(entry.path[-1]): _shown_value(entry) for entry in field.inner}
+    if field.kind == "group":
+        return {str(below.path[-1]): _shown_value(below) for below in field.inner if below.is_set}
+    text = field.value or field.default
+    return _read_value(field, text, []) if text else text
 
 
 def _read_into(
-    field: StudyField, container: Any, sent: Mapping[str, str], problems: list[Problem]
+    field: StudyField,
+    container: Any,
+    sent: Mapping[str, str],
+    problems: list[Problem],
+    *,
+    is_entry: bool = False,
 ) -> None:
-    """Write the submitted value of a field into `container`, its group or list."""
+    """Write the submitted value of a field into `container`, its group or list.
+
+    `is_entry`: the field is an entry of a mapping. Such an entry stays if its value is empty.
+    """
     last: Any = field.path[-1]
     in_list = isinstance(last, int)
     present = container[last] if in_list else container.get(last, UNSET)
-    if field.kind in ("group", "rows"):
+    if field.kind in CONTAINERS:
         _read_inner(field, container, present, sent, problems)
         return
     if field.name not in sent:
@@ -352,7 +540,7 @@ def _read_into(
         # A text equal to the one shown is no change. The file may write the same value in another
         # way, and that way is kept.
         return
-    if not text and not in_list:
+    if not text and not in_list and not is_entry:
         container.pop(last, None)
         return
     container[last] = _read_value(field, text, problems)
@@ -366,22 +554,19 @@ def _read_inner(
     problems: list[Problem],
 ) -> None:
     last: Any = field.path[-1]
-    # The form shows default rows for a list that is not set. They are written only if one was
-    # changed.
-    if field.kind == "rows" and not isinstance(present, (list, dict)):
-        row_values = [below.value for below in field.inner]
-        if any(
-            field.name in sent and sent[field.name] != field.value
-            for field in walk_fields(field.inner)
-        ):
-            container[last] = row_values
-            for row in field.inner:
-                _read_into(row, container[last], sent, problems)
-        return
+    # The form shows default rows for a list or mapping that is not set. They are written only if
+    # one was changed.
+    if field.kind in ("rows", "mapping") and not isinstance(present, (list, dict)):
+        if not any(_is_changed(row, sent) for row in walk_fields(field.inner)):
+            return
+        present = _shown_value(field)
     was_there = isinstance(present, (list, dict))
     inner: Any = present if was_there else {}
+    is_mapping = field.kind == "mapping"
     for row in field.inner:
-        _read_into(row, inner, sent, problems)
+        _read_into(row, inner, sent, problems, is_entry=is_mapping)
+    if is_mapping:
+        inner = _rename_entries(field, inner, sent, problems)
     if was_there or inner:
         container[last] = inner
     # A group without any value is removed, because an empty mapping would not be the default.
@@ -389,8 +574,34 @@ def _read_inner(
         container.pop(last, None)
 
 
+def _is_changed(field: StudyField, sent: Mapping[str, str]) -> bool:
+    return (field.name in sent and sent[field.name] != field.value) or sent.get(
+        field.key_name, field.path[-1]
+    ) != field.path[-1]
+
+
+def _rename_entries(
+    field: StudyField, entries: dict[str, Any], sent: Mapping[str, str], problems: list[Problem]
+) -> dict[str, Any]:
+    """Return a mapping with the submitted keys, in the same order."""
+    renamed: dict[str, Any] = {}
+    new_keys = {
+        str(entry.path[-1]): sent.get(entry.key_name, str(entry.path[-1])).strip()
+        for entry in field.inner
+    }
+    for key, value in entries.items():
+        new_key = new_keys.get(key, key)
+        if new_key in renamed or (new_key != key and new_key in entries):
+            # One of two equal keys would be lost, so the old key stays.
+            message = f"there are two rows named {new_key!r}: give each another name"
+            problems.append(Problem(message, key=format_path((*field.path, key))))
+            new_key = key
+        renamed[new_key] = value
+    return renamed
+
+
 def _read_value(field: StudyField, text: str, problems: list[Problem]) -> Any:
-    if field.kind == "switch":
+    if field.kind == "switch" or (field.kind == "choice" and "true" in field.choices):
         return SWITCHES.get(text.lower(), text)
     if field.kind in ("number", "yaml"):
         try:

@@ -25,29 +25,18 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import (
-    Study,
-    find_study,
-    import_notes_name,
-    load_installed_studies,
-)
+from folkmoot.engine.study.study import import_notes_name, load_installed_studies
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import PLAN
-from folkmoot.studio.fields import (
-    change_rows,
-    make_form,
-    place_problems,
-    read_form,
-    walk_fields,
-)
+from folkmoot.studio.fields import walk_fields
 from folkmoot.studio.processes import Keys, Processes, run_words
 from folkmoot.studio.projects import Projects, own_prompt_path, plain_name
+from folkmoot.studio.study_forms import AnyForm, StudyForm, is_workbook, read_study_form
 from folkmoot.studio.study_text import change_values
 from folkmoot.view.pages import Reader
 from folkmoot.view.run_list import RunCollection, read_run_status
@@ -176,23 +165,21 @@ class Studio:
     # --- one study -----------------------------------------------------------------------------
 
     def study(self, request: Request) -> Response:
-        """Show the form of a study file. For a file that is not YAML, show options only."""
+        """Show the form of a study."""
         name = request.path_params["name"]
         path = self.projects.path(name)
         return self._study(name, path, [])
 
     def _study(self, name: str, path: Path, problems: Sequence[Problem]) -> Response:
-        variables = self._describe(name, path)
+        variables = self._describe(name, path, read_study_form(path))
         if problems:
             variables["rest"] = [*problems, *variables["rest"]]
         return self._page("study.html.j2", variables)
 
-    def _describe(self, name: str, path: Path) -> dict[str, Any]:
+    def _describe(self, name: str, path: Path, form: AnyForm) -> dict[str, Any]:
         """Return the template variables of a study's page: form, problems and files."""
-        text, study, values = _read_study(path)
-        sections = make_form(study, values) if study is not None and text is not None else ()
         problems = _check(path)
-        placed, rest = place_problems(sections, problems)
+        placed, rest = form.place(problems)
         notes = path.parent / import_notes_name(path.name)
         imported = notes.read_text("utf-8", "replace").splitlines() if notes.is_file() else []
         neighbours = sorted(
@@ -201,11 +188,11 @@ class Studio:
             if neighbour.is_file() and neighbour != path
         )
         return {
-            "name": name, "base": _study_base(name), "study": study, "sections": sections,
-            "is_text": text is not None, "placed": placed, "rest": rest,
+            **_tab_variables(name, path, ""), "study": form.study, "sections": form.sections,
+            "reason": form.reason, "placed": placed, "rest": rest,
             "is_right": not problems, "version": _version(path), "beside": neighbours,
             "imported": imported[:MAX_IMPORT_NOTES],
-            "fields": [field for part in sections for field in walk_fields(part.fields)], "tab": "",
+            "fields": [field for part in form.sections for field in walk_fields(part.fields)],
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET, "tried": TRIED,
         }  # fmt: skip
 
@@ -219,6 +206,7 @@ class Studio:
         is_part = bool(request.headers.get("hx-request"))
         action = _text_of(form, "action")
         problems: list[Problem] = []
+        study_form = read_study_form(path)
         # The form contains a hash of the file that it shows. Another hash means that an editor or
         # another page has changed the file, and saving would undo that change.
         if _text_of(form, "version") != _version(path):
@@ -227,24 +215,14 @@ class Studio:
                 Problem("the file was changed by another program in the meantime", hint=hint)
             )
         else:
-            text, study, values = _read_study(path)
-            if text is not None and study is not None:
-                sent = {
-                    key: value.replace("\r\n", "\n")
-                    for key, value in form.items()
-                    if isinstance(value, str)
-                }
-                sections = make_form(study, values)
-                changed_values, problems = read_form(sections, values, sent)
-                if action:
-                    changed_values = change_rows(
-                        make_form(study, changed_values), changed_values, action
-                    )
-                # An unchanged form leaves the file as it is, so that its time and layout stay.
-                if changed_values != values:
-                    write_bytes(path, change_values(text, changed_values).encode())
-        variables = self._describe(name, path)
-        placed, rest = place_problems(variables["sections"], problems)
+            sent = {
+                key: value.replace("\r\n", "\n")
+                for key, value in form.items()
+                if isinstance(value, str)
+            }
+            study_form, problems = study_form.save(path, sent, action)
+        variables = self._describe(name, path, study_form)
+        placed, rest = study_form.place(problems)
         variables["placed"] = {**variables["placed"], **placed}
         variables["rest"] = [*rest, *variables["rest"]]
         if not is_part:
@@ -263,18 +241,18 @@ class Studio:
         return self._text(name, self.projects.path(name), None)
 
     def _text(self, name: str, path: Path, sent_text: str | None) -> Response:
-        if sent_text is None and _is_own_kind(path):
+        if sent_text is None and is_workbook(path):
             raise HTTPException(404, f"{name} is a workbook: edit it in a spreadsheet program.")
         text = path.read_text("utf-8", "replace") if sent_text is None else sent_text
-        variables = {"name": name, "base": _study_base(name), "text": text, "tab": "text",
-                 "problems": _check(path), "version": _version(path)}  # fmt: skip
+        variables = {**_tab_variables(name, path, "text"), "text": text,
+                     "problems": _check(path), "version": _version(path)}  # fmt: skip
         return self._page("study_text.html.j2", variables)
 
     async def save_text(self, request: Request, form: FormData) -> Response:
         """Replace the text of the study file by the edited text."""
         name = request.path_params["name"]
         path = await run_in_threadpool(self.projects.path, name)
-        if _text_of(form, "version") == _version(path) and not _is_own_kind(path):
+        if _text_of(form, "version") == _version(path) and not is_workbook(path):
             text = str(form.get("text", "")).replace("\r\n", "\n")
             await run_in_threadpool(write_bytes, path, text.encode())
             return RedirectResponse(f"{_study_base(name)}/text", 303)
@@ -304,7 +282,7 @@ class Studio:
             # Python files of a study are executed, so a page must not write them.
             if target.suffix == ".py" or (target != path and target.name == path.name):
                 raise InputError(Problem("is not taken here", file, hint="copy it by hand"))
-            if _is_own_kind(path) and target.suffix.lower() == path.suffix.lower():
+            if is_workbook(path) and target.suffix.lower() == path.suffix.lower():
                 # An edited workbook replaces the old one under any name.
                 target = path
             await run_in_threadpool(write_bytes, target, content)
@@ -341,7 +319,7 @@ class Studio:
         except FolkmootError as error:
             error_text = str(error)
         variables = {
-            "name": name, "base": _study_base(name), "prompt": prompt, "tab": "prompts",
+            **_tab_variables(name, path, "prompts"), "prompt": prompt,
             "all": list(library.prompt_files), "own": own_prompts,
             "text": library.source_texts()[prompt],
             "variables": sorted(library.variables_of(prompt)), "previews": previews,
@@ -373,10 +351,10 @@ class Studio:
             target.unlink(missing_ok=True)
             return []
         write_bytes(target, text.encode())
-        if not study_file.config.prompts and not _is_own_kind(path):
-            study_text, _, values = _read_study(path)
-            changed_values = {**values, "prompts": PROMPTS}
-            write_bytes(path, change_values(str(study_text), changed_values).encode())
+        form = read_study_form(path)
+        if not study_file.config.prompts and isinstance(form, StudyForm):
+            changed_values = {**form.values, "prompts": PROMPTS}
+            write_bytes(path, change_values(form.text, changed_values).encode())
         problems = [problem for problem in _check(path) if Path(problem.file) == target]
         # A study with a broken prompt could not be opened on this page again, so the old one is
         # restored.
@@ -401,7 +379,7 @@ class Studio:
             config, problems = None, error.problems
         budget = f"{config.budget_usd:g}" if config is not None and config.budget_usd else ""
         variables = {
-            "name": name, "base": _study_base(name), "tab": "run", "problems": problems,
+            **_tab_variables(name, path, "run"), "problems": problems,
             "budget": budget or RUN_BUDGET, "problem": problem,
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS],
             "model": (config.model or "") if config is not None else "",
@@ -557,44 +535,6 @@ def _render_part(template: str, variables: Mapping[str, object]) -> LivePart:
     return LivePart(Markup(html), tag_of(html))
 
 
-def _read_study(path: Path) -> tuple[str | None, Study | None, dict[str, Any]]:
-    """Return the text of a study file, its study type and its values.
-
-    The text is None for a workbook. The study type is None if the file does not determine it.
-    """
-    if _is_own_kind(path):
-        suffix = path.suffix.lower()
-        return (
-            None,
-            next(
-                (study for study in load_installed_studies()[0] if suffix in study.file_suffixes),
-                None,
-            ),
-            {},
-        )
-    text = path.read_text("utf-8-sig", "replace")
-    try:
-        values = parse_yaml(text, path.name).value
-    except InputError:
-        return text, None, {}
-    if not isinstance(values, dict):
-        return text, None, {}
-    kind = values.get("study")
-    try:
-        if isinstance(kind, str):
-            # A page cannot ask for consent. Code that the file names is executed only if the user
-            # consented before.
-            return text, find_study(kind, path.parent, Consent()), values
-    except InputError:
-        return text, None, values
-    matching = (study for study in load_installed_studies()[0] if study.matches(values))
-    return text, next(matching, None), values
-
-
-def _is_own_kind(path: Path) -> bool:
-    return path.suffix.lower() not in (".yaml", ".yml")
-
-
 def _check(path: Path) -> list[Problem]:
     """Return the problems of a study file that can be found without a dry run."""
     try:
@@ -624,6 +564,11 @@ async def _upload_of(form: FormData) -> tuple[str, bytes]:
 
 def _is_amount(text: str) -> bool:
     return re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,4})?", text) is not None and float(text) > 0
+
+
+def _tab_variables(name: str, path: Path, tab: str) -> dict[str, Any]:
+    """Return the template variables that all pages of a study need."""
+    return {"name": name, "base": _study_base(name), "tab": tab, "is_text": not is_workbook(path)}
 
 
 def _study_base(name: str) -> str:

@@ -95,7 +95,8 @@ class Processes:
         ) is not None and earlier_check.returncode is None:
             earlier_check.kill()
         process = await asyncio.create_subprocess_exec(
-            *_command("check", name),
+            # A name below the working directory keeps the folder of the studio out of messages.
+            *_command("check", os.path.relpath(path, self.folder)),
             cwd=self.folder,
             env={**self.keys.environ(), "COLUMNS": "110", "NO_COLOR": "1"},
             stdin=asyncio.subprocess.DEVNULL,

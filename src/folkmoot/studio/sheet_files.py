@@ -1,0 +1,189 @@
+"""Read and write the cells of a workbook for its form, in a child process with limits.
+
+A workbook may come from any source. A workbook that would lose content when it is written again,
+such as formulas or images, is not edited here. This module imports little, so that a child starts
+quickly.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from openpyxl import Workbook, load_workbook
+from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, Cell
+from openpyxl.utils import column_index_from_string
+from openpyxl.worksheet.worksheet import Worksheet
+
+from folkmoot.child_process import Limits, run_in_child
+from folkmoot.errors import FolkmootError, InputError, LimitReached
+from folkmoot.files import write_bytes
+
+LIMITS = Limits(seconds=60, memory_bytes=2_000_000_000)
+# A sheet with more rows or columns is edited in a spreadsheet program. Each cell is a form field.
+MAX_ROWS, MAX_COLUMNS = 200, 60
+# Formatted empty rows count as rows of a sheet. A sheet with more of them is not looked at.
+MAX_FORMATTED_ROWS = 5_000
+# Parts of an .xlsx file that are lost if openpyxl writes the file again.
+LOST_PARTS = {"xl/media/": "images", "xl/charts/": "charts", "xl/pivotTables/": "pivot tables",
+              "xl/embeddings/": "embedded files"}  # fmt: skip
+_IN_PROGRAM = "download it, edit it in a spreadsheet program, and upload it again"
+
+# Sheet → rows. A row maps the letter of a column → the text of the cell.
+Rows = dict[str, list[dict[str, str]]]
+
+
+class SheetCells(NamedTuple):
+    """A sheet as texts. `notes` and `choices` map the address of a cell, such as `B2`.
+
+    `rows[0]` is row 1 of the sheet.
+    """
+
+    name: str
+    rows: list[list[str]]
+    notes: dict[str, str]
+    choices: dict[str, tuple[str, ...]]
+
+    @property
+    def has_settings(self) -> bool:
+        """True if the sheet lists settings: a fixed name in column A, its value in column B."""
+        return any(address.startswith("A") and address != "A1" for address in self.notes)
+
+    @property
+    def has_open_columns(self) -> bool:
+        """True if the researcher chooses the columns, so that the first row is edited too."""
+        return not self.has_settings and "B1" not in self.notes
+
+
+def read_sheets(path: Path) -> list[SheetCells] | str:
+    """Return the sheets of a workbook, or the reason why there is no form for it."""
+    try:
+        sheets = run_in_child(load_sheets, (str(path),), limits=LIMITS)
+    except LimitReached:
+        return f"The workbook is too large for a form: {_IN_PROGRAM}."
+    except FolkmootError:
+        return f"The workbook cannot be read as a form: {_IN_PROGRAM}."
+    assert isinstance(sheets, (list, str))
+    return sheets
+
+
+def load_sheets(path: str) -> list[SheetCells] | str:
+    """Return the sheets of a workbook, or the reason why a form could not save it as it is."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    for prefix, content in LOST_PARTS.items():
+        if any(name.startswith(prefix) for name in names):
+            return f"The workbook has {content}, which a form would lose: {_IN_PROGRAM}."
+    book = load_workbook(path)
+    sheets = []
+    for sheet in book.worksheets:
+        if problem := _sheet_problem(sheet):
+            return f"The sheet {sheet.title} {problem}: {_IN_PROGRAM}."
+        rows = _trimmed([[_text_of_cell(cell) for cell in row] for row in sheet.iter_rows()])
+        if len(rows) > MAX_ROWS:
+            return f"The sheet {sheet.title} has more than {MAX_ROWS} rows: {_IN_PROGRAM}."
+        notes = {
+            cell.coordinate: cell.comment.text
+            for row in sheet.iter_rows()
+            for cell in row
+            if cell.comment is not None
+        }
+        sheets.append(SheetCells(sheet.title, rows, notes, _drop_downs(sheet)))
+    return sheets
+
+
+def _sheet_problem(sheet: Worksheet) -> str:
+    if sheet.max_row > MAX_FORMATTED_ROWS or sheet.max_column > MAX_COLUMNS:
+        return f"has more than {MAX_FORMATTED_ROWS} rows or {MAX_COLUMNS} columns"
+    if sheet.merged_cells.ranges:
+        return "has merged cells"
+    if any(cell.data_type == "f" for row in sheet.iter_rows() for cell in row):
+        return "has formulas"
+    return ""
+
+
+def _text_of_cell(cell: Cell) -> str:
+    if cell.value is None:
+        return ""
+    if isinstance(cell.value, bool):
+        return "TRUE" if cell.value else "FALSE"
+    if hasattr(cell.value, "isoformat"):
+        return str(cell.value.isoformat())
+    if isinstance(cell.value, float) and cell.value.is_integer():
+        return str(int(cell.value))
+    return str(cell.value).rstrip("\n")
+
+
+def _trimmed(rows: list[list[str]]) -> list[list[str]]:
+    """Return rows without the empty rows at the end. The first row always stays."""
+    while len(rows) > 1 and not any(rows[-1]):
+        rows.pop()
+    return rows
+
+
+def _drop_downs(sheet: Worksheet) -> dict[str, tuple[str, ...]]:
+    """Return the choices of the drop-downs of a sheet, by cell address.
+
+    A drop-down of a whole column is under the address of its first cell.
+    """
+    choices: dict[str, tuple[str, ...]] = {}
+    for rule in sheet.data_validations.dataValidation:
+        formula = str(rule.formula1 or "")
+        # Only a list that is written into the rule. Others refer to cells of the workbook.
+        if rule.type == "list" and formula.startswith('"') and formula.endswith('"'):
+            words = tuple(formula.strip('"').split(","))
+            choices |= {str(cells).partition(":")[0]: words for cells in rule.sqref.ranges}
+    return choices
+
+
+def write_sheet_values(path: Path, before: Rows, after: Rows) -> None:
+    """Write the changed cells into a workbook. Raises InputError if that is not possible."""
+    changes = {name: rows for name, rows in after.items() if rows != before.get(name)}
+    try:
+        run_in_child(save_cells, (str(path), before, changes), limits=LIMITS)
+    except FolkmootError as error:
+        raise InputError(f"{path.name} could not be saved: {_IN_PROGRAM}") from error
+
+
+def save_cells(path: str, before: Rows, changes: Rows) -> None:
+    """Write rows into the sheets of a workbook. Cells with an unchanged text are not touched."""
+    book: Workbook = load_workbook(path)
+    for name, rows in changes.items():
+        for row, letter, text in _changed_cells(before.get(name, []), rows):
+            cell = book[name].cell(row + 1, column_index_from_string(letter))
+            cell.value = _value_of_text(text)
+            # A text that starts with = is text here and no formula.
+            if cell.data_type == "f":
+                cell.data_type = "s"
+    content = io.BytesIO()
+    book.save(content)
+    write_bytes(Path(path), content.getvalue())
+
+
+def _changed_cells(
+    before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]
+) -> Iterator[tuple[int, str, str]]:
+    for i in range(max(len(before), len(after))):
+        old = before[i] if i < len(before) else {}
+        new = after[i] if i < len(after) else {}
+        for letter in {**old, **new}:
+            if old.get(letter, "") != new.get(letter, ""):
+                yield i, letter, new.get(letter, "")
+
+
+def _value_of_text(text: str) -> str | int | float | None:
+    """Return the value of a cell. As in a spreadsheet program, a number becomes a number."""
+    text = ILLEGAL_CHARACTERS_RE.sub("\ufffd", text)
+    if not text:
+        return None
+    for convert in (int, float):
+        try:
+            # A text such as `1.10` or `007` would change, so it stays a text.
+            if str(convert(text)) == text and text not in ("nan", "inf", "-inf"):
+                return convert(text)
+        except ValueError:
+            continue
+    return text

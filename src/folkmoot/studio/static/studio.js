@@ -1,0 +1,76 @@
+// The form of a study is drawn anew when a row is added, removed or moved. What was open stays
+// open, and the focus goes to the new row, or to the list from which a row was removed.
+(() => {
+  const field = "input:not([type=hidden]), select, textarea, summary";
+  let pressed = null;
+  let open = new Map();
+  const fields = () => document.getElementById("fields");
+  // Until the rows are drawn anew, nothing can be typed or pressed: it would belong to old rows.
+  addEventListener(
+    "submit",
+    (e) => {
+      const button = e.submitter;
+      if (!fields()?.contains(button)) return;
+      const add = button.closest(".list")?.querySelector(":scope > button[value^='add ']");
+      pressed = { verb: button.value.split(" ")[0], add: add?.value };
+      fields().inert = true;
+    },
+    true,
+  );
+  // htmx forgets the button of a request that waits for an earlier one.
+  addEventListener("htmx:configRequest", (e) => {
+    const button = e.detail.triggeringEvent?.submitter;
+    if (button?.name === "action") e.detail.parameters.action = button.value;
+  });
+  addEventListener("htmx:afterRequest", (e) => {
+    if (e.detail.requestConfig.triggeringEvent?.submitter && fields()) fields().inert = false;
+  });
+  addEventListener("htmx:oobBeforeSwap", (e) => {
+    if (e.detail.target !== fields()) return;
+    open = new Map([...fields().querySelectorAll("details[id]")].map((d) => [d.id, d.open]));
+  });
+  addEventListener("htmx:oobAfterSwap", (e) => {
+    if (e.detail.target !== fields()) return;
+    fields().inert = false;
+    for (const details of fields().querySelectorAll("details[id]"))
+      if (open.has(details.id)) details.open = open.get(details.id);
+    const buttons = [...fields().querySelectorAll("button[value^='add ']")];
+    const add = buttons.find((b) => b.value === pressed?.add);
+    const rows = add ? [...add.parentElement.children].filter((row) => row.matches(".row")) : [];
+    const to = pressed?.verb === "add" ? rows.at(-1)?.querySelector(field) : add;
+    (to?.checkVisibility() ? to : add)?.focus();
+    pressed = null;
+  });
+
+  // A change is sent a moment after it was made. Whoever leaves the page before, for example to
+  // start a run, takes it along: it is sent first.
+  const form = () => document.getElementById("form");
+  let dirty = false;
+  addEventListener("input", (e) => (dirty ||= !!form()?.contains(e.target)));
+  addEventListener("htmx:afterRequest", (e) => {
+    if (e.detail.elt === form()) dirty = false;
+  });
+  const saveFirst = (e, then) => {
+    e.preventDefault();
+    e.stopPropagation();
+    form().addEventListener("htmx:afterRequest", then, { once: true });
+    htmx.trigger(form(), "submit");
+  };
+  addEventListener(
+    "click",
+    (e) => {
+      const link = e.target.closest?.("a[href]");
+      if (!dirty || !link || e.ctrlKey || e.metaKey || link.hash) return;
+      saveFirst(e, () => (location.href = link.href));
+    },
+    true,
+  );
+  addEventListener(
+    "submit",
+    (e) => {
+      if (!dirty || e.target === form() || e.target.method !== "post") return;
+      saveFirst(e, () => e.target.requestSubmit(e.submitter));
+    },
+    true,
+  );
+})();

@@ -1,0 +1,160 @@
+"""The form of one study, whatever its file is: a YAML file or a workbook.
+
+`read_study_form` gives the form. A form places problems at its fields and saves what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from folkmoot.engine.settings.yaml_tree import parse_yaml
+from folkmoot.engine.study.consent import Consent
+from folkmoot.engine.study.study import Study, find_study, load_installed_studies
+from folkmoot.errors import InputError, Problem
+from folkmoot.files import write_bytes
+from folkmoot.studio.fields import FormSection, change_rows, make_form, place_problems, read_form
+from folkmoot.studio.projects import YAML_SUFFIXES
+from folkmoot.studio.sheet_files import write_sheet_values
+from folkmoot.studio.sheets import (
+    SheetForm,
+    change_columns,
+    complete_rows,
+    place_cell_problems,
+    read_sheet_form,
+)
+from folkmoot.studio.study_text import change_values
+
+# The letters of a column of a sheet.
+LETTERS = re.compile("[A-Z]{1,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class StudyForm:
+    """The form of a study file in YAML. Without a study type, `sections` is empty."""
+
+    study: Study | None
+    text: str
+    values: dict[str, Any]
+    sections: tuple[FormSection, ...]
+    reason: str = ""
+
+    def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
+        """Return problems by the id of their field, and the problems that belong to no field."""
+        return place_problems(self.sections, problems)
+
+    def save(
+        self, path: Path, sent: Mapping[str, str], action: str
+    ) -> tuple[AnyForm, list[Problem]]:
+        """Write submitted values into the file. Return the new form and problems of its fields.
+
+        `action` adds, removes or moves a row (see `change_rows`).
+        """
+        if self.study is None:
+            return self, []
+        changed, problems = read_form(self.sections, self.values, sent)
+        if action:
+            changed = change_rows(make_form(self.study, changed), changed, action)
+        # An unchanged form leaves the file as it is, so that its time and layout stay.
+        if changed != self.values:
+            write_bytes(path, change_values(self.text, changed).encode())
+        return read_study_form(path), problems
+
+
+@dataclass(frozen=True, slots=True)
+class WorkbookForm:
+    """The form of a workbook. `reason` says why there is none."""
+
+    study: Study | None
+    sheets: SheetForm
+
+    @property
+    def sections(self) -> tuple[FormSection, ...]:
+        return self.sheets.sections
+
+    @property
+    def reason(self) -> str:
+        return self.sheets.reason
+
+    def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
+        """Return problems by the id of the field of their cell, and all others."""
+        return place_cell_problems(self.sections, problems)
+
+    def save(
+        self, path: Path, sent: Mapping[str, str], action: str
+    ) -> tuple[AnyForm, list[Problem]]:
+        """Write submitted values into the cells. Return the new form and problems."""
+        if self.reason:
+            return self, []
+        shown = self.sheets.with_cells(_cells_of(sent))
+        changed: dict[str, Any]
+        changed, problems = read_form(shown.sections, shown.values, sent)
+        if action:
+            changed = change_columns(change_rows(shown.sections, changed, action), action)
+        after = complete_rows(changed, shown.values)
+        if after != shown.values:
+            try:
+                write_sheet_values(path, shown.values, after)
+            except InputError as error:
+                problems += error.problems
+        cells = (
+            (name, number, letter)
+            for name, rows in after.items()
+            for number, row in enumerate(rows)
+            for letter in row
+        )
+        return WorkbookForm(self.study, read_sheet_form(path).with_cells(cells)), problems
+
+
+AnyForm = StudyForm | WorkbookForm
+
+
+def _cells_of(sent: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """Yield the cells of the fields that were sent, as sheet, number of the row and column."""
+    for name in sent:
+        try:
+            path = json.loads(name)
+        except ValueError:
+            continue
+        match path:
+            case [str(sheet), int(number), str(letter)] if LETTERS.fullmatch(letter):
+                yield sheet, number, letter
+
+
+def read_study_form(path: Path) -> AnyForm:
+    """Return the form of a study. It is without sections if none can be made of the file."""
+    if is_workbook(path):
+        suffix = path.suffix.lower()
+        types = load_installed_studies()[0]
+        study = next((study for study in types if suffix in study.file_suffixes), None)
+        return WorkbookForm(study, read_sheet_form(path))
+    text = path.read_text("utf-8-sig", "replace")
+    try:
+        values = parse_yaml(text, path.name).value
+    except InputError:
+        values = None
+    if not isinstance(values, dict):
+        return StudyForm(None, text, {}, ())
+    study = _study_of(values, path)
+    return StudyForm(study, text, values, make_form(study, values) if study is not None else ())
+
+
+def _study_of(values: dict[str, Any], path: Path) -> Study | None:
+    kind = values.get("study")
+    try:
+        if isinstance(kind, str):
+            # A page cannot ask for consent. Code that the file names is executed only if the user
+            # consented before.
+            return find_study(kind, path.parent, Consent())
+    except InputError:
+        return None
+    return next((study for study in load_installed_studies()[0] if study.matches(values)), None)
+
+
+def is_workbook(path: Path) -> bool:
+    """Return whether a study is a file of another format than YAML."""
+    return path.suffix.lower() not in YAML_SUFFIXES

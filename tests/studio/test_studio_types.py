@@ -1,0 +1,142 @@
+"""A study of each type, from an empty form to its report, in a browser: by clicks, and by keys."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.studio.conftest import StudioProcess
+from tests.studio.test_studio import look, page, run_to_report
+from tests.waiting import wait_until
+
+__all__ = ["page"]
+
+# Two types are made each day: one in YAML with rows and mappings, and the workbook.
+NIGHTLY = pytest.mark.nightly(part="pages")
+
+
+def test_an_experiment_is_written_in_the_form_of_its_workbook(
+    page: Page, studio: StudioProcess
+) -> None:
+    """The workbook that `folkmoot new` writes is empty, so this fills in all of it."""
+    make(page, studio, "workbook", "prices")
+    enter(page, "Experiment id", "prices")
+    enter(page, "Model info", "synthetic")
+    enter(page, "Temperature", "1")
+    enter(page, "Num agents per session", "2")
+    enter(page, "Num sessions", "1")
+    enter(page, "Max conversation length", "20")
+    for strategy, value in (("Treatment", "simple_random"), ("Session", "random"),
+                            ("Role", "random")):  # fmt: skip
+        page.get_by_label(f"{strategy} assignment strategy").select_option(value)
+    add(page, "Treatments")
+    enter(page, "Treatment label", "plain")
+    enter(page, "Treatment description", "Nothing is said about the price.")
+    add(page, "Agent roles")
+    role = row(page, "Row 3")
+    enter(role, "Role label", "Buyer")
+    enter(role, "Role description", "You buy coffee for your household.")
+    add(page, "Interview prompts")
+    task = page.locator("details", has_text="Row 2").filter(has=page.get_by_label("Llm text"))
+    enter(task, "Task id", "1")
+    task.get_by_label("Type", exact=True).select_option("private_question")
+    enter(task, "Task order", "1")
+    enter(task, "Llm text", "Would you pay 9 dollars for this coffee?")
+    enter(task, "Var name", "pays")
+    enter(task, "Response options", '["yes", "no"]')
+    task.get_by_label("Validate response").select_option("1")
+    page.get_by_role("button", name="Add a column to Agent profiles").click()
+    enter(row(page, "Row 1"), "Name of column B", "age")
+    for number, age in ((3, "34"), (4, "61")):
+        add(page, "Agent profiles")
+        enter(row(page, f"Row {number}").last, "ID", str(number))
+        enter(row(page, f"Row {number}").last, "Age", age)
+    enter(row(page, "Row 2").last, "Age", "How old are you?")
+    expect(page.locator("#status")).to_contain_text("No mistake")
+    look(page, "workbook")
+    run_to_report(page, "prices")
+
+
+def test_a_town_hall_is_made_with_rows_and_mappings(page: Page, studio: StudioProcess) -> None:
+    make(page, studio, "town_hall", "streets")
+    enter(page, "Title", "Should the library open on Sundays?")
+    enter(page, "Sets", "1")
+    enter(page, "Rounds", "1")
+    page.get_by_role("button", name="Remove levels 4").click()
+    page.get_by_role("button", name="Remove levels 3").click()
+    expect(page.get_by_role("button", name="Remove levels 3")).to_have_count(0)
+    page.get_by_text("Further settings").click()
+    enter(page, "General", "4")
+    page.get_by_role("button", name="Add to contributions").click()
+    key = page.get_by_label("Name of a row of contributions")
+    expect(key).to_be_focused()
+    key.fill("owner")
+    enter(page, "contributions new", "a fee of 40 a year")
+    file = studio.folder / "streets" / "town_hall.yaml"
+    wait_until(lambda: "owner: a fee of 40 a year" in file.read_text(), file.read_text)
+    look(page, "town_hall")
+    run_to_report(page, "streets")
+
+
+@NIGHTLY
+def test_a_vote_is_made_with_options_of_ones_own(page: Page, studio: StudioProcess) -> None:
+    make(page, studio, "cross_pollination", "funds")
+    enter(page, "Description", "The school has 5,000 euros left. What should they be spent on?")
+    for number, option in enumerate(("Trees", "Books", "A roof"), 1):
+        enter(page, f"options {number}", option)
+    page.get_by_role("button", name="Add to options").click()
+    expect(page.get_by_label("options 4", exact=True)).to_be_focused()
+    page.keyboard.type("A pond")
+    page.get_by_role("button", name="Move options 4 up").click()
+    expect(page.get_by_label("options 3", exact=True)).to_have_value("A pond")
+    enter(page, "Participants per condition", "4")
+    run_to_report(page, "funds")
+
+
+@NIGHTLY
+def test_a_negotiation_is_made_with_members_of_ones_own(page: Page, studio: StudioProcess) -> None:
+    make(page, studio, "negotiation", "trip")
+    for number in (5, 4, 3):
+        page.get_by_role("button", name=f"Remove conditions {number}").click()
+        expect(page.get_by_role("button", name=f"Remove conditions {number}")).to_have_count(0)
+    enter(page, "Days", "1")
+    page.get_by_text("Further settings").click()
+    page.get_by_role("button", name="Enter groups as rows").click()
+    enter(page, "Type", "family")
+    for number, (role, wish) in enumerate((("parent", "a quiet room"), ("child", "a pool")), 1):
+        page.get_by_role("button", name="Add to members").click()
+        member = page.get_by_role("group", name=f"Row {number}").last
+        enter(member, "Role", role)
+        page.get_by_role("button", name="Add to preferences").last.click()
+        member.get_by_label("Name of a row of preferences").select_option("lodging")
+        enter(member, "preferences traveler_type", wish)
+    look(page, "negotiation")
+    run_to_report(page, "trip")
+
+
+def make(page: Page, studio: StudioProcess, kind: str, name: str) -> None:
+    """Make a study by clicks. The calls of its template are not waited for."""
+    page.goto(studio.link)
+    page.locator(f"input[value={kind}]").check()
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_role("button", name="Make it").click()
+    expect(page.locator("#fields")).to_be_visible()
+
+
+def enter(where: Page | Locator, label: str, value: str) -> None:
+    shown = re.compile(rf"^{re.escape(label)}( \(needed\))?$")
+    where.get_by_label(shown).first.fill(value)
+
+
+def add(page: Page, sheet: str) -> None:
+    """Add a row to a sheet of a workbook, and wait for it."""
+    rows = page.locator(".sheet").filter(has=page.locator(f"legend:text-is('{sheet}')"))
+    count = rows.locator("> .row").count()
+    page.get_by_role("button", name=f"Add to {sheet}", exact=True).click()
+    expect(rows.locator("> .row")).to_have_count(count + 1)
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.get_by_role("group", name=name, exact=True)
