@@ -43,6 +43,7 @@ class ModelServer:
         self.log: list[str] = []
         self._times: Counter[str] = Counter()
         self.answering = 0  # requests whose handler runs
+        self.authorizations: set[str] = set()  # the header of all requests so far
         self._in_flight = 0
         self.batches = BatchDesk(self.chat, self.anthropic, self.gemini)
 
@@ -62,6 +63,7 @@ class ModelServer:
     @web.middleware
     async def _counted(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self.answering += 1
+        self.authorizations.add(request.headers.get("Authorization", ""))
         try:
             found: web.StreamResponse = await handler(request)
             return found

@@ -39,12 +39,17 @@ def test_an_experiment_is_written_in_the_form_of_its_workbook(
     enter(role, "Role label", "Buyer")
     enter(role, "Role description", "You buy coffee for your household.")
     add(page, "Interview prompts")
-    task = page.locator("details", has_text="Row 2").filter(has=page.get_by_label("Llm text"))
-    enter(task, "Task id", "1")
-    task.get_by_label("Type", exact=True).select_option("private_question")
-    enter(task, "Task order", "1")
-    enter(task, "Llm text", "Would you pay 9 dollars for this coffee?")
-    enter(task, "Var name", "pays")
+    add(page, "Interview prompts")
+    tasks = page.locator("details.folded").filter(has=page.get_by_label("Llm text"))
+    asked = (("context", "You buy coffee for your household."),
+             ("private_question", "Would you pay 9 dollars for this coffee?"))  # fmt: skip
+    for number, (kind, words) in enumerate(asked):
+        task = tasks.nth(number)
+        enter(task, "Task id", str(number))
+        task.get_by_label("Type", exact=True).select_option(kind)
+        enter(task, "Task order", str(number))
+        enter(task, "Llm text", words)
+        enter(task, "Var name", f"task_{number}")
     enter(task, "Response options", '["yes", "no"]')
     task.get_by_label("Validate response").select_option("1")
     page.get_by_role("button", name="Add a column to Agent profiles").click()
@@ -111,7 +116,7 @@ def test_a_negotiation_is_made_with_members_of_ones_own(page: Page, studio: Stud
         enter(member, "Role", role)
         page.get_by_role("button", name="Add to preferences").last.click()
         member.get_by_label("Name of a row of preferences").select_option("lodging")
-        enter(member, "preferences traveler_type", wish)
+        enter(member, "preferences traveler type", wish)
     look(page, "negotiation")
     run_to_report(page, "trip")
 

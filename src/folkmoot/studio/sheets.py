@@ -18,6 +18,8 @@ from folkmoot.studio.sheet_files import MAX_COLUMNS, MAX_ROWS, Rows, SheetCells,
 
 # Rows with more columns are folded, so that the rows of a sheet can be seen together.
 MAX_OPEN_COLUMNS = 3
+# The choices of a column for yes or no.
+FLAG = ("0", "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def _rows_field(sheet: SheetCells, rows: Sequence[Mapping[str, str]]) -> StudyFi
     return StudyField(
         (sheet.name,), "rows", is_set=True, inner=tuple(inner),
         help="" if first else sheet.notes.get("A1", "").rstrip("."),
-        new_row=dict.fromkeys(letters, ""), title=_title_of(sheet.name),
+        new_row=_new_row(sheet, letters), title=_title_of(sheet.name),
         has_columns=not first,
     )  # fmt: skip
 
@@ -136,6 +138,11 @@ def _rows_field(sheet: SheetCells, rows: Sequence[Mapping[str, str]]) -> StudyFi
 def _title_of(sheet_name: str) -> str:
     title = sheet_name.replace("_", " ")
     return title[:1].upper() + title[1:]
+
+
+def _new_row(sheet: SheetCells, letters: Sequence[str]) -> dict[str, str]:
+    # As in a new workbook, a flag is 0.
+    return {letter: "0" if sheet.choices.get(f"{letter}2") == FLAG else "" for letter in letters}
 
 
 def _cell_field(

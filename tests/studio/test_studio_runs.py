@@ -1,0 +1,152 @@
+"""Runs that a studio started: it is killed and started again, and keys reach the model alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+from tests.studio.conftest import StudioProcess
+from tests.studio.test_studio import page
+from tests.waiting import wait_until
+
+__all__ = ["page"]
+
+SECRET = "not-a-real-key-4711"
+STUDY = """\
+study: focus_group
+category: kitchen appliances
+product_concept: An oven that reads barcodes
+num_personas: 3
+questions_per_phase: 1
+phases: [warmup, reaction]
+model: openai/gpt-4o-mini
+coding: {enabled: false}
+controls: {negative: false, retest: false}
+"""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerThread]:
+    """A model server that answers five calls and then lets all wait. It wants the key."""
+    plan = FaultPlan(hold_after=5, key=SECRET)
+    with ServerThread(plan, answers="respondent") as started:
+        monkeypatch.setenv("OPENAI_BASE_URL", started.openai)
+        yield started
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "ovens").mkdir()
+    (tmp_path / "ovens" / "ovens.yaml").write_text(STUDY, "utf-8")
+    return tmp_path
+
+
+def start_run(page: Page, studio: StudioProcess) -> None:
+    """Enter the key, and start the run by clicks."""
+    page.goto(studio.link)
+    page.goto(f"{studio.url}/keys")
+    page.get_by_label("OPENAI_API_KEY missing").fill(SECRET)
+    page.get_by_role("button", name="Keep OPENAI_API_KEY until the studio ends").click()
+    expect(page.get_by_text("entered here")).to_be_visible()
+    page.goto(f"{studio.url}/study/ovens/ovens.yaml/-/run")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_url("**/run/ovens/**", timeout=120_000)
+
+
+def release(server: ServerThread) -> None:
+    """Let all calls that wait be answered, and the later ones too."""
+    server.model.plan = FaultPlan(key=SECRET)
+
+
+def process_of(run: Path) -> int:
+    """The number of the process that holds a run, or 0."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(run).encode() in words and b"run" in words:
+            return int(folder.name)
+    return 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are read in /proc")
+def test_a_run_survives_the_studio_and_a_later_studio_goes_on_with_it(
+    page: Page, server: ServerThread, folder: Path
+) -> None:
+    run = folder / "outputs" / "ovens"
+    with StudioProcess(folder) as studio:
+        start_run(page, studio)
+        wait_until(lambda: server.model.answering > 0)
+        os.kill(studio.process.pid, signal.SIGKILL)
+        studio.process.wait()
+    assert process_of(run)
+
+    with StudioProcess(folder) as later:
+        page.goto(later.link)
+        expect(page.locator(".state.running")).to_have_count(1)
+        page.get_by_role("link", name="ovens", exact=True).click()
+        page.get_by_role("button", name="Pause").click()
+        # Pausing waits for the calls in flight, which the server holds back.
+        release(server)
+        expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=120_000)
+        wait_until(lambda: not process_of(run))
+
+        page.goto(f"{later.url}/keys")
+        page.get_by_label("OPENAI_API_KEY missing").fill(SECRET)
+        page.get_by_role("button", name="Keep OPENAI_API_KEY until the studio ends").click()
+        page.goto(f"{later.url}/run/ovens/-/")
+        page.get_by_role("button", name="Resume").click()
+        page.get_by_role("link", name="Read the report").click(timeout=120_000)
+        expect(page).to_have_title("ovens: the report – Folkmoot", timeout=120_000)
+
+
+def test_a_run_that_ended_while_no_studio_was_there_is_found_finished(
+    page: Page, server: ServerThread, folder: Path
+) -> None:
+    run = folder / "outputs" / "ovens"
+    with StudioProcess(folder) as studio:
+        start_run(page, studio)
+        wait_until(lambda: server.model.answering > 0)
+        os.kill(studio.process.pid, signal.SIGKILL)
+        studio.process.wait()
+    release(server)
+    wait_until(lambda: (run / "manifest.json").exists() and not process_of(run))
+    with StudioProcess(folder) as later:
+        page.goto(later.link)
+        expect(page.locator(".state.done")).to_have_count(1)
+        page.get_by_role("link", name="ovens", exact=True).click()
+        expect(page.get_by_role("link", name="Read the report")).to_be_visible()
+
+
+def test_a_key_from_the_page_reaches_the_model_server_and_no_file(
+    page: Page, server: ServerThread, folder: Path
+) -> None:
+    release(server)
+    run = folder / "outputs" / "ovens"
+    with StudioProcess(folder) as studio:
+        start_run(page, studio)
+        assert_not_in_arguments(studio.process.pid)
+        assert_not_in_arguments(process_of(run))
+        expect(page.get_by_role("link", name="Read the report")).to_be_visible(timeout=120_000)
+        assert server.model.authorizations == {f"Bearer {SECRET}"}
+        for address in ("/", "/keys", "/run/ovens/-/", "/study/ovens/ovens.yaml/-/"):
+            page.goto(f"{studio.url}{address}")
+            assert SECRET not in page.content(), address
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert len(files) > 20
+    for file in files:
+        assert SECRET.encode() not in file.read_bytes(), file
+
+
+def assert_not_in_arguments(pid: int) -> None:
+    arguments = Path(f"/proc/{pid}/cmdline")
+    if pid and arguments.exists():
+        assert SECRET.encode() not in arguments.read_bytes()
