@@ -43,7 +43,6 @@ from folkmoot.view.run_list import RunCollection, read_run_status
 from folkmoot.view.site import (
     LivePart,
     answer_poll,
-    draw_live_part,
     keep_if_unreadable,
     tag_of,
 )
@@ -133,33 +132,33 @@ class Studio:
 
     # --- all studies ---------------------------------------------------------------------------
 
-    def home(self, _request: Request) -> Response:
+    def home(self, request: Request) -> Response:
         """Show all studies, the form for a new study, and the runs."""
-        return self._home([])
+        return self._home(request, [])
 
-    def _home(self, problems: Sequence[Problem]) -> Response:
+    def _home(self, request: Request, problems: Sequence[Problem]) -> Response:
         types = load_installed_studies()[0]
-        runs = draw_live_part("_runs.html.j2", {"runs": self.shelf.list_statuses()})
         names = self.projects.names()
-        variables = {"names": names, "types": types, "part": runs, "problems": problems}
+        variables = {"names": names, "types": types, "problems": problems,
+                     **self.reader.describe_runs(request)}  # fmt: skip
         return self._page("studio.html.j2", variables, 422 if problems else 200)
 
-    async def add_new(self, _request: Request, form: FormData) -> Response:
+    async def add_new(self, request: Request, form: FormData) -> Response:
         """Create a study from the template of its type."""
         kind, name = _text_of(form, "kind"), _text_of(form, "name")
         try:
             study_name = await run_in_threadpool(self.projects.add_new, kind, name or kind)
         except InputError as error:
-            return await run_in_threadpool(self._home, error.problems)
+            return await run_in_threadpool(self._home, request, error.problems)
         return RedirectResponse(_study_address(study_name), 303)
 
-    async def open_file(self, _request: Request, form: FormData) -> Response:
+    async def open_file(self, request: Request, form: FormData) -> Response:
         """Store an uploaded study file and open its page."""
         try:
             file, content = await _upload_of(form)
             study_name = await run_in_threadpool(self.projects.add_file, file, content)
         except InputError as error:
-            return await run_in_threadpool(self._home, error.problems)
+            return await run_in_threadpool(self._home, request, error.problems)
         return RedirectResponse(_study_address(study_name), 303)
 
     # --- one study -----------------------------------------------------------------------------

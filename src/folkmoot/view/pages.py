@@ -33,7 +33,9 @@ from starlette.routing import Route
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.folder_access import is_held, open_run
-from folkmoot.errors import InputError, StorageError
+from folkmoot.errors import FolkmootError, InputError, StorageError
+from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.report.comparison.matrix import read_matrix
 from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -54,7 +56,12 @@ from folkmoot.view.overview import FINDINGS, Overviews, title_of
 from folkmoot.view.people import file_stamp, journal_of, names_in, table_of
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import find_rooms, in_room, room_columns
-from folkmoot.view.run_list import RunCollection, read_run_status
+from folkmoot.view.run_list import (
+    RunCollection,
+    arrange_statuses,
+    grid_names,
+    read_run_status,
+)
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.site import (
     UNREADABLE,
@@ -88,6 +95,10 @@ REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; s
 TABS = (("Overview", ""), ("Participants", "people"), ("Rooms", "rooms"), ("Report", "report"))
 # Colours of speakers, as in view.css. Leaders of a conversation have a separate colour.
 COLOURS = 8
+# Shapes of the marks of speakers, as in view.css.
+SHAPES = 4
+# A comparison reads the tables of all its runs.
+MAX_COMPARED = 8
 # Participants on a page.
 STEP = 100
 # Columns in the table of participants, unless the visitor asks for all.
@@ -129,6 +140,8 @@ class Reader:
         return [
             Route("/", _retry_while_running(self.runs_page)),
             Route("/live", keep_if_unreadable(self.live_runs)),
+            Route("/compare", _retry_while_running(self.compare_page)),
+            Route("/grid/{grid}", _retry_while_running(self.grid_page)),
             Route("/beside", _retry_while_running(self.comparison_page)),
             Route("/search", _retry_while_running(self.search_all)),
             *(
@@ -139,17 +152,62 @@ class Reader:
 
     # --- all runs ------------------------------------------------------------------------------
 
-    def runs_page(self, _request: Request) -> Response:
+    def runs_page(self, request: Request) -> Response:
         if self.runs.one:
             return RedirectResponse(_base_address(self.runs.run_names()[0]) + "/", 303)
-        return render_page("runs.html.j2", {"part": self._runs_part(), "root": str(self.runs.root)})
+        variables = {"root": str(self.runs.root), **self.describe_runs(request)}
+        return render_page("runs.html.j2", variables)
+
+    def describe_runs(self, request: Request) -> dict[str, object]:
+        """Return the template variables of the list of runs."""
+        query, order = request.query_params.get("q", ""), request.query_params.get("sort", "")
+        polled = urlencode({"q": query, "sort": order})
+        return {
+            "part": self._runs_part(request), "query": query, "sort": order,
+            "live": f"/live?{polled}" if query or order else "/live",
+            "grids": grid_names(self.runs.root),
+        }  # fmt: skip
 
     def live_runs(self, request: Request) -> Response:
         """Return the table of runs if it has changed."""
-        return answer_poll(request, self._runs_part())
+        return answer_poll(request, self._runs_part(request))
 
-    def _runs_part(self) -> LivePart:
-        return draw_live_part("_runs.html.j2", {"runs": self.runs.list_statuses()})
+    def _runs_part(self, request: Request) -> LivePart:
+        query, order = request.query_params.get("q", ""), request.query_params.get("sort", "")
+        statuses = self.runs.list_statuses()
+        runs = arrange_statuses(statuses, query, order)
+        variables = {"runs": runs, "all": len(statuses), "query": query, "sort": order}
+        return draw_live_part("_runs.html.j2", variables)
+
+    def compare_page(self, request: Request) -> Response:
+        """Show the comparison of the selected runs."""
+        names = request.query_params.getlist("run")
+        findings, problem = [], ""
+        if 1 < len(names) <= MAX_COMPARED:
+            try:
+                findings = compare_runs([self.runs.run(name) for name in names])
+            except FolkmootError as error:
+                problem = str(error)
+        else:
+            problem = f"Select two to {MAX_COMPARED} runs in the list."
+        bases = {name: _base_address(name) for name in names}
+        variables = {"bases": bases, "findings": findings, "problem": problem}
+        return render_page("compare.html.j2", variables)
+
+    def grid_page(self, request: Request) -> Response:
+        """Show the cells of a grid as a matrix, with the finding of interest."""
+        name = request.path_params["grid"]
+        if name not in grid_names(self.runs.root):
+            raise HTTPException(404, f"There is no grid {name} here.")
+        matrix = read_matrix(self.runs.root / name, request.query_params.get("claim", ""))
+        # Cells that have not started have no folder.
+        statuses = {
+            cell.cell.name: read_run_status(cell.folder, f"{name}/{cell.folder.name}")
+            for _, cells in matrix.rows
+            for cell in cells
+            if cell.folder.is_dir()
+        }
+        return render_page("grid.html.j2", {"name": name, "g": matrix, "statuses": statuses})
 
     # --- one run -------------------------------------------------------------------------------
 
@@ -454,7 +512,8 @@ def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
     leaders = {line.speaker_id for line in lines if line.leads}
     other_speakers = (speaker for speaker in speakers if speaker not in leaders)
     colours: dict[str, object] = dict.fromkeys(leaders, "lead")
-    colours |= {speaker: number % COLOURS for number, speaker in enumerate(other_speakers)}
+    numbers = {speaker: number for number, speaker in enumerate(other_speakers)}
+    colours |= {speaker: number % COLOURS for speaker, number in numbers.items()}
     return {
         "key": key,
         "lines": lines if shows_private else public_lines,
@@ -466,8 +525,19 @@ def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
             (speaker, speakers[speaker], turn_count) for speaker, turn_count in turns.items()
         ],
         "colours": colours,
+        # With the colour, the shape tells as many speakers apart as there are pairs of both.
+        "shapes": {who: number // COLOURS % SHAPES for who, number in numbers.items()},
+        "initials": {who: _initials_of(name) for who, name in speakers.items()},
         "here": urlencode([("id", part) for part in key]),
     }
+
+
+def _initials_of(name: str) -> str:
+    """Return the first letters of the first and the last word of a name, or a number in it."""
+    words = name.replace("_", " ").split() or ["?"]
+    if words[-1].isdigit():
+        return str(int(words[-1]))[-3:]
+    return "".join(word[0].upper() for word in dict.fromkeys((words[0], words[-1])))
 
 
 def _parse_start(text: str | None) -> int:

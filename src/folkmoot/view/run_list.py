@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -112,6 +112,46 @@ class RunStatus:
     @property
     def says(self) -> str:
         return STATES.get(self.state, self.state)
+
+
+OLDEST = datetime.min.replace(tzinfo=UTC)
+# Columns of the list by which it can be sorted, and the value of a run.
+ORDERS: dict[str, Callable[[RunStatus], object]] = {
+    "run": lambda status: status.name.lower(),
+    "state": lambda status: status.says,
+    "study": lambda status: status.study,
+    "model": lambda status: status.models.lower(),
+    "people": lambda status: status.people or 0,
+    "calls": lambda status: status.calls,
+    "changed": lambda status: status.moved or OLDEST,
+}
+
+
+def arrange_statuses(statuses: Sequence[RunStatus], query: str, order: str) -> list[RunStatus]:
+    """Return the runs that contain all words of a query, in an order.
+
+    `order` is a key of ORDERS, with `-` before it for descending. Otherwise the order stays.
+    """
+    words = query.lower().split()
+    kept = [status for status in statuses if all(word in _text_of(status) for word in words)]
+    value_of = ORDERS.get(order.removeprefix("-"))
+    if value_of is None:
+        return kept
+    return sorted(kept, key=value_of, reverse=order.startswith("-"))  # type: ignore[arg-type]
+
+
+def _text_of(status: RunStatus) -> str:
+    parts = (status.name, status.says, status.study, status.models, status.mark)
+    return " ".join(parts).replace("_", " ").lower() + " " + status.name.lower()
+
+
+def grid_names(root: Path) -> list[str]:
+    """Return the names of the grids in a folder of runs."""
+    try:
+        folders = sorted(root.iterdir())
+    except OSError:
+        return []
+    return [path.name for path in folders if not path.name.startswith(".") and is_grid(path)]
 
 
 class RunCollection:

@@ -365,6 +365,25 @@ class _Effect:
         return estimate_difference(*self.sides, self.result.claim.kind, level)
 
 
+def effects_by_claim(
+    runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
+) -> dict[str, dict[str, Result]]:
+    """Return claim in words → name of the run → effect in this run, without any comparison.
+
+    A run that lacks a condition of a claim is left out of its effects.
+    """
+    found: dict[str, dict[str, Result]] = {}
+    for measure, measure_claims in claims.items():
+        measured_by_run = {sample.name: read_measure(sample, measure) for sample in runs}
+        for claim in _confirmatory_claims(measure_claims):
+            label = f"{name_measure(claim)}: {claim.contrast_label}"
+            for name, measured in measured_by_run.items():
+                effect = _exploratory_effect(measured, claim)
+                if effect is not None:
+                    found.setdefault(label, {})[name] = effect.result
+    return found
+
+
 def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | None:
     """Return the effect of a claim in a run, or None.
 

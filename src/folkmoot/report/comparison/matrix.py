@@ -1,0 +1,64 @@
+"""The cells of a grid as a matrix, with the effect of one claim in each finished cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from folkmoot.engine.run.grid import GridCell, RunGrid, cell_folder, read_grid
+from folkmoot.errors import FolkmootError
+from folkmoot.measures.inference.claims import Result
+from folkmoot.report.comparison.between_runs import effects_by_claim
+from folkmoot.report.comparison.compare import stated_claims
+from folkmoot.report.comparison.measured_claims import measures_of
+from folkmoot.report.comparison.samples import load_samples
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """A cell of a grid. `effect` is None if the cell is not finished or lacks a condition."""
+
+    cell: GridCell
+    folder: Path
+    effect: Result | None
+
+
+@dataclass(frozen=True, slots=True)
+class GridMatrix:
+    """A grid as a matrix: a row for each combination of settings, a column for each repeat.
+
+    `claims` are the claims that can be shown, and `claim` is the one that is shown. `problem` says
+    why there are no effects.
+    """
+
+    grid: RunGrid
+    claims: tuple[str, ...]
+    claim: str
+    rows: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
+    problem: str
+
+
+def read_matrix(folder: Path, claim: str = "") -> GridMatrix:
+    """Return the matrix of a grid. An unknown claim is replaced by the first one.
+
+    Raises StorageError if the folder holds no valid grid.
+    """
+    grid = read_grid(folder)
+    finished = grid.finished_cells()
+    effects: dict[str, dict[str, Result]] = {}
+    names: dict[str, str] = {}
+    problem = ""
+    try:
+        samples = load_samples([run for _, run in finished.values()]) if finished else []
+        names = dict(zip(finished, (sample.name for sample in samples), strict=True))
+        effects = effects_by_claim(samples, measures_of(stated_claims(samples)))
+    except FolkmootError as error:
+        problem = str(error)
+    chosen = claim if claim in effects else next(iter(effects), "")
+    rows: dict[str, list[MatrixCell]] = {}
+    for cell in grid.cells:
+        effect = effects.get(chosen, {}).get(names.get(cell.name, ""))
+        shown = MatrixCell(cell, cell_folder(folder, cell), effect)
+        rows.setdefault(cell.settings_text or "all cells", []).append(shown)
+    matrix = tuple((settings, tuple(cells)) for settings, cells in rows.items())
+    return GridMatrix(grid, tuple(effects), chosen, matrix, problem)

@@ -1,0 +1,86 @@
+"""The list of runs, comparisons and grids, as a reader uses them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+
+from tests.servers.pages import PageServer
+from tests.view.conftest import reader
+
+STUDY = """\
+study: cross_pollination
+pilot_id: funds
+topic: {description: "What should the city fund?", options: [Park, Jobs, Streets]}
+participants_per_condition: 4
+conditions: [simple_voting, clarified_passive]
+personas: {source: quota}
+model: synthetic
+coding: {enabled: false}
+controls: {negative: false, retest: false}
+"""
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a grid of two settings and two repeats."""
+    folder = tmp_path_factory.mktemp("grids")
+    (folder / "funds.yaml").write_text(STUDY, "utf-8")
+    command = [sys.executable, "-m", "folkmoot", "run", "funds.yaml", "--repeats", "2"]
+    axes = ["--grid", "option_order=fixed,random", "--out", "outputs/orders"]
+    subprocess.run([*command, *axes], cwd=folder, check=True, capture_output=True)
+    return folder / "outputs"
+
+
+def names_in(text: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a href="/run/([^"]+)/-/"', text)
+
+
+def test_the_list_is_sorted_and_filtered(served: PageServer) -> None:
+    names = names_in(served.get("/?sort=run").text)
+    assert names == sorted(names) and len(names) == 5
+    assert names_in(served.get("/?sort=-run").text) == names[::-1]
+    assert names_in(served.get("/?q=focus+finished").text) == ["focus_group"]
+    assert "No run matches" in served.get("/?q=nothing+like+it").text
+    # The list asks for itself again every two seconds, and keeps its order and filter.
+    assert names_in(served.get("/live?sort=-run&q=group").text) == ["focus_group"]
+
+
+def test_selected_runs_are_compared(outputs: Path, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(outputs / "cross_pollination", tmp_path / "outputs" / name)
+    with reader(tmp_path / "outputs") as server:
+        page = server.get("/compare?run=first&run=second").text
+        assert "Measures of the claims, run by run" in page and "<table>" in page
+        assert "Select two to 8 runs" in server.get("/compare?run=first").text
+        assert server.get("/compare?run=first&run=no").status == 404
+
+
+def test_a_grid_has_a_page_with_its_cells_and_a_finding(browser: Browser, grid: Path) -> None:
+    with reader(grid) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        page.get_by_role("link", name="orders", exact=True).click()
+        expect(page.locator("tbody tr")).to_have_count(2)
+        expect(page.locator("tbody td a")).to_have_count(4)
+        expect(page.locator("tbody th").first).to_have_text("option_order fixed")
+        claims = page.get_by_label("Finding").locator("option").all_text_contents()
+        before = page.locator("tbody td").all_text_contents()
+        assert all(re.search(r"\d", text) for text in before), before
+        page.get_by_label("Finding").select_option(claims[-1])
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator("caption")).to_have_text(claims[-1])
+        for width in (1280, 375):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            assert Axe().run(page).response["violations"] == []
+        page.locator("tbody td a").first.click()
+        expect(page.locator("h1")).to_be_visible()
+        page.close()
