@@ -22,6 +22,7 @@ topic: {description: "What should the city fund?", options: [Park, Jobs, Streets
 participants_per_condition: 4
 conditions: [simple_voting, clarified_passive]
 personas: {source: quota}
+revote: true
 model: synthetic
 coding: {enabled: false}
 controls: {negative: false, retest: false}

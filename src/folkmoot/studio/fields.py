@@ -286,7 +286,8 @@ def _field(
     ]
     # A key may accept several types. The form shows the field of the variant that fits the value.
     chosen = next((variant for variant in variants if _accepts(variant, shown_value)), None)
-    if chosen is None and shown_value is None and variants:
+    # The value of a new row is an empty text, whatever the type of the row is.
+    if chosen is None and shown_value in (None, "") and variants:
         chosen = variants[0]
     kind, inner, new_row = _kind_of(chosen, variants, definitions, shown_value, path, place)
     bounds = chosen or {}

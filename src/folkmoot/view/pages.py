@@ -227,7 +227,7 @@ class Reader:
             "study": study.read_text("utf-8", "replace") if study.is_file() else "",
             "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
             "sealed": [(name, part["hash"]) for name, part in parts.items()],
-            "files": [(name, _format_size(run.path / name)) for name in downloadable_files(run)],
+            "files": _group_files(run),
         }
 
     def live_run(self, request: Request) -> Response:
@@ -471,6 +471,22 @@ def downloadable_files(run: RunFolder) -> list[str]:
     return [name for name in names if name not in NEVER_SHOWN and (run.path / name).is_file()]
 
 
+def _group_files(run: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the files of a run with their sizes, in groups with a title. No group is empty."""
+    groups: dict[str, list[tuple[str, str]]] = {
+        "Results": [],
+        "Tables": [],
+        "Record of the run": [],
+    }
+    for name in downloadable_files(run):
+        is_report = name.startswith("report.")
+        is_record = name in ENGINES_FILES and not is_report and name != CODEBOOK
+        is_table = name.startswith(f"{TABLES}/") or name == CODEBOOK
+        title = "Record of the run" if is_record else "Tables" if is_table else "Results"
+        groups[title].append((name, _format_size(run.path / name)))
+    return [(title, files) for title, files in groups.items() if files]
+
+
 def _open_journal(run: RunFolder) -> JournalReader:
     journal = journal_of(run)
     if journal is None:
@@ -534,7 +550,8 @@ def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
 
 def _initials_of(name: str) -> str:
     """Return the first letters of the first and the last word of a name, or a number in it."""
-    words = name.replace("_", " ").split() or ["?"]
+    # The id of a participant in parentheses does not belong to the name.
+    words = name.partition(" (")[0].replace("_", " ").split() or ["?"]
     if words[-1].isdigit():
         return str(int(words[-1]))[-3:]
     return "".join(word[0].upper() for word in dict.fromkeys((words[0], words[-1])))
