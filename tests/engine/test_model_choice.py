@@ -206,8 +206,13 @@ def test_a_key_without_a_model_stops(study: str, vendors: ServerThread) -> None:
         folkmoot.run(path, key=KEY)
 
 
-@pytest.mark.parametrize("study", ["town_hall", "focus_group"])
-@pytest.mark.parametrize("how", ["--model", "--set", "DEFAULT_MODEL"])
+@pytest.mark.parametrize(
+    ("study", "how"),
+    [
+        *(("town_hall", how) for how in ("--model", "--set", "DEFAULT_MODEL")),
+        ("focus_group", "--model"),  # which names one model for all
+    ],
+)
 def test_a_resume_asks_the_models_of_the_sealed_plan(
     how: str, study: str, vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,16 +194,16 @@ def test_a_simulated_run_is_the_run_of_that_size_and_seed(tmp_path: Path) -> Non
 def test_more_people_and_stronger_effects_give_more_power(tmp_path: Path) -> None:
     path = study_file(tmp_path)
 
-    def power(sizes: str, persuasion: float) -> list[float]:
+    def power(sizes: str, persuasion: float, runs: int) -> list[float]:
         arms = ("conditions=[simple_voting, acp]", "extra_conditions=[]")
         own = (f"respondent.persuasion={persuasion}", *arms)
-        trials = Trials.from_study_file(path, own, sizes, 6, Consent())
+        trials = Trials.from_study_file(path, own, sizes, runs, Consent())
         grid = simulated_power(trials, trials.run_trials(1)).grid
         return [row[grid.columns.index("power_rate")] for row in grid.rows]  # type: ignore[misc]
 
-    small, large = power("6,40", 3)
+    small, large = power("6,40", 3, 4)
     assert small < large
-    assert power("40", 0) == [0.0]
+    assert power("40", 0, 3) == [0.0]
 
 
 def test_sizes_are_the_files_own_times_a_half_one_and_two(tmp_path: Path) -> None:
