@@ -20,6 +20,7 @@ from folkmoot.kit.controls.effects import (
     given_answers,
     measure_effects,
 )
+from folkmoot.kit.controls.persona_findings import persona_variance_finding, read_attributes
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, ControlRow
 from folkmoot.kit.findings import (
     collect_findings,
@@ -65,11 +66,19 @@ def control_findings(run: RunFolder) -> list[Finding]:
     if controls is None:
         # A finished run without the requested controls must not look like one that passed them.
         return [_unfinished()] if run.config.get("controls") and run.is_finished else []
-    return findings_in(controls.read_table(ControlRow.table), _options_in(run), _margins(controls))
+    return findings_in(
+        controls.read_table(ControlRow.table),
+        _options_in(run),
+        _margins(controls),
+        read_attributes(run),
+    )
 
 
 def findings_in(
-    table: pl.DataFrame, options: Mapping[str, tuple[str, ...]], margins: Mapping[str, float]
+    table: pl.DataFrame,
+    options: Mapping[str, tuple[str, ...]],
+    margins: Mapping[str, float],
+    attributes: pl.DataFrame | None = None,
 ) -> list[Finding]:
     """Return the findings of a table of control answers.
 
@@ -77,6 +86,7 @@ def findings_in(
         table: the table `control_answers`.
         options: address of a decision → its options, in the same order for all participants.
         margins: question → the largest distance between conditions that counts as equality.
+        attributes: the stated attributes of the participants, by `participant_id`.
     """
     contrasts = decision_contrasts(table, options)
     # Drift findings show the effect next to the drift, so effects are measured first.
@@ -89,6 +99,7 @@ def findings_in(
         drift_findings,
         _persona_kept_finding(table),
         _reliability_finding(table),
+        persona_variance_finding(table, attributes),
     )
 
 

@@ -57,7 +57,7 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
         options = RunOptions(model=model, custom_provider=provider, out=Path(folder) / "run")
         run = run_study(small, options)
         decisions = find_decisions(run)
-        # A small run that is the whole study gets the sample of the study itself. Decisions differ in
+        # A small run that is the whole study gets the sample of the study. Decisions differ in
         # price if replies before them have to be asked again, so a mean would not be exact.
         asked = settings
         if share != 1:

@@ -1,0 +1,119 @@
+"""How much of the variance of answers lies between personas, and how much an attribute explains.
+
+Answers are numbers or categories. Categories are coded as indicators, one for each category, and
+the sums of squares are added over the indicators. So one formula serves both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
+
+FloatArray = NDArray[np.float64]
+# A share of variance from fewer participants says nothing: with 30 its interval is about ±.3.
+FEWEST_PARTICIPANTS = 30
+# A value of an attribute needs this many participants, to compare it with other values.
+FEWEST_PER_VALUE = 5
+
+
+def intraclass_correlation(
+    first: Sequence[str | float], second: Sequence[str | float], units: Sequence[Hashable]
+) -> Estimate:
+    """Return ICC(1) = (MSB − MSW) / (MSB + MSW) of two answers of each participant.
+
+    `first`, `second` (n,): both texts or both numbers. `units` (n,): the independent unit of each
+    participant. MSB and MSW are the mean squares between and within participants. 1: the persona
+    determines the answer; 0: a second asking agrees as two personas do. Shrout and Fleiss (1979),
+    doi:10.1037/0033-2909.86.2.420. For categories it is the kappa of Fleiss up to 1/n: Fleiss and
+    Cohen (1973), doi:10.1177/001316447303300309. 95 % interval: jackknife over units of
+    −log(1 − ICC). NaN if all answers are equal.
+    """
+    coded = _code([*first, *second])
+    one, two = coded[: len(first)], coded[len(first) :]
+
+    def icc(rows: NDArray[np.intp]) -> float:
+        a, b = one[rows], two[rows]
+        means = (a + b) / 2
+        between = 2 * float(((means - means.mean(0)) ** 2).sum()) / (len(rows) - 1)
+        within = float(((a - b) ** 2).sum()) / 2 / len(rows)
+        total = between + within
+        return (between - within) / total if total > 0 else math.nan
+
+    return _over_units(icc, units)
+
+
+def explained_share(
+    answers: Sequence[str | float], values: Sequence[Hashable], units: Sequence[Hashable]
+) -> Estimate:
+    """Return the share of the variance of answers that an attribute explains, adjusted.
+
+    `answers`, `values`, `units` (n,): the answer, the value of the attribute, and the independent
+    unit. The result is ε² = 1 − (1 − η²)(n − 1)/(n − k) for k values: Kelley (1935),
+    doi:10.1073/pnas.21.9.554. η² is 1 − within/total sum of squares, for categories that of Light
+    and Margolin (1971), doi:10.1080/01621459.1971.10482297. ε² is 0 on average if the attribute has
+    no effect, so it can be negative. 95 % interval: jackknife over units of −log(1 − ε²). NaN for
+    fewer than 30 participants, or one value, or equal answers. Values of fewer than five
+    participants are left out.
+    """
+    counts = {value: list(values).count(value) for value in set(values)}
+    kept = [n for n, value in enumerate(values) if counts[value] >= FEWEST_PER_VALUE]
+    if len(kept) < FEWEST_PARTICIPANTS or len({values[n] for n in kept}) < 2:
+        return Estimate(math.nan, math.nan, math.nan, len(kept))
+    coded = _code([answers[n] for n in kept])
+    names: dict[Hashable, int] = {}
+    groups = np.array([names.setdefault(values[n], len(names)) for n in kept])
+
+    def epsilon(rows: NDArray[np.intp]) -> float:
+        own, at = coded[rows], groups[rows]
+        total = float(((own - own.mean(0)) ** 2).sum())
+        within, count = 0.0, 0
+        for group in np.unique(at):
+            part = own[at == group]
+            within += float(((part - part.mean(0)) ** 2).sum())
+            count += 1
+        if total <= 0 or len(rows) <= count:
+            return math.nan
+        return 1 - within / total * (len(rows) - 1) / (len(rows) - count)
+
+    return _over_units(epsilon, [units[n] for n in kept])
+
+
+def _code(answers: Sequence[str | float]) -> FloatArray:
+    """Return answers as a matrix: one column of numbers, or an indicator for each category."""
+    if not any(isinstance(answer, str) for answer in answers):
+        return np.asarray(answers, float)[:, None]
+    categories = sorted({str(answer) for answer in answers})
+    return np.array([[str(answer) == name for name in categories] for answer in answers], float)
+
+
+def _over_units(
+    statistic: Callable[[NDArray[np.intp]], float], units: Sequence[Hashable]
+) -> Estimate:
+    """Return a statistic of rows with its jackknife interval over independent units."""
+    names: dict[Hashable, int] = {}
+    at = np.array([names.setdefault(unit, len(names)) for unit in units])
+    whole = float(statistic(np.arange(len(at)))) if len(at) > 1 else math.nan
+    low = high = math.nan
+    # Without variance within, −log(1 − 1) is infinite, and there is nothing to estimate.
+    if len(names) >= FEWEST_UNITS and math.isfinite(whole) and whole < 1:
+        without = [float(statistic(np.flatnonzero(at != unit))) for unit in range(len(names))]
+        if all(math.isfinite(value) and value < 1 for value in without):
+            middle, error = jackknife(
+                -math.log1p(-whole), -np.log1p(-np.asarray(without)), np.ones(len(names))
+            )
+            reach = float(stats.t.ppf(0.975, len(names) - 1)) * error
+            low, high = -math.expm1(-(middle - reach)), -math.expm1(-(middle + reach))
+    return Estimate(whole, low, high, len(at), len(names), method="jackknife")
+
+
+def quartile_groups(numbers: ArrayLike) -> list[str]:
+    """Return the quarter of each number, as text. Numbers are divided at their quartiles."""
+    values = np.asarray(numbers, float)
+    cuts = np.unique(np.quantile(values, [0.25, 0.5, 0.75]))
+    return [f"quarter {1 + place}" for place in np.searchsorted(cuts, values, side="left")]
