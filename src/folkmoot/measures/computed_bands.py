@@ -72,7 +72,7 @@ class _Answers:
     def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how often each option was chosen.
 
-        Options that nobody chose in this item, before or after, belong to other items.
+        Options without a choice in this item, before and after, belong to other items.
         """
         used = np.union1d(self.before, self.after)
         counts = np.bincount(options, minlength=self.option_count)
