@@ -106,7 +106,8 @@ def test_a_study_comes_from_an_empty_form_to_its_report_by_clicks(
     look(page, "run")
 
 
-def test_a_study_is_made_and_tried_by_keyboard(page: Page, studio: StudioProcess) -> None:
+def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioProcess) -> None:
+    page.set_viewport_size({"width": 375, "height": 900})
     page.goto(studio.link)
 
     def go_to(role: str, name: str) -> None:
@@ -132,6 +133,24 @@ def test_a_study_is_made_and_tried_by_keyboard(page: Page, studio: StudioProcess
     go_to("link", "Read the transcripts")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr").first).to_be_visible()
+
+    go_to("link", "Folkmoot")
+    page.keyboard.press("Enter")
+    study = page.locator(".studies a")
+    expect(study).to_have_count(1)
+    go_to("link", study.inner_text())
+    page.keyboard.press("Enter")
+    expect(page.locator("#fields")).to_be_visible()
+    go_to("link", "Set a budget and run")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Budget")).to_be_visible()
+    go_to("button", "Run")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run/keys/**", timeout=120_000)
+    expect(page.get_by_role("link", name="Read the report")).to_be_visible(timeout=120_000)
+    go_to("link", "Read the report")
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("keys: the report – Folkmoot", timeout=120_000)
 
 
 def test_a_key_stays_in_memory_and_reaches_the_model(page: Page, tmp_path: Path) -> None:
