@@ -388,8 +388,17 @@ def test_what_other_code_makes_otherwise_is_no_forgery(
 def test_other_prompts_are_said_and_nothing_is_guessed(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hashes = PromptLibrary.hashes
+    hashes, render = PromptLibrary.hashes, PromptLibrary.render_prompt
     monkeypatch.setattr(PromptLibrary, "hashes", lambda p: {**hashes(p), "second_vote": "x"})
+    found = verify_run(RunFolder(run))
+    # No request of the run shows the change, so the run is rebuilt.
+    assert found.differences == found.not_compared == []
+    assert any("The prompts second_vote have changed since the run" in n for n in found.notes)
+
+    def otherwise(self: PromptLibrary, name: str, **variables: object) -> str:
+        return f"{render(self, name, **variables)} Be brief."
+
+    monkeypatch.setattr(PromptLibrary, "render_prompt", otherwise)
     found = verify_run(RunFolder(run))
     assert found.differences == []
     assert "The prompts second_vote differ from those of the run" in found.not_compared[0]

@@ -521,6 +521,10 @@ def build_design(
         # version, so a new key at its default is no change of the design.
         non_defaults = study_file.config.model_dump(mode="json", exclude_defaults=True)
         settings = without_new_defaults(settings, earlier_settings, non_defaults)
+    prompts = study_file.prompt_library().hashes()
+    if earlier_prompts := sealed.get("prompts"):
+        # A newer version may have added prompts, which this run has never used.
+        prompts = {name: value for name, value in prompts.items() if name in earlier_prompts}
     return {
         "study": study_file.study.name,
         "settings": settings,
@@ -528,7 +532,7 @@ def build_design(
         "models": {} if providers.override else dict(study_file.config.models),
         **_models_of_speakers(study_file, providers, sealed),
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
-        "prompts": study_file.prompt_library().hashes(),
+        "prompts": prompts,
     }
 
 

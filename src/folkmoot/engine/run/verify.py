@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -30,10 +30,16 @@ from folkmoot.engine.run.execution import TIME_PLACEHOLDER, Execution, RunOption
 from folkmoot.engine.run.preflight import preflight_requests_in
 from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.engine.session.folder_access import describe_other_version
-from folkmoot.engine.session.plan import ANNOUNCED, CLAIMS, LOBBY, describe_first_difference
+from folkmoot.engine.session.plan import (
+    ANNOUNCED,
+    CLAIMS,
+    DESIGN,
+    LOBBY,
+    describe_first_difference,
+)
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
-from folkmoot.errors import FolkmootError, NotJournaledError, StorageError
+from folkmoot.errors import DriftError, FolkmootError, NotJournaledError, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.hints import join_first, shorten
 from folkmoot.measures.inference.claims import WORDING_FIELDS
@@ -315,7 +321,7 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     """
     try:
         change = ReplyChange.from_plan(run.plan)
-        study_file, providers = study_as_it_was_run(run, study, change)
+        study_file, providers = study_as_it_was_run(run, study, change, with_other_prompts=True)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotRebuiltError(f"{MANIFEST} or {PLAN} is damaged: {error!r}") from error
     # The replay seals everything itself, so that its plan can be compared with that of the run. The
@@ -336,15 +342,18 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
                 Execution(study_file, options, providers, scratch, stopper, replay=replay)
             )
         )
-    # NotJournaledError is a finding about the journal, so the caller handles it.
-    except NotJournaledError:
-        raise
+    except (NotJournaledError, DriftError) as error:
+        recorded = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
+        # Changed wording that no request of the run shows is no obstacle, but this one is.
+        if changed_prompts := _changed_prompts(recorded, study_file.prompt_library().hashes()):
+            raise _other_prompts_error(run, changed_prompts) from error
+        # Otherwise NotJournaledError is a finding about the journal, so the caller handles it.
+        if isinstance(error, NotJournaledError):
+            raise
+        raise _not_rebuilt_error(run, error) from error
     # Code of the study may raise any exception for input that it did not expect.
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise NotRebuiltError(
-            f"The run cannot be rebuilt{_describe_code_difference(run)}: {reason}"
-        ) from error
+        raise _not_rebuilt_error(run, error) from error
     with JournalReader(run.path / JOURNAL) as journal:
         unasked = [address for address in journal.list_addresses() if address not in replay.asked]
     # A resume with `--accept-changes` may leave entries that the changed study no longer asks for.
@@ -353,12 +362,22 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     return [f"{JOURNAL} contains entries that the run does not ask for: {join_first(unasked)}."]
 
 
+def _not_rebuilt_error(run: RunFolder, error: Exception) -> NotRebuiltError:
+    reason = str(error) or type(error).__name__
+    return NotRebuiltError(f"The run cannot be rebuilt{_describe_code_difference(run)}: {reason}")
+
+
 def study_as_it_was_run(
-    run: RunFolder, study: Study | None = None, change: ReplyChange | None = None
+    run: RunFolder,
+    study: Study | None = None,
+    change: ReplyChange | None = None,
+    *,
+    with_other_prompts: bool = False,
 ) -> tuple[StudyFile, ModelRouter]:
     """Return the study file and the model router of a run, rebuilt from its plan and manifest.
 
     Raises NotRebuiltError if they cannot be rebuilt with the study type of this installation.
+    Unless `with_other_prompts` is given, this includes prompts that have changed since the run.
     """
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
     if not sealed:
@@ -388,17 +407,22 @@ def study_as_it_was_run(
         raise NotRebuiltError(
             f"The run cannot be rebuilt{_describe_code_difference(run)}: {error}"
         ) from error
-    recorded_prompts = sealed.get("prompts", {})
-    if changed_prompts := sorted(
-        name
-        for name in {*recorded_prompts, *prompts}
-        if recorded_prompts.get(name) != prompts.get(name)
-    ):
-        raise NotRebuiltError(
-            f"The prompts {join_first(changed_prompts)} differ from those of the run, so the "
-            f"run cannot be rebuilt here{_describe_code_difference(run)}."
-        )
+    changed_prompts = _changed_prompts(sealed.get("prompts", {}), prompts)
+    if changed_prompts and not with_other_prompts:
+        raise _other_prompts_error(run, changed_prompts)
     return study_file, providers
+
+
+def _changed_prompts(recorded: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
+    """Return the names of the prompts of a run that are changed or missing today, sorted."""
+    return sorted(name for name in recorded if recorded[name] != present.get(name))
+
+
+def _other_prompts_error(run: RunFolder, changed_prompts: Sequence[str]) -> NotRebuiltError:
+    return NotRebuiltError(
+        f"The prompts {join_first(changed_prompts)} differ from those of the run, so the "
+        f"run cannot be rebuilt here{_describe_code_difference(run)}."
+    )
 
 
 def _describe_code_difference(run: RunFolder) -> str:
@@ -435,9 +459,19 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
     reworded: list[str] = []
     if code_difference and _claims_differ_in_wording(run.plan, rebuilt.plan):
         reworded.append("the claims in plan.json")
-    differences[:0] = _prefixed(
-        PLAN, _compare_plans(run.plan, rebuilt.plan, ignored={CLAIMS} if reworded else set())
-    )
+    prompts_before, prompts_now = _sealed_prompts(run.plan), _sealed_prompts(rebuilt.plan)
+    plan_before: Mapping[str, Any] = run.plan
+    plan_now: Mapping[str, Any] = rebuilt.plan
+    if changed_prompts := _changed_prompts(prompts_before, prompts_now):
+        verification.notes.append(
+            f"The prompts {join_first(changed_prompts)} have changed since the run, in parts that "
+            "no request of the run shows: every request is the same."
+        )
+    # A newer version may also have added prompts.
+    if changed_prompts or (code_difference and prompts_before != prompts_now):
+        plan_before, plan_now = _without_prompts(plan_before), _without_prompts(plan_now)
+    ignored_parts = {CLAIMS} if reworded else set()
+    differences[:0] = _prefixed(PLAN, _compare_plans(plan_before, plan_now, ignored=ignored_parts))
     # Logs hold times and retries, which no replay repeats.
     compared_names = {PLAN, MANIFEST, LOG, LOG_LINES}
     for path in sorted(rebuilt.path.rglob("*")):
@@ -466,6 +500,23 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
             else "All tables are equal, but this code writes other files"
         )
         verification.not_compared += [f"{result}{code_difference}:", *differences]
+
+
+def _sealed_prompts(plan: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the hashes of the prompts in a plan, by name."""
+    design = plan.get("sealed", {}).get(DESIGN, {}).get("data")
+    prompts = design.get("prompts") if isinstance(design, Mapping) else None
+    return prompts if isinstance(prompts, Mapping) else {}
+
+
+def _without_prompts(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a plan with the prompts left out of its sealed design, and no hash of the design."""
+    sealed = plan.get("sealed", {})
+    design = sealed.get(DESIGN, {}).get("data")
+    if not isinstance(design, Mapping):
+        return plan
+    kept = {key: value for key, value in design.items() if key != "prompts"}
+    return {**plan, "sealed": {**sealed, DESIGN: {"data": kept}}}
 
 
 def _prefixed(name: str, sentences: Iterable[str]) -> list[str]:
