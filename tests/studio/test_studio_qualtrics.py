@@ -42,7 +42,7 @@ def test_a_file_that_is_no_survey_is_refused_on_the_page(
     page.get_by_role("button", name="Open it").click()
 
     expect(page.locator("main")).to_contain_text(
-        "no survey exported from Qualtrics: it is not JSON"
+        "not a survey exported from Qualtrics: it is not JSON"
     )
     expect(page.locator("main")).not_to_contain_text(str(tmp_path.parent))
     page.goto(studio.link)
