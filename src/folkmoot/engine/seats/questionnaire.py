@@ -33,10 +33,11 @@ Texts = Annotated[
 ]
 
 
-class Check(BaseModel):
+class SeatCheck(BaseModel):
     """A question with a right answer, to a human before or during the study."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Editors show the title of a schema, so it is that of earlier versions.
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Check")
 
     question: str = Field(
         min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="what is asked"
@@ -58,7 +59,7 @@ class Check(BaseModel):
     hint: str | None = Field(None, description="text shown after a wrong answer")
 
     @model_validator(mode="after")
-    def _check_answers(self) -> Check:
+    def _check_answers(self) -> SeatCheck:
         if self.options and (unknown := [text for text in self.right if text not in self.options]):
             raise ValueError(f"`right` must be among the options, and {unknown[0]!r} is not")
         if self.after_questions is not None and self.after_stage is not None:
@@ -128,7 +129,7 @@ AfterwardsQuestions = Annotated[
     BeforeValidator(_as_tuple, json_schema_input_type=list[AfterwardsQuestion | str]),
 ]
 Checks = Annotated[
-    tuple[Check, ...], BeforeValidator(_as_tuple, json_schema_input_type=list[Check])
+    tuple[SeatCheck, ...], BeforeValidator(_as_tuple, json_schema_input_type=list[SeatCheck])
 ]
 
 
@@ -192,7 +193,7 @@ class SeatProgress:
     asked: dict[int, asyncio.Future[bool]] = field(default_factory=dict)
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 
-    def find_due(self, checks: tuple[Check, ...], stage: str | None) -> list[int]:
+    def find_due(self, checks: tuple[SeatCheck, ...], stage: str | None) -> list[int]:
         """Return the numbers (from 1) of the checks that precede a question of this stage.
 
         `stage` is None at the end of the protocol.

@@ -18,8 +18,8 @@ from folkmoot.engine.seats.question_view import QuestionView, view_for_human
 from folkmoot.engine.seats.questionnaire import (
     AfterwardsRow,
     AnnouncementRow,
-    Check,
     CheckRow,
+    SeatCheck,
 )
 from folkmoot.engine.seats.seat_manager import SCREENED_OUT, SEAT_CLOSED, TIMED_OUT, WITHDRAWN
 from folkmoot.engine.seats.seats import Seat
@@ -109,7 +109,7 @@ def record_announcements(run: RunContext) -> None:
         run.record_row(row_order, row.table, row.cells())
 
 
-async def _ask_check(run: RunContext, seat: Seat, number: int, check: Check) -> bool:
+async def _ask_check(run: RunContext, seat: Seat, number: int, check: SeatCheck) -> bool:
     """Ask one check until it is passed, failed or left, and return whether the human stays."""
     row_order = _row_order_of(run, seat, number)
     for attempt in count(1):
@@ -141,7 +141,7 @@ async def _ask_check(run: RunContext, seat: Seat, number: int, check: Check) -> 
     raise AssertionError("the loop has no end")
 
 
-def _outcome_of_check(check: Check, attempt: int, *, right: bool, missing: str | None) -> str:
+def _outcome_of_check(check: SeatCheck, attempt: int, *, right: bool, missing: str | None) -> str:
     if right:
         return "passed"
     if missing in GONE:
@@ -241,7 +241,7 @@ async def _gather(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return cast("list[T]", results)
 
 
-def _checks_of(run: RunContext) -> tuple[Check, ...]:
+def _checks_of(run: RunContext) -> tuple[SeatCheck, ...]:
     return run.config.seats.checks if run.config.seats is not None else ()
 
 
