@@ -93,9 +93,10 @@ class FieldForPeople(NamedTuple):
     """How a human's page shows one field of a JSON answer.
 
     `label` replaces the name and the description of the field, which are written for models.
-    `kind` and `options` replace those that follow from the schema: a schema may allow more than a
-    human is asked for. The options of a number are its bounds. A `ranking` is a list of all options
-    of the schema in the order of the human.
+    `kind` is the input that the page shows, and `options` are the options to choose from. If they
+    are empty, both follow from the schema. They are set if the schema allows more than a human is
+    asked for. For a number, `options` holds the lowest and the highest value. In a `ranking` the
+    human puts all options of the schema into order.
     """
 
     label: str

@@ -323,7 +323,7 @@ class RunFolder:
 
     @cached_property
     def _measured_tables(self) -> set[Path]:
-        """The tables that passed `_refuse_inflated`."""
+        """The tables that were checked: the bytes of each can hold the cells that it claims."""
         return set()
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -44,7 +44,7 @@ class EntryPages:
         self.lobby = lobby
 
     def page_routes(self) -> list[Route]:
-        """Return the routes of the entry."""
+        """Return the routes of the pages behind the link of an open entry."""
         return [
             Route("/enter/{token}", self.show_entry),
             Route("/enter/{token}", self.enter, methods=["POST"]),

@@ -82,9 +82,10 @@ class Line:
 
 
 def room_columns(run: RunFolder) -> tuple[str, ...]:
-    """Return the columns of the table `utterances` that identify a room.
+    """Return the columns of the table `utterances` that identify a room, a shared conversation.
 
-    The result is empty if participants talk only with a moderator, or if nothing was recorded.
+    The result is empty if each participant talks alone with a moderator, or if there are no
+    utterances.
     """
     if not run.has_table(UTTERANCES):
         return ()
@@ -95,7 +96,7 @@ def room_columns(run: RunFolder) -> tuple[str, ...]:
 
 
 def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
-    """Return all rooms of a run in the order of its tables."""
+    """Return all shared conversations of a run in the order of its tables."""
     table = run.scan_table(UTTERANCES)
     columns_of_table = table.collect_schema().names()
     is_public = pl.col("public") if "public" in columns_of_table else pl.lit(True)

@@ -94,12 +94,12 @@ class OwnLoan:
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
-        """Settle one call. The next commit writes it."""
+        """Take a call with known cost off the loan of this process. The next commit writes it."""
         self._settled_calls += 1
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
-        """Settle recovered replies against the loans of other processes, the latest loan first.
+        """Take recovered replies off the loans of other processes, the latest loan first.
 
         It is unknown which loan covered which reply. So all unused money stays outstanding until no
         call is outstanding.

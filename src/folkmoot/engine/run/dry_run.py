@@ -190,10 +190,11 @@ MAX_STAGE_ROWS = 8
 class Sampler:
     """A fork executor that runs a sample of items. The other items get copies of the results.
 
-    With the copies the protocol can continue to later stages. Utterances and sources in a copy get
-    the id and the speaker of the item that receives it. The items of an outermost fork run one
-    after the other, in a random order, until the work of the dry run is used up. If `within` is
-    true, inner forks also run only a few of their items, concurrently.
+    With the copies the protocol can continue to later stages. In a copied result the ids of the
+    item that was run are replaced by those of the item that receives the copy. The items of an
+    outermost fork run one after the other, in a random order, until their requests reach the
+    byte limit of the dry run. If `within` is true, inner forks also run only a few of their items,
+    concurrently.
     """
 
     def __init__(self, counting: CountingProvider, *, within: bool) -> None:

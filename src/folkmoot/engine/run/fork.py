@@ -100,7 +100,7 @@ def fork_change(run: RunFolder) -> ReplyChange | None:
 
 
 def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = None) -> StudyFile:
-    """Return the study of a run as it was run, with the budget and concurrency of the options.
+    """Return the study file of a run as sealed, with budget and concurrency taken from `options`.
 
     Raises InputError if the run is unfinished or damaged, or if its study cannot be rebuilt. Raises
     InputError also for a run with humans, because they cannot be asked again.

@@ -100,7 +100,7 @@ def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
 
 @dataclass(frozen=True)
 class _RepeatedFork:
-    """The repeated forks of one run, as one process runs them."""
+    """Runs both forks of every repeat: the one with the changed reply, then the unchanged one."""
 
     run: RunFolder
     grid: RunGrid

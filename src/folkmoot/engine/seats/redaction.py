@@ -302,7 +302,7 @@ class Redaction:
     def exempt_texts(self, texts: Iterable[str]) -> None:
         """Record texts that are not personal, such as options.
 
-        A text that the human wrote before stays personal. It is only noted as offered.
+        If the human wrote the same text earlier, it stays personal and is marked as `offered`.
         """
         for words in map(Words, texts):
             if words.line in self.texts:

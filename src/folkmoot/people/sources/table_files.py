@@ -105,7 +105,8 @@ def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
 def _without_fractions(table: pl.DataFrame) -> pl.DataFrame:
     """Return the table with whole numbers in the columns of floats that hold nothing else.
 
-    R and pandas store whole numbers as floats if one is missing, and nobody is 31.0 years old.
+    R and pandas store whole numbers as floats if one is missing. A persona should be 31 years old,
+    not 31.0.
     """
     return table.with_columns(
         column.cast(pl.Int64) if column.dtype.is_float() and are_whole(column) else column

@@ -186,7 +186,10 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
 
 
 def _starting_rate(claim: Claim) -> tuple[int, float]:
-    """Return the sign of the claim's direction, and the assumed rate of the second condition."""
+    """Return the sign of the claimed difference, and the assumed rate in the second condition.
+
+    The sign is −1 for a claim of a decrease and 1 for all other claims.
+    """
     sign = -1 if claim.direction == "less" else 1
     # A claim of a decrease needs a high rate from which the share can fall.
     return sign, BASE if sign > 0 else 1 - BASE

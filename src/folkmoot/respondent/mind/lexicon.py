@@ -58,12 +58,12 @@ class Lexicon:
 
     @cached_property
     def camp_of(self) -> dict[str, int]:
-        """Word → index of its camp."""
+        """A mapping of word → index of the camp (way to justify a choice) that uses the word."""
         return {word: index for index, camp in enumerate(self.camps) for word in camp.words}
 
     @cached_property
     def phrase_camps(self) -> dict[str, int]:
-        """Phrase → index of its camp."""
+        """A mapping of phrase → index of the camp that uses the phrase."""
         return {
             phrase.lower(): index
             for index, camp in enumerate(self.camps)

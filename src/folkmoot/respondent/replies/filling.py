@@ -58,7 +58,10 @@ class _Filler:
         return self._fill_scalar(schema, kind, name)
 
     def _resolve_schema(self, schema: Schema) -> Schema:
-        """Follow a reference, or choose the first alternative that is not null."""
+        """Return a schema without `$ref`, `allOf`, `anyOf` and `oneOf` at its top.
+
+        Of several alternatives the first one that is not null is taken.
+        """
         for _ in range(_MAX_DEPTH):
             own_keys = {
                 key: value

@@ -180,8 +180,8 @@ def _argument_sentence(
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """Return the options to which the request draws attention.
 
-    These are options that `about` names, and options that a source contains without other options,
-    such as the choice of a participant.
+    These are the options that `about` of the request names. An option also counts if a source in
+    the prompt, such as the vote of a participant, consists of it and of no other option.
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}

@@ -162,7 +162,7 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option with the most distant cluster embeddings (cosine).
+    """Return the option with clusters least similar to the participant's summary (cosine).
 
     For each option the embeddings of its clusters are averaged, weighted by their numbers of
     members. The participant's own option is left out.

@@ -403,7 +403,7 @@ def compute_check(
 def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
     """Return the distances to the others after the interview alone and after the discussion.
 
-    Both are among the participants whose position is known at both times.
+    Only participants with a known position at both times are counted.
     """
     known = record.alone.keys() & record.after.keys()
     alone, in_talk = (

@@ -119,7 +119,7 @@ class DiscussionTexts:
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """Return the position before the discussion, given in words."""
+        """Return the phrase for a position before the discussion, with its source."""
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )

@@ -622,9 +622,11 @@ class SlotDecision:
     - `parse_step`: the step that read the proposal. `minimal` means that it was unreadable.
     - `outcome`, `portions`: the operator's decision, and the final decision after feedback.
     - `cause`: the reason why nothing is decided, if it is known (see `undecided_reason`).
-    - `terms`, `terms_first`: words of theory under C3, in the final and in a first reply.
+    - `terms`: words from theories of decision that the mediator used in the final reply. C3 forbids
+      them.
+    - `terms_first`: the same in a first reply that was replaced by a re-ask.
     - `asked_again`: the reasons for re-asks before this decision (theory, unmatched).
-    - `came_up`: option → condition, for options that were added after the statements.
+    - `came_up`: option → condition in which it came up, for options that no statement named.
     - `late_scores`: members' own scores of the options in `came_up`.
     - `overridden`: option → members who get it against their strong rejection.
     - `overridden_unasked`: the same before members were asked to confirm.

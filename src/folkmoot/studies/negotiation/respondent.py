@@ -265,7 +265,10 @@ def answer_scores(mind: SimulatedRespondent) -> Reply:
 
 
 def own_scores(mind: SimulatedRespondent) -> Reply:
-    """Return the scores for the researcher alone, with the first choice as the reason."""
+    """Return a member's private scores, with a reason that names the option with the best score.
+
+    The question is asked for the researcher. No other member reads the answer.
+    """
     utilities, _ = _own_view(mind, "Score", "option")
     best = max(utilities, key=lambda option: utilities[option], default="")
     return {"reason": _fill_sentence(mind, "wish", W=best) if best else ""} | answer_scores(mind)

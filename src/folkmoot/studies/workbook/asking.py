@@ -182,8 +182,8 @@ def say_question_to(
 ) -> None:
     """Add the group's question, worded for a participant's role, to the participant's history.
 
-    `public_question` is the question in the wording for other speakers. The same utterance is used
-    if both wordings are equal.
+    `public_question` is the utterance by which the group was asked. It is added if the wording for
+    this role is equal to it. Otherwise a new utterance is recorded.
     """
     filled_prompt = fill_prompt(state, task, seat, "")
     is_same = public_question is not None and (public_question.text, public_question.images) == (

@@ -21,7 +21,7 @@ def score_band(score: int) -> int:
 
 @lru_cache(maxsize=1)
 def load_wordings() -> dict[str, Any]:
-    """Return the wordings in `character.yaml`."""
+    """Return the packaged sentences about temperament and speech, by trait or feature."""
     data: dict[str, Any] = packaged_yaml(__file__, "character.yaml")
     return data
 

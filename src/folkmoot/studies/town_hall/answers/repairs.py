@@ -244,9 +244,9 @@ class Repairer:
 
     @classmethod
     def from_info(cls, info: ValidationInfo) -> Repairer:
-        """Return the repairer for a call of a pydantic validator.
+        """Return the repairer of the answer that a pydantic validator is checking.
 
-        An answer that Python code builds has no context. Its repairer knows no residents.
+        If Python code built the answer and no reply was parsed, the repairer knows no residents.
         """
         reading = ValidationContext.from_info(info)
         return cls(reading.context or AskContext(), reading)

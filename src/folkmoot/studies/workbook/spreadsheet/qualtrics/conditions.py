@@ -58,12 +58,12 @@ Condition = bool | InTreatments | Comparison | Not | All | Any
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """Return the simplified condition that all of these conditions hold."""
+    """Join conditions by "and", and return the simplified result."""
     return _join(conditions, All, neutral=True)
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """Return the simplified condition that at least one of these conditions holds."""
+    """Join conditions by "or", and return the simplified result."""
     return _join(conditions, Any, neutral=False)
 
 

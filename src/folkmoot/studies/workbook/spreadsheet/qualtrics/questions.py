@@ -322,8 +322,8 @@ class FormMaker:
     ) -> QuestionForm | None:
         """Return the form of a matrix with these rows.
 
-        `table` is the question, or one column of a side-by-side table. In the second case `before`
-        is the number of the column.
+        `table` is the question itself, or one column of a side-by-side question. `before` is the
+        number of that column, and empty if `table` is the question.
         """
         form = (table.selector, table.subselector)
         answers = table.choices("Answers", "AnswerOrder")

@@ -189,7 +189,7 @@ def _add_question(
 
 
 def read_question(id: str, keys: Mapping[str, Any]) -> Question:
-    """Return the question with this id and these keys of its payload."""
+    """Return the question with this id from `keys`, its JSON object in the exported file."""
     return Question(
         id,
         as_text(keys.get("QuestionType")),
