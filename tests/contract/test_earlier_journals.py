@@ -21,6 +21,8 @@ import pytest
 import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.study.study import find_study_of_run
+from folkmoot.report.document.deviations import list_deviations
 from folkmoot.storage.run_folder import RunFolder
 
 ARCHIVES = Path(__file__).parent / "journals_before_renaming"
@@ -86,3 +88,9 @@ def test_a_cell_that_was_changed_in_an_earlier_run_is_found(folder: Path, tmp_pa
     found = verify_run(RunFolder(whole))
     said = " ".join([*found.differences, *found.not_compared])
     assert "the sealed part “claims” differs" in said
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_report_of_an_earlier_run_lists_no_deviation(study: str, folder: Path) -> None:
+    run = RunFolder(folder / study / "whole")
+    assert list_deviations(run, find_study_of_run(run)) == []

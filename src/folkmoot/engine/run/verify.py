@@ -42,7 +42,7 @@ from folkmoot.engine.study.study_file import StudyFile, validate_settings
 from folkmoot.errors import DriftError, FolkmootError, NotJournaledError, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.hints import join_first, shorten
-from folkmoot.measures.inference.claims import WORDING_FIELDS
+from folkmoot.measures.inference.claims import is_same_comparison
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
@@ -532,14 +532,7 @@ def _claims_differ_in_wording(recorded: Mapping[str, Any], rebuilt: Mapping[str,
     claims_before, claims_now = before.get("data") or [], now.get("data") or []
     if before == now or len(claims_before) != len(claims_now):
         return False
-    return all(
-        all(
-            claim_now.get(key) == value
-            for key, value in claim_before.items()
-            if key not in WORDING_FIELDS
-        )
-        for claim_before, claim_now in zip(claims_before, claims_now, strict=True)
-    )
+    return all(map(is_same_comparison, claims_before, claims_now))
 
 
 def _same_columns(run: RunFolder, rebuilt: RunFolder) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,6 +54,16 @@ ACROSS = "columns of a row"
 # The fields of a claim that only put it into words. They decide no figure.
 WORDING_FIELDS = frozenset({"estimand", "outcome", "names", "missing"})
 MISSING = "Subjects of whom the measure is not known are left out, counted, and bounded."
+
+
+def is_same_comparison(earlier: Mapping[str, object], present: Mapping[str, object]) -> bool:
+    """Return whether two claims, as dictionaries, differ at most in their wording.
+
+    Fields that `earlier` does not have were added by a newer version and are ignored.
+    """
+    return all(
+        present.get(name) == value for name, value in earlier.items() if name not in WORDING_FIELDS
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from typing import Any
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import list_changes
+from folkmoot.engine.session.folder_access import describe_other_version
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
 from folkmoot.engine.study.study import ExpectedRows, Study, claims_of_run
 from folkmoot.errors import StorageError
 from folkmoot.hints import join_first, shorten
-from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.claims import Claim, is_same_comparison
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import ResultTable, TableCell
 from folkmoot.storage.json_files import format_json
@@ -57,7 +58,7 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
     """Yield each claim that differs between the plan and this version of the study type.
 
     An item is (position from 1, sealed claim, present claim). Yields nothing if the run sealed no
-    claims.
+    claims. Another version of Folkmoot may word a claim otherwise: that is no difference.
     """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
@@ -65,10 +66,13 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
     stated = json.loads(format_json([asdict(claim) for claim in claims_of_run(study, run)]))
     # A plan of an earlier version has fewer fields. What it does not state has its default.
     defaults = json.loads(format_json(asdict(Claim("", ("", "")))))
-    sealed = (defaults | was for was in part["data"])
-    for place, (was, now) in enumerate(zip_longest(sealed, stated), 1):
-        if was != now:
-            yield place, was, now
+    is_other_version = bool(describe_other_version(run.path))
+    for place, (was, now) in enumerate(zip_longest(part["data"], stated), 1):
+        if is_other_version and was and now and is_same_comparison(was, now):
+            continue
+        sealed = was and defaults | was
+        if sealed != now:
+            yield place, sealed, now
 
 
 def both_versions(run: RunFolder, study: Study) -> ResultTable:
