@@ -135,8 +135,8 @@ class Study(Generic[ConfigT]):
             run and the key of a conversation or participant, which is empty for the whole run.
         load_config: reads the configuration from files with one of the `file_suffixes`.
         extra_models: returns the models that single roles use besides those of the common keys, so
-            that they can be checked. Defaults of the study type count only if the file names a
-            hosted `model`.
+            that they can be checked. A model that is only a default
+            of the study type is included if the file names a hosted `model`.
         source_model: the default model of the source project. It is suggested to a researcher who
             names no model, but never called without their choice.
         seats: (config, folder) returns the participants that humans could play.
@@ -160,8 +160,8 @@ class Study(Generic[ConfigT]):
             study file. A file named `NAME.yaml` replaces the new study file.
         respondent_part: answers and topics of this study for the embedded respondent. Without it,
             the respondent answers by the answer type alone.
-        from_polis: returns the files of a study made from a Polis conversation and one of its
-            comments or None.
+        from_polis: (conversation, comment) returns the files of a study of one comment of a Polis
+            conversation. If the comment is None, the study type chooses it.
         importers: suffix of a file of another program → what makes a study of such a file. They
             raise InputError for a file that they cannot read.
     """
