@@ -21,7 +21,7 @@ FOLKMOOT = [sys.executable, "-m", "folkmoot"]
     ("study", "seats", "says"),
     [
         ("town_hall", "[set01_lv1/A01]", "at level 1 one call of a model speaks for all residents"),
-        ("negotiation", "2", "members say; set conditions to [C1, C2]"),
+        ("negotiation", "2", "members say; set members_speak to true, or conditions to [C1, C2]"),
         ("cross_pollination", "[p_9999]", "there is no participant 'p_9999'"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_run_of_use_has_its_tables_as_declared(
     (
         (("initial_vote",), "first vote"),
         (("clarification",), "interviews"),
-        (("summaries",), "group of reasons"),
+        (("summaries",), "cluster of reasons"),
         (("cross_pollination", "adversarial_dialogue", "second_vote"), "final vote"),
     ),
 )
