@@ -192,6 +192,12 @@ def test_a_resumed_run_asks_no_check_twice(tmp_path: Path) -> None:
     [
         ("  checks:\n    - {question: Q, options: [a, b], right: c}\n", "among the options"),
         ("  checks:\n    - {question: Q, right: c, tries: 2, on_failure: again}\n", "no meaning"),
+        ("  checks:\n    - {question: Q, options: [a, A], right: a}\n", "same: 'a' and 'A'"),
+        ("  checks:\n    - {question: Q, options: [a], right: a}\n", "at least two"),
+        ("  checks:\n    - {question: Q, options: [a, ''], right: a}\n", "is empty"),
+        ("  checks:\n    - {question: Q, right: .}\n", "a letter or a digit"),
+        ("  checks:\n    - {question: ' ', right: a}\n", "only spaces"),
+        ("  afterwards:\n    - {question: Q, options: [a, a]}\n", "same: 'a' and 'a'"),
         ("  afterwards:\n    - {question: Q, scale: [7, 1]}\n", "lower one"),
     ],
 )

@@ -78,7 +78,9 @@ def test_the_command_prints_what_the_table_says(tmp_path: Path) -> None:
     path = write(tmp_path, *rows, "late,Buses,3,NA,read")
     shown = CliRunner().invoke(app, ["bands", str(path), "--scale", "1", "5"])
     assert shown.exit_code == 0 and "8 figures of 40 people in people.csv" in shown.output
-    with pytest.raises(InputError, match=r"go from 1 to 5 \(give the lowest"):
+    with pytest.raises(
+        InputError, match=r"1 to 5, which the scale from 1 to 4 does not hold \(give"
+    ):
         bands_of_table(path, (1.0, 4.0))
     (tmp_path / "few").mkdir()
     with pytest.raises(InputError, match="1 pair of answers before and after, and 20 are needed"):
@@ -86,3 +88,27 @@ def test_the_command_prints_what_the_table_says(tmp_path: Path) -> None:
     published = CliRunner().invoke(app, ["bands"])
     assert published.exit_code == 0 and "Niemeyer" in published.output
     assert len(published_bands().notes) == 4
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("p1,Buses,2,3,control", "42: person: p1 answers twice about 'Buses', first in row 3"),
+        ("q,Buses,2,3,", "42: arm: is empty, but other rows name an arm"),
+        ("q,Buses,2,3,Read", "arm: the arms 'read' and 'Read' differ only in case or spaces"),
+        (",Buses,2,3,read", "42: person: is empty"),
+        ("q,,2,3,read", "42: item: is empty"),
+        # One slip would turn 80 ratings into options.
+        ("q,Buses,agree,3,read", "42: before: 'agree' is not a finite number (write all"),
+        ('q,Buses,2,"3,5",read', "42: after: '3,5' is not a finite number"),
+        ("q,Buses,nan,3,read", "42: before: 'nan' is not a finite number"),
+        ("q,Buses,2,1e400,read", "42: after: '1e400' is not a finite number"),
+    ],
+)
+def test_a_table_in_which_it_is_unclear_what_counts_gives_no_benchmark(
+    tmp_path: Path, row: str, problem: str
+) -> None:
+    rows = [f"p{n},Buses,{1 + n % 5},{1 + (n + n % 2) % 5},read" for n in range(40)]
+    shown = CliRunner().invoke(app, ["bands", str(write(tmp_path, *rows, row))])
+    assert shown.exit_code == 2
+    assert problem in " ".join(shown.output.split())

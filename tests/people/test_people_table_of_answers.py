@@ -176,6 +176,8 @@ def test_first_answers_need_a_table_of_answers(tmp_path: Path) -> None:
         (b"person,item,before,after\na,Buses, free,3,4\n", "line 2: more fields than columns"),
         ("person,item,before,after,Größe\na,Buses,3,4,5\n".encode("latin-1"), "is not UTF-8"),
         (b"person,item,before\na,Buses,3\n", "no column 'after'"),
+        (b"person,item,before,after,\na,Buses,3,4,x\n", "2: column 5 has a cell, but no name"),
+        (b",person,item,before,after\n1,a,Buses,3,4\n", "2: column 1 has a cell, but no name"),
         (b"PK\x03\x04 not a table", ""),
     ],
 )
@@ -187,6 +189,26 @@ def test_odd_files_are_refused_with_what_to_do(
     with pytest.raises(InputError) as caught:
         read_experiment(path)
     assert "people.csv" in str(caught.value) and problem in str(caught.value)
+
+
+def test_empty_columns_without_a_name_are_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,Buses,3,4,31,,", header="person,item,before,after,age,,")
+    assert read_people(path).columns == ["person", "item", "before", "after", "age"]
+    assert read_personas(path)[0].text == "a 31-year-old person."
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (["a,read,Park,Bus", "b,,Bus,Bus"], "3: arm: is empty, but other rows name an arm"),
+        (["a,read,Park,Bus", "b,Read,Bus,Bus"], "differ only in case or spaces"),
+    ],
+)
+def test_a_comparison_refuses_arms_that_are_unclear(
+    tmp_path: Path, rows: list[str], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        people_file(write(tmp_path, *rows, header="person,arm,before,after"))
 
 
 def test_ten_thousand_rows_are_read(tmp_path: Path) -> None:

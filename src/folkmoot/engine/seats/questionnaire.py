@@ -60,6 +60,9 @@ class SeatCheck(BaseModel):
 
     @model_validator(mode="after")
     def _check_answers(self) -> SeatCheck:
+        _require_question(self.question, self.options)
+        if not all(map(_comparable, self.right)):
+            raise ValueError("`right` must have a letter or a digit")
         if self.options and (unknown := [text for text in self.right if text not in self.options]):
             raise ValueError(f"`right` must be among the options, and {unknown[0]!r} is not")
         if self.after_questions is not None and self.after_stage is not None:
@@ -98,6 +101,7 @@ class AfterwardsQuestion(BaseModel):
 
     @model_validator(mode="after")
     def _check_kind(self) -> AfterwardsQuestion:
+        _require_question(self.question, self.options)
         if self.options and self.scale:
             raise ValueError("set `options` or `scale`, not both")
         if self.scale and self.scale[0] >= self.scale[1]:
@@ -110,6 +114,22 @@ class AfterwardsQuestion(BaseModel):
         if self.options:
             return Choice(self.options)
         return Number(*self.scale, integer=True) if self.scale else Text()
+
+
+def _require_question(question: str, options: tuple[str, ...]) -> None:
+    """Raise ValueError if a human could not read a question, or could not tell its options apart."""
+    if not question.strip():
+        raise ValueError("`question` has only spaces")
+    if not all(option.strip() for option in options):
+        raise ValueError("one of the `options` is empty")
+    compared = [" ".join(option.casefold().split()) for option in options]
+    for number, text in enumerate(compared):
+        if (first := compared.index(text)) < number:
+            raise ValueError(
+                f"two `options` are the same: {options[first]!r} and {options[number]!r}"
+            )
+    if len(options) == 1:
+        raise ValueError("`options` needs at least two")
 
 
 def _comparable(answer: str) -> str:

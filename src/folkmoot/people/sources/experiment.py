@@ -6,7 +6,7 @@ The study type `replay` asks the same questions again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from folkmoot.people.sources.people_table import (
     ITEM,
     PERSON,
     TEXT_SHOWN,
+    list_unclear_rows,
+    parse_number,
     read_people,
 )
 from folkmoot.people.sources.table import describe_person
@@ -69,61 +71,31 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
         raise InputError(
             [Problem(f"no column {name!r}", file=str(path), hint=hint) for name in lacking]
         )
-    problems: list[Problem] = []
+    problems = [*list_unclear_rows(table, path)]
+    unclear_rows = {problem.where for problem in problems if problem.key != ARM}
     answers: list[HumanAnswer] = []
-    rows_by_answer: dict[tuple[str, str], int] = {}
     attribute_names = {name: clean_name(name) for name in table.columns if name not in COLUMNS}
-    has_arms = ARM in table.columns and table[ARM].null_count() < table.height
     for number, row in enumerate(table.iter_rows(named=True), first_line(path)):
-
-        def tell(column: str, message: str, line: int = number) -> None:
-            problems.append(Problem(message, str(path), str(line), column))
-
-        person, item, arm = row[PERSON], row[ITEM], row.get(ARM)
-        if not person or not item:
-            tell(ITEM if person else PERSON, "is empty")
+        if str(number) in unclear_rows:
             continue
-        first_row = rows_by_answer.setdefault((person, item), number)
-        if first_row != number:
-            tell(PERSON, f"{person} answers twice about {item!r}, first in row {first_row}")
-            continue
-        if has_arms and not arm:
-            tell(ARM, "is empty, but other rows name an arm")
-        before, after = (_number(row[name]) for name in (BEFORE, AFTER))
+        before, after = (parse_number(row[name]) for name in (BEFORE, AFTER))
         for column, value in ((BEFORE, before), (AFTER, after)):
             if value is not None and not math.isfinite(value):
-                tell(column, f"{row[column]!r} is not a finite number")
+                problem = f"{row[column]!r} is not a finite number"
+                problems.append(Problem(problem, str(path), str(number), column))
         # Without a first answer there is no change to replay.
         if before is None:
-            tell(BEFORE, "is empty")
+            problems.append(Problem("is empty", str(path), str(number), BEFORE))
             continue
         attributes = {
             cleaned: row[name]
             for name, cleaned in attribute_names.items()
             if row[name] is not None and str(row[name]).strip()
         }
+        person, item, arm = row[PERSON], row[ITEM], row.get(ARM) or EVERYBODY
         text = row.get(TEXT_SHOWN) or ""
-        answers.append(HumanAnswer(person, item, before, after, arm or EVERYBODY, text, attributes))
-    problems += _similar_arms(answers, path)
+        answers.append(HumanAnswer(person, item, before, after, arm, text, attributes))
     if problems:
-        raise InputError(problems)
+        problems.sort(key=lambda problem: int(problem.where or 0))
+        raise InputError([*problems])
     return answers
-
-
-def _similar_arms(answers: list[HumanAnswer], path: Path) -> Iterator[Problem]:
-    """Yield a problem for two arms that differ only in case or spaces, which is a slip."""
-    spellings: dict[str, str] = {}
-    for arm in dict.fromkeys(answer.arm for answer in answers):
-        first = spellings.setdefault(" ".join(arm.casefold().split()), arm)
-        if first != arm:
-            yield Problem(
-                f"the arms {first!r} and {arm!r} differ only in case or spaces", str(path), key=ARM
-            )
-
-
-def _number(cell: str | None) -> float | None:
-    """Return the number in a cell, None if the cell is missing, or NaN if it holds other text."""
-    try:
-        return None if cell is None else float(cell)
-    except ValueError:
-        return math.nan

@@ -8,7 +8,8 @@ benchmarks (`folkmoot bands`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -65,6 +66,53 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
         _clean_text(table[column]) if column in COLUMNS else _parse_column(table[column])
         for column in table.columns
     )
+
+
+def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
+    """Yield the problems that leave open which answer of a person counts, or in which arm.
+
+    These are an empty `person` or `item`, and a person who answers twice about one item (in one arm
+    or two), then the problems of the arms. A row has at most one problem. `table` is the result of
+    `read_people`.
+    """
+    ids = [name for name in (PERSON, ITEM) if name in table.columns]
+    first_rows: dict[tuple[str, ...], int] = {}
+    for number, row in enumerate(table.select(ids).iter_rows(), first_line(path)):
+        if not all(row):
+            empty = next(name for name, cell in zip(ids, row, strict=True) if not cell)
+            yield Problem("is empty", str(path), str(number), empty)
+        elif PERSON in ids and (first_row := first_rows.setdefault(row, number)) != number:
+            about = f" about {row[1]!r}" if ITEM in ids else ""
+            problem = f"{row[0]} answers twice{about}, first in row {first_row}"
+            yield Problem(problem, str(path), str(number), PERSON)
+    yield from list_unclear_arms(table, path)
+
+
+def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
+    """Yield the rows without an arm if other rows have one, and arms that are spelled in two ways.
+
+    Two spellings differ only in case or spaces, which is a slip.
+    """
+    if ARM not in table.columns or table[ARM].null_count() == table.height:
+        return
+    for number, arm in enumerate(table[ARM], first_line(path)):
+        if arm is None:
+            problem = "is empty, but other rows name an arm"
+            yield Problem(problem, str(path), str(number), ARM)
+    spellings: dict[str, str] = {}
+    for arm in table[ARM].drop_nulls().unique(maintain_order=True):
+        first = spellings.setdefault(" ".join(arm.casefold().split()), arm)
+        if first != arm:
+            problem = f"the arms {first!r} and {arm!r} differ only in case or spaces"
+            yield Problem(problem, str(path), key=ARM)
+
+
+def parse_number(cell: str | None) -> float | None:
+    """Return the number in a cell, None if the cell is missing, or NaN if it holds other text."""
+    try:
+        return None if cell is None else float(cell)
+    except ValueError:
+        return math.nan
 
 
 def _clean_text(column: pl.Series) -> pl.Series:

@@ -99,7 +99,24 @@ def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
     cells = pl.read_csv(path, separator=mark, infer_schema=False)
     if wrong := header_problem(cells.columns, mark):
         raise InputError(Problem(wrong, str(path), "1"))
+    cells = _without_nameless_columns(cells, path)
     return cells.with_columns(_parse_number_column(column) for column in cells)
+
+
+def _without_nameless_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Return the table without columns that have neither a name nor cells.
+
+    Spreadsheet programs write such columns. Raises InputError if a column without a name has cells.
+    """
+    nameless = [name for name in table.columns if not name.partition("_duplicated_")[0].strip()]
+    for name in nameless:
+        filled = table[name].is_not_null().arg_true()
+        if len(filled):
+            position, row = table.columns.index(name) + 1, filled[0] + first_line(path)
+            hint = "write the names into row 1"
+            problem = f"column {position} has a cell, but no name"
+            raise InputError(Problem(problem, str(path), str(row), hint=hint))
+    return table.drop(nameless)
 
 
 def _without_fractions(table: pl.DataFrame) -> pl.DataFrame:

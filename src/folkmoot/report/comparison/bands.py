@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,17 @@ from folkmoot.kit.findings import Row, finite_or_none
 from folkmoot.measures.bands import Band, human_bands, show
 from folkmoot.measures.computed_bands import MIN_ANSWERS, AnswerTable, compute_bands
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.people.sources.people_table import AFTER, ARM, BEFORE, ITEM, PERSON, read_people
+from folkmoot.people.sources.people_table import (
+    AFTER,
+    ARM,
+    BEFORE,
+    ITEM,
+    PERSON,
+    list_unclear_rows,
+    parse_number,
+    read_people,
+)
+from folkmoot.people.sources.table_files import first_line
 from folkmoot.storage.findings import Finding, ResultTable
 
 TITLE = "Human benchmarks"
@@ -48,13 +59,17 @@ def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list
     """Return the benchmarks of a table of human answers.
 
     `scale`: lowest and highest possible rating; without it, those of the table. Raises InputError
-    if the table has too few pairs of answers, or ratings outside the scale.
+    if it is unclear which answers count (`list_unclear_rows`), if some answers are numbers and
+    others are not, if ratings are outside the scale, or if there are too few pairs of answers.
     """
     table = read_people(path)
     if lacking := [name for name in (BEFORE, AFTER) if name not in table.columns]:
         raise InputError([Problem(f"no column {name!r}", str(path)) for name in lacking])
+    if problems := [*list_unclear_rows(table, path)]:
+        raise InputError(problems)
+    has_ratings = _has_ratings(table, scale, path)
     pairs = table.drop_nulls([BEFORE, AFTER])
-    answers = _answer_table(pairs, scale, path)
+    answers = _rating_table(pairs, scale, path) if has_ratings else _option_table(pairs)
     design = f"before and after, in {path.name}"
     bands = compute_bands(answers, design, f"computed from {path.name}")
     if not bands:
@@ -85,30 +100,61 @@ def _cells(band: Band) -> Row:
     return {"what": band.label, "lowest": low, "centre": centre, "highest": high}
 
 
-def _answer_table(
+def _has_ratings(table: pl.DataFrame, scale: tuple[float, float] | None, path: Path) -> bool:
+    """Return True if the answers are ratings, and False if they are options.
+
+    Raises InputError with the rows of answers that are no numbers, if others are. Otherwise one
+    slip among ratings would turn them all into options.
+    """
+    is_rating: list[bool] = []
+    problems: list[Problem] = []
+    for number, cells in enumerate(table.select(BEFORE, AFTER).iter_rows(), first_line(path)):
+        for column, cell in zip((BEFORE, AFTER), cells, strict=True):
+            value = parse_number(cell)
+            if value is None:
+                continue
+            is_rating.append(math.isfinite(value))
+            if not is_rating[-1]:
+                problem = f"{cell!r} is not a finite number"
+                hint = "write all answers as numbers, or none"
+                problems.append(Problem(problem, str(path), str(number), column, hint))
+    if problems and any(is_rating):
+        raise InputError(problems)
+    if problems and scale is not None:
+        hint = "options need no scale"
+        raise InputError(Problem("these answers are not numbers", str(path), hint=hint))
+    return not problems
+
+
+def _texts(pairs: pl.DataFrame, name: str) -> list[str]:
+    if name in pairs.columns:
+        return pairs[name].fill_null("").to_list()
+    return [""] * pairs.height
+
+
+def _persons(pairs: pl.DataFrame) -> list[str]:
+    # Without ids, each row is another person.
+    return _texts(pairs, PERSON) if PERSON in pairs.columns else [*map(str, range(pairs.height))]
+
+
+def _option_table(pairs: pl.DataFrame) -> AnswerTable:
+    before, after = (pairs[name].to_list() for name in (BEFORE, AFTER))
+    return AnswerTable(_persons(pairs), _texts(pairs, ITEM), _texts(pairs, ARM), before, after)
+
+
+def _rating_table(
     pairs: pl.DataFrame, scale: tuple[float, float] | None, path: Path
 ) -> AnswerTable:
-    def column(name: str) -> list[str]:
-        if name in pairs.columns:
-            return pairs[name].fill_null("").to_list()
-        return [""] * pairs.height
-
-    # Without ids, each row is another person.
-    persons = column(PERSON) if PERSON in pairs.columns else [*map(str, range(pairs.height))]
-    before, after = (pairs[name].to_list() for name in (BEFORE, AFTER))
-    ratings = [pairs[name].cast(pl.Float64, strict=False) for name in (BEFORE, AFTER)]
-    if any(rating.null_count() for rating in ratings):
-        if scale is not None:
-            hint = "options need no scale"
-            raise InputError(Problem("these answers are not numbers", str(path), hint=hint))
-        return AnswerTable(persons, column(ITEM), column(ARM), before, after)
-    numbers = [number for rating in ratings for number in rating.to_list()]
+    first, last = (pairs[name].cast(pl.Float64).to_list() for name in (BEFORE, AFTER))
+    numbers = [*first, *last]
     if not numbers:
-        return AnswerTable(persons, [], [], [], [])
+        return AnswerTable([], [], [], [], [])
     low, high = scale or (min(numbers), max(numbers))
     if not low < high or min(numbers) < low or max(numbers) > high:
         problem = f"the answers go from {min(numbers):g} to {max(numbers):g}"
+        if scale is not None:
+            problem += f", which the scale from {low:g} to {high:g} does not hold"
         hint = "give the lowest and the highest possible answer: --scale 1 7"
         raise InputError(Problem(problem, str(path), hint=hint))
-    first, last = (rating.to_list() for rating in ratings)
-    return AnswerTable(persons, column(ITEM), column(ARM), first, last, (low, high))
+    texts = _texts(pairs, ITEM), _texts(pairs, ARM)
+    return AnswerTable(_persons(pairs), *texts, first, last, (low, high))

@@ -22,6 +22,7 @@ from folkmoot.people.sources.people_table import (
     ITEM,
     PERSON,
     TEXT_SHOWN,
+    list_unclear_arms,
     read_people,
 )
 from folkmoot.report.preregistration import registered_claims
@@ -206,6 +207,8 @@ def people_file(path: Path) -> Sample:
             hint = "a run asks about one item; keep the rows of that item"
             raise InputError(Problem(f"{len(items)} items", str(path), key=ITEM, hint=hint))
         data = data.drop(ITEM)
+    if problems := [*list_unclear_arms(data, path)]:
+        raise InputError(problems)
     data = data.rename({ours: name for ours, name in NAMES_IN_RUNS.items() if ours in data.columns})
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
         # The column is empty in all rows.
