@@ -48,8 +48,8 @@ STUDIES = {
         "36 participants", 0.8, "summary.json", ("total_participants",), "Nothing is complete yet"
     ),
     "focus_group": Expected("3 groups", 0.5, "topline.json", ("concepts", 0, "groups")),
-    "negotiation": Expected("4 groups", 0.5, "comparison.json", ("groups",), "No text has been coded"),
-    "town_hall": Expected("3 sets", 0.7, "levels.json", ("sets",), "No text has been coded"),
+    "negotiation": Expected("4 groups", 0.5, "comparison.json", ("groups",), "has been coded yet"),
+    "town_hall": Expected("3 sets", 0.7, "levels.json", ("sets",), "has been coded yet"),
     "workbook": Expected("4 sessions", 0.5, "public_goods.json", ("sessions_finished",)),
 }
 # Of the clock, or of how a run went.

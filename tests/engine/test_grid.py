@@ -27,6 +27,7 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import GridCell, RunGrid, build_cells, parse_axes, read_grid, run_grid
 from folkmoot.engine.run.runner import load_study_with_options, run_study
 from folkmoot.engine.session.folder_access import lock_folder
+from folkmoot.engine.session.plan import DESIGN, Plan
 from folkmoot.engine.study.consent import Consent
 from folkmoot.errors import (
     DriftError,
@@ -380,6 +381,9 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
         (run / "study.yaml").write_text(
             yaml.safe_dump({"study": "cross_pollination", "hypotheses": hypotheses})
         )
+        plan = Plan(run / "plan.json", started_at="2026-11-26T09:00:00+00:00")
+        plan.seal_part(DESIGN, {"settings": {"hypotheses": hypotheses}})
+        plan.write_plan()
     done = {cell.name: (cell, RunFolder(tmp_path / "cells" / cell.name)) for cell in cells}
     found = pooling.judge_claims(done)
     assert found is not None

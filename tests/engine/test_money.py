@@ -160,7 +160,7 @@ def test_a_reply_that_breaks_off_is_charged_at_its_reserve_and_its_cost_is_unkno
     assert spent == pytest.approx(known + told["max_usd"])
     last = (tmp_path / "run" / "run.log").read_text()
     assert "may have been billed" in last
-    assert "broke off" in str(build_trust_section(done.folder, STUDY))
+    assert "interrupted replies" in str(build_trust_section(done.folder, STUDY))
 
 
 def test_replies_that_break_off_use_up_a_budget_over_resumes(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from folkmoot.measures import (
     diagnostics,
     diversity,
     dri,
+    persona_variance,
     position,
     retest,
 )
@@ -26,7 +27,7 @@ MODULES = {
     m.__name__.rsplit(".", maxsplit=1)[-1]: m
     for m in (
         agreement, bands, clustered, clusters, diagnostics, diversity, dri,
-        paired_votes, position, power, proportions, regression, retest,
+        paired_votes, persona_variance, position, power, proportions, regression, retest,
     )
 }  # fmt: skip
 

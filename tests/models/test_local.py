@@ -77,7 +77,10 @@ def test_a_prompt_longer_than_the_context_is_missing_and_the_run_goes_on(tmp_pat
     )
     assert run.table("said")["reason"].to_list() == ["too_long", None, "too_long"]
     log = (run.path / "run.log").read_text()
-    assert log.count("longer than the 512 tokens") == 1 and "local: {context: 1024}" in log
+    assert (
+        log.count("longer than the context of this model (512") == 1
+        and "local: {context: 1024}" in log
+    )
 
 
 @needs_the_model

@@ -142,7 +142,7 @@ def test_each_discussion_of_a_town_hall_is_a_conversation(
 
 
 def test_a_study_without_votes_is_refused(small_run: Callable[[str], Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no votes that fit"):
+    with pytest.raises(InputError, match="no votes that can be written"):
         export_run(RunFolder(small_run("focus_group")), "polis", tmp_path / "polis")
 
 

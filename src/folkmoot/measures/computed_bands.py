@@ -43,14 +43,14 @@ class AnswerTable:
 
 
 class _Measure(NamedTuple):
-    """One benchmark. `compute` gets the answers before and after of one arm or of one item."""
+    """One benchmark. `calculate` gets the answers before and after of one arm or of one item."""
 
     key: str
     label: str
     unit: str
     is_by_item: bool
     needs_ratings: bool
-    compute: Callable[[_Answers], float]
+    calculate: Callable[[_Answers], float]
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
         if measure.needs_ratings and coded.ratings is None:
             continue
         groups = by_item if measure.is_by_item else by_arm
-        values = [measure.compute(coded.select(rows)) for rows in groups]
+        values = [measure.calculate(coded.select(rows)) for rows in groups]
         values = [value for value in values if math.isfinite(value)]
         centre = float(np.median(values)) if measure.is_by_item and values else math.nan
         if not measure.is_by_item:
-            centre = measure.compute(coded)
+            centre = measure.calculate(coded)
         if not math.isfinite(centre):
             continue
         low, high, description = _range_of(values, measure.is_by_item, len(answers.before))
