@@ -45,7 +45,7 @@ class Expected(NamedTuple):
 
 STUDIES = {
     "cross_pollination": Expected(
-        "36 participants", 0.8, "summary.json", ("total_participants",), "Nothing is complete yet"
+        "36 participants", 0.75, "summary.json", ("total_participants",), "Nothing is complete yet"
     ),
     "focus_group": Expected("3 groups", 0.5, "topline.json", ("concepts", 0, "groups")),
     "negotiation": Expected("4 groups", 0.5, "comparison.json", ("groups",), "has been coded yet"),
