@@ -117,7 +117,7 @@ class AfterwardsQuestion(BaseModel):
 
 
 def _require_question(question: str, options: tuple[str, ...]) -> None:
-    """Raise ValueError if a human could not read a question, or could not tell its options apart."""
+    """Raise ValueError if a human could not read a question, or tell its options apart."""
     if not question.strip():
         raise ValueError("`question` has only spaces")
     if not all(option.strip() for option in options):
