@@ -204,7 +204,12 @@ def test_a_last_round_of_feedback_that_nobody_hears_is_caught(
     assert gain(held(tmp_path / "run", 1.0, ["C4", "C5"])) == 0
 
 
-SAID = "{{ line.name }}: {{ line.text }}"
+# How the shipped prompt shows a line of the discussion, to models and to people.
+SAID = next(
+    line.removesuffix('{{ cache if goes_on else "" }}')
+    for line in (PROMPTS / "confirm.md").read_text("utf-8").splitlines()
+    if line.startswith("{{ line.name }}")
+)
 GIVEN = (
     "- {{ share.option }} for {{ share.who }}{% if share.when %} ({{ share.when }}){% endif %}\n\n"
 )
