@@ -40,7 +40,7 @@ from folkmoot.kit.controls.conversations import (
     sample_decisions,
 )
 from folkmoot.kit.controls.forking import (
-    Fork,
+    ForkedDecision,
     ReplyGraph,
     fork_decision,
     has_own_replies,
@@ -304,7 +304,7 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
 
 
 # (key of a decision, control) → the version that the control asks, or why it cannot be asked.
-_Versions = dict[tuple[str, str], Fork | Refusal]
+_Versions = dict[tuple[str, str], ForkedDecision | Refusal]
 
 
 def _build_versions(
@@ -338,7 +338,7 @@ def _asked_again(versions: _Versions) -> dict[str, dict[str, list[str]]]:
     """Return control → decision → the addresses of the replies that are asked again before it."""
     found: dict[str, dict[str, list[str]]] = {}
     for (key, control), version in versions.items():
-        if isinstance(version, Fork) and version.steps:
+        if isinstance(version, ForkedDecision) and version.steps:
             found.setdefault(control, {})[key] = [step.reply.address for step in version.steps]
     return found
 
@@ -387,14 +387,14 @@ async def _ask_again(
     """Ask the decision again in a fresh conversation without the first answer."""
     asked = conversation.asked.utterances
     same = Replaced(conversation.speaker.system, asked, decision.options)
-    await _ask_replaced(conversation, decision, RETEST, Fork((), same), scope)
+    await _ask_replaced(conversation, decision, RETEST, ForkedDecision((), same), scope)
 
 
 async def _ask_replaced(
     conversation: DecisionConversation,
     decision: ControlledDecision,
     control: str,
-    version: Fork | Refusal,
+    version: ForkedDecision | Refusal,
     scope: Scope,
 ) -> None:
     """Ask the decision in one version of its prompt, or record why it cannot be asked.

@@ -106,7 +106,7 @@ class ForkStep(NamedTuple):
     texts: tuple[str, ...]
 
 
-class Fork(NamedTuple):
+class ForkedDecision(NamedTuple):
     """A changed decision with the replies that have to be asked before it, in order."""
 
     steps: tuple[ForkStep, ...]
@@ -188,7 +188,7 @@ def fork_decision(
     treatments: Treatments,
     language: Language,
     graph: ReplyGraph,
-) -> Fork | Refusal:
+) -> ForkedDecision | Refusal:
     """Return the version of a decision that a control asks, or why it cannot be asked.
 
     `graph` holds the replies behind the texts of the decision, unless the speaker has not replied.
@@ -202,7 +202,7 @@ def fork_decision(
     # `texts` begins with the system prompt, so messages are counted from 1.
     replied = [n for n, utterance in enumerate(conversation.asked, 1) if utterance.speaker_id]
     if not any(n > touched[0] for n in replied):
-        return Fork((), replaced_version(control, decision, conversation, changed))
+        return ForkedDecision((), replaced_version(control, decision, conversation, changed))
     reachable: dict[str, ForkStep] = {}
     waiting = addresses_in(changed)
     # Texts that the control replaces are in `changed` no more, so the replies behind them are not
@@ -234,7 +234,7 @@ def fork_decision(
         for span in _quoted(text, asked_again)
     ):
         return REPLIED
-    return Fork(steps, replaced_version(control, decision, conversation, changed))
+    return ForkedDecision(steps, replaced_version(control, decision, conversation, changed))
 
 
 def with_new_replies(
