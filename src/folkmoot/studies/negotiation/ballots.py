@@ -1,12 +1,13 @@
 """Questions that each member answers alone: ballots, own scores, and the confirmation.
 
-The measure of satisfaction uses the members' own scores. Each member gives these scores once before
-the mediation, in a conversation that is shown to no other speaker. They are used under all
-conditions. An option that a ballot or the mediator adds later is scored later.
+Before the mediation each member scores the options once, in a conversation that is shown to no
+other speaker. These own scores are used under all conditions, for the measure of satisfaction. If a
+ballot or the mediator adds an option later, members score this option later.
 
 After a topic is decided, each member confirms the recorded decision or refuses a part of it.
 
-Members answer with listed values. If an entry matches none of them, there is one re-ask.
+Prompts list the possible values of an answer. If a part of an answer matches no listed value, there
+is one re-ask.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ async def ask_and_check(
     """Ask for a JSON reply, with one re-ask that names the problems of the first reply.
 
     Return the last readable answer, and the problems of the first reply. If the speaker declines in
-    the re-ask, the returned answer is missing as declined.
+    the re-ask, return a missing answer with the reason `declined`.
     """
     speaker, prompt, about, options = question
     first = await scope.ask_detailed(speaker, prompt, answer_type=answer, about=about)
@@ -148,8 +149,9 @@ async def collect_ballots(
 ) -> dict[str, BallotRead]:
     """Ask every eligible member for a ballot, each alone, and return the ballots by member id.
 
-    `proposal` is the mediator's proposal with its source. An entry that names no option on the
-    table causes one re-ask. If a ballot is missing, only the member's stated preference counts.
+    `proposal` is the mediator's proposal with its source. An entry that matches no option in the
+    prompt causes one re-ask. If a member's ballot is missing, the vote counts only the preference
+    that the member has stated.
     """
     uses_scores = case.config.ballots == "scores"
 
@@ -205,10 +207,7 @@ async def ask_for_options(
 
 
 def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
-    """Return `collected`, `partial` or `missing`.
-
-    The states mean that all ballots, some ballots or no ballots could be read.
-    """
+    """Return `collected` if all ballots could be read, `partial` if some, `missing` if none."""
     cast_ballots = [
         ballot_read for ballot_read in ballots_read.values() if ballot_read.ballot is not None
     ]
@@ -371,13 +370,13 @@ async def collect_responses(
 ) -> list[DialogueTurn]:
     """Ask members one after the other for a response to the System, and return their utterances.
 
-    In the source study one reply of the mediator holds the proposal and what each member says to
-    it. With `members_speak` the mediator writes only the words of the System, and members are
-    asked.
+    In the source study the mediator writes the responses of the members, in the same reply as the
+    proposal. With the setting `members_speak` the mediator writes only the System's utterances, and
+    this function asks the members.
 
-    Each member reads `heard`, and what the members asked before have said. A member who gives no
-    answer says nothing. `round` is the number of the feedback round, or None if the members respond
-    to the proposal.
+    Each member is shown `heard` and the responses of the members asked before. A member without an
+    answer adds no utterance. `round` is the number of the feedback round. It is None if the members
+    respond to the proposal.
     """
     topic, intent = case.topic(decision.topic), "user_feedback" if round else "user_respond"
     responses: list[DialogueTurn] = []
@@ -406,8 +405,8 @@ async def collect_responses(
 async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Ask every member whether the recorded decision is the result of the dialogue.
 
-    A member answers yes or no, or refuses an option that the decision gives the member. A refusal
-    does not change the decision. It is recorded in `overridden` and `refused`.
+    A member answers yes, answers no, or refuses an option that the decision gives to this member. A
+    refusal does not change the decision. It is recorded in `overridden` and `refused`.
     """
     topic = case.topic(decision.topic)
     lines = (_show_line(case, topic, decision, line) for line in decision.lines)
@@ -464,9 +463,9 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
 def _with_refused(
     overridden: Mapping[str, tuple[str, ...]], refused_options: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return `overridden` with the new refusals added.
+    """Return `overridden` with the refused options added, each with the members who refused it.
 
-    Both the argument and the result map options to members who get them against a firm rejection.
+    `overridden` and the result map each option to the members who get it although they reject it.
     """
     members_by_option = {option: list(members) for option, members in overridden.items()}
     for member, options in refused_options.items():
@@ -478,11 +477,11 @@ def _with_refused(
 def _show_line(
     case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
 ) -> dict[str, str] | None:
-    """Return an utterance as it is shown to members who confirm, or None to leave it out.
+    """Return an utterance as prompts show it to members, or None if it is left out.
 
-    Under C3 a member must not be shown a word of theory by the mediator. If an utterance of the
-    System contains such a word, the rendered decision replaces it. Other utterances with such a
-    word are left out.
+    Under C3 no member is shown a theory term (a term of lexicon.yaml) that the mediator wrote. If
+    an utterance of the System contains a theory term, the rendered decision replaces the utterance.
+    If an utterance of a member contains one that the mediator wrote, the utterance is left out.
     """
     utterance = line.utterance
     name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))

@@ -4,8 +4,9 @@ The module also renders the System's utterances, decisions and promises as sente
 sentences are the only text about a decision that the planner and later decisions receive, so no
 text of the mediator can reach them.
 
-Under C3 the mediator may use no word of theory: strategy ids, operators and other terms in
-lexicon.yaml. A reply with such words causes one re-ask. Words that remain are recorded.
+The file lexicon.yaml lists theory terms: strategy ids, operators and others. Under C3 the mediator
+must not use a theory term. A first reply with a theory term causes a re-ask. Theory terms in the
+final reply are recorded.
 """
 
 from __future__ import annotations
@@ -246,7 +247,7 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
 
 @cache
 def lexicon_terms() -> tuple[str, ...]:
-    """Return the words of theory in lexicon.yaml.
+    """Return the theory terms in lexicon.yaml.
 
     Raises ValueError if lexicon.yaml lacks a strategy id or an operator of the strategy table.
     """
@@ -266,10 +267,9 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The words of theory in a text, spelled as in the text.
+    """The theory terms in a text, spelled as in the text.
 
-    `quoted` holds words that also occur in an option or in a member's text. They do not count as
-    theory.
+    `quoted` holds the terms that also occur in an option or a member's text, `theory` all others.
     """
 
     theory: tuple[str, ...] = ()
@@ -282,10 +282,10 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
-    """Return the words of theory in a text, in any spelling and inflection.
+    """Return the theory terms in a text, in any spelling and inflection.
 
-    A word that also occurs in one of the `quotable` texts counts as quoted. These are the members'
-    texts and the options.
+    `quotable` holds the members' texts and the options. A term that also occurs in one of these
+    texts counts as quoted.
     """
     quotable_terms = {_term_of(term) for words in quotable for term in theory_words(words)}
     terms_found = theory_words(text)
@@ -298,7 +298,7 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 # Every reply about a topic is compared with the same statements, so their words are cached.
 @lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the words of theory in a text, spelled as in the text but with plain letters."""
+    """Return the theory terms in a text, spelled as in the text but with plain letters."""
     return tuple(
         dict.fromkeys(
             match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))
@@ -317,7 +317,7 @@ def _plain_letters(text: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _term_of(written: str) -> str:
-    """Return the term of the lexicon for a word or phrase as it is written in a text."""
+    """Return the term in lexicon.yaml for a word or phrase in the spelling of a text."""
     terms = sorted(lexicon_terms(), key=lambda term: (-len(term), term))
     return next(term for term in terms if _terms_pattern((term,)).fullmatch(written))
 
@@ -434,9 +434,9 @@ class Negotiation:
 
     @property
     def compared_as(self) -> str:
-        """The condition that is written into the rows.
+        """The id of the condition in the rows of this dialogue.
 
-        If the study runs C4 only because C5 starts from it, the dialogue of C4 is recorded as C5.
+        It is C5 for a dialogue of C4 that the study runs only because C5 continues it.
         """
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 
@@ -486,10 +486,7 @@ class Negotiation:
         ballots: Mapping[str, Ballot] | None = None,
         more: Iterable[str] = (),
     ) -> Tally:
-        """Return the tally of the statements and ballots of a topic.
-
-        The options are those that statements and ballots name, and those in `more`.
-        """
+        """Return the tally of a topic, for the options in statements, ballots and `more`."""
         texts = self.texts(topic.id)
         options = dict.fromkeys([*candidate_options(topic.options, texts, ballots), *more])
         return count_votes(self.heard_members, texts, tuple(options), ballots)
@@ -522,9 +519,10 @@ class Negotiation:
         return overridden
 
     def find_terms(self, topic: Topic, text: str) -> Terms:
-        """Return the words of theory in the mediator's text.
+        """Return the theory terms in the mediator's text.
 
-        Words that also occur in an option on the table or in a member's text count as quoted.
+        A term that also occurs in an option of the topic or in a member's statement counts as
+        quoted.
         """
         statement_texts = [
             str(utterance.text)
@@ -574,7 +572,7 @@ class Negotiation:
         return DialogueTurn(utterance, columns["intent"], columns["phase"])
 
     def preference_lines(self, topic: Topic) -> tuple[DialogueTurn, ...]:
-        """Return the stated preferences of the heard members, which are recorded already."""
+        """Return the recorded preferences of the heard members as utterances."""
         statements = self.stated[topic.id]
         columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
         intent_and_phase = columns["intent"], columns["phase"]
@@ -589,9 +587,9 @@ class Negotiation:
 class FeedbackRound:
     """One feedback round: the member asked, the result, and the change.
 
-    `resolved` is True if the member accepts the decision, and None if that could not be read.
-    `change` is rendered from data. If the revision was rejected, `because` is the reason, and
-    `refused` lists the options that the revision may not give.
+    `resolved` is True if the member accepts the decision, and None if the mediator's reply leaves
+    this open. `change` is rendered from data. If the revision was rejected, `because` is the
+    reason, and `refused` lists the options that caused the rejection.
 
     The reasons are `struck` (removed by a hard constraint), `rejected` (given against a strong
     rejection), `split` (a required split is undone) and `unstated` (shares are missing).
@@ -622,14 +620,13 @@ class SlotDecision:
     - `parse_step`: the step that read the proposal. `minimal` means that it was unreadable.
     - `outcome`, `portions`: the operator's decision, and the final decision after feedback.
     - `cause`: the reason why nothing is decided, if it is known (see `undecided_reason`).
-    - `terms`: words from theories of decision that the mediator used in the final reply. C3 forbids
-      them.
-    - `terms_first`: the same in a first reply that was replaced by a re-ask.
+    - `terms`: theory terms (see lexicon.yaml) in the mediator's final reply. C3 forbids them.
+    - `terms_first`: theory terms in a first reply that was replaced by a re-ask.
     - `asked_again`: the reasons for re-asks before this decision (theory, unmatched).
-    - `came_up`: option → condition in which it came up, for options that no statement named.
+    - `came_up`: options that no statement named → the condition in which the option was added.
     - `late_scores`: members' own scores of the options in `came_up`.
     - `overridden`: option → members who get it against their strong rejection.
-    - `overridden_unasked`: the same before members were asked to confirm.
+    - `overridden_unasked`: the value of `overridden` before members were asked to confirm.
     - `confirmed`: member → True if the member confirms the decision, or a missing answer.
     - `refused`: member → options of the decision that the member refused when asked to confirm.
     """
@@ -711,8 +708,8 @@ class SlotDecision:
     def statement_agrees(self) -> bool | None:
         """True if the mediator states the operator's decision.
 
-        The value is None if the mediator did not know this decision, because members voted later.
-        It is None as well without an operator or without a statement.
+        The value is None if members voted after the statement, so that the mediator did not know
+        the decision. It is also None without an operator's decision or without a stated decision.
         """
         if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
             return None
@@ -728,9 +725,9 @@ class SlotDecision:
 
     @property
     def undecided_reason(self) -> str | None:
-        """The reason why nothing is decided, or None if something is decided.
+        """The reason why nothing is decided: left_open, unreadable or declined.
 
-        The reasons are left_open, unreadable and declined.
+        The value is None if something is decided.
         """
         if self.portions or self.source == "preferences":
             return None

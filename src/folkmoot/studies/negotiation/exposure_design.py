@@ -39,7 +39,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield a Decision for each stated preference, proposal, ballot, score and confirmation.
 
     Feedback rounds are included. A Decision names the sources that the design shows in the prompt,
-    by label. It also names all sources of the session that the prompt may contain.
+    by label. It also names all other sources of the session that could be in the prompt.
     """
     types = dict(run.rows("groups", "group_id", "group_type"))
     conversations = _Conversations(run)
@@ -106,11 +106,11 @@ class _Conversations:
                 self._said.setdefault((group, condition, topic), {})[id] = owner
 
     def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
-        """Return the ids of the utterances about a topic after the stated preferences.
+        """Return utterance id → owner, for utterances about a topic after the preferences.
 
-        Each id is mapped to the speaker of these own words or this ballot, or to an empty string if
-        the mediator wrote it for a member. C5 continues the dialogue of C4, so utterances of C4 are
-        included.
+        The owner is the speaker who wrote the utterance or cast the ballot. It is an empty string
+        if the mediator wrote the utterance for a member. C5 continues the dialogue of C4, so the
+        result for C5 includes the utterances of C4.
         """
         conditions = ("C4", "C5") if condition == "C5" else (condition,)
         utterances: dict[str, str] = {}
@@ -120,9 +120,10 @@ class _Conversations:
 
 
 def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """Return the theory words in the mediator's replies under C3, by (group, topic).
+    """Return the theory terms in the mediator's replies under C3, by (group, topic).
 
-    Members who confirm a decision are not shown utterances with such a word.
+    Theory terms are the terms in lexicon.yaml. Members who confirm a decision are not shown an
+    utterance with a theory term.
     """
     if not run.has_table("decisions"):
         return {}

@@ -85,7 +85,10 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
-    """Return the share of members who confirm the recorded decision, per condition."""
+    """Return the finding on the share of members who confirm the recorded decision, per condition.
+
+    Return None if no member answered.
+    """
     answered = words.drop_nulls("confirmed")
     conditions = answered["condition"].unique(maintain_order=True).to_list()
     rows_by_condition = {
@@ -464,10 +467,11 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
 
 
 def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
-    """Return the decisions in which two ways to count the ballots have different winners.
+    """Return the finding on decisions in which two ways to count the same ballots differ.
 
-    One way counts the members' scores. The other way counts ballots in the form of the source
-    study.
+    One way counts the scores that members gave to all options. The other way first converts the
+    scores into the ballots of the source study: a top choice, acceptable options and firm
+    rejections. Return None if no decision was counted in both ways.
     """
     # C5 uses the ballots of C4, so the ballots of one condition are counted.
     voting = decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
@@ -585,7 +589,7 @@ def coded_findings(run: RunFolder) -> Iterator[Finding]:
 def _against_the_record(
     codings: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
-    """Return how often the coder agrees with the record on who gets which option."""
+    """Return the finding on how often the coder agrees with the record on who gets which option."""
     member_names = members.select("group_id", "member_name", "member_id")
     ids = {(group, name): member_id for group, name, member_id in member_names.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")

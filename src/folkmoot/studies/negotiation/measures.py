@@ -96,8 +96,9 @@ def why_unknown(
 ) -> dict[str, str]:
     """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
 
-    `left_open` means that the decision gives the member nothing. `unreadable` means that a part of
-    the statement could not be read. That part may have named the member.
+    If the decision gives the member nothing, the reason is that of the decision, such as
+    `left_open`. It is `unreadable` if a part of the mediator's statement could not be read, because
+    that part may have named the member.
     """
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
@@ -123,10 +124,7 @@ def _is_partly_unread(slot_decision: SlotDecision) -> bool:
 
 
 def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, float]:
-    """Return for each member 1.0 if the member gets an option with a positive score.
-
-    Return 0.0 for all other members.
-    """
+    """Return member id → 1.0 if the member gets an option with a positive score, otherwise 0.0."""
     return {
         member_id: float(
             any(
@@ -169,9 +167,9 @@ class DecisionMeasures:
     minority_promised: float
 
     def satisfaction_with(self, member: str, **values: float) -> float:
-        """Return a member's satisfaction, or a replacement if it is unknown.
+        """Return a member's satisfaction. If it is unknown, return the value for the reason.
 
-        `values` gives the replacement for each reason. Without one for the reason, return NaN.
+        `values` maps each reason to a value. Return NaN if it has no value for the reason.
         """
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
@@ -181,8 +179,8 @@ def measure_decision(
 ) -> DecisionMeasures:
     """Return the measures of one decision.
 
-    C2 decides nothing. Its measures are expected values over the stated first choices, which all
-    count as equally likely.
+    C2 decides nothing. Its measures are expected values over the first choices in the statements:
+    each stated first choice is treated as the decision with equal probability.
     """
     # C1 hears one member, but it is measured by the statements of all.
     everyone = case.with_all_statements
@@ -632,11 +630,11 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:
-    """Return pairs of repeated answers of the same member, for the retest measures.
+    """Return pairs of two answers by the same member on the same matter, for the retest measures.
 
-    The first kind of pair is about an option: the score of the stated preference and the member's
-    own score. The second kind is about a decision: the option with the member's highest score and
-    the top choice on the ballot under C4.
+    In the first kind of pair the matter is an option. The pair is the score of the stated
+    preference and the score that the member gave. In the second kind the matter is a decision. The
+    pair is the option that the member scored highest and the top choice on the ballot under C4.
     """
     scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()

@@ -175,7 +175,8 @@ class Proposal:
 
     `label` is the name that the mediator gave to the strategy, or None if it could not be read.
     `said` is the mediator's complete text, and `stated` the decision in it. Under C3, `terms` are
-    the words of theory in the text, and `terms_first` those in a first reply that caused a re-ask.
+    the theory terms (see lexicon.yaml) in the text, and `terms_first` the theory terms in a first
+    reply that caused a re-ask.
     """
 
     has_conflict: bool
@@ -288,7 +289,7 @@ def say_for_members(
 ) -> list[DialogueTurn]:
     """Record utterances (name, text) that the mediator wrote for members.
 
-    The part in the origin of each utterance gets a number, from 1.
+    In the origin of each utterance, the name of the part ends with a number, counted from 1.
     """
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [
@@ -309,7 +310,7 @@ def _read_statement(
 ) -> Settlement:
     """Return the decision that a reply states.
 
-    A new option that contains a word of theory is not accepted.
+    A new option that contains a theory term (see lexicon.yaml) is not accepted.
     """
     # Such an option would carry the word to the planner and to later decisions.
     new_options = (new_option_of(share.new_option, ()) for share in reply.decision)
@@ -336,7 +337,8 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Run feedback rounds until one is resolved or `max_feedback_rounds` is reached.
 
-    Without a conflict, or without feedback under the condition, return the decision unchanged.
+    If the first choices do not conflict, or if the condition has no feedback, return the decision
+    unchanged.
     """
     if not (case.has_feedback and decision.has_conflict):
         return decision
@@ -563,9 +565,9 @@ def _revision_problem(
     stated: Settlement,
     reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the reason why a revision is rejected, and the options that it may not give.
+    """Return the reason why a revision is rejected, and the options that caused the rejection.
 
-    Return an empty string and no options if the revision is accepted or states nothing new.
+    If the revision is accepted or states nothing new, return an empty string and no options.
     """
     served_members = {member for portion in stated.portions for member in portion.members}
     if (

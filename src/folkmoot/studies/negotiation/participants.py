@@ -140,8 +140,8 @@ def _role_ids(config: NegotiationConfig, kind: GroupType) -> list[str]:
 def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
     """Return one persona text per role.
 
-    A life, manner or taste occurs twice in a group only if the group has more members than there
-    are texts of that kind.
+    The text combines drawn texts of three kinds: life, manner and taste. Two members get the same
+    text of a kind only if the group has more members than there are texts of that kind.
     """
     wordings = _load_wordings()
     lives = {role: list(rng.permutation(wordings["lives"][role])) for role in dict.fromkeys(roles)}

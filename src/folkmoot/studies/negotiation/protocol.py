@@ -313,8 +313,8 @@ async def confirm_standing_decision(
 ) -> SlotDecision:
     """Return the decision with the members' confirmations.
 
-    Members confirm only decisions with a mediator. If they have confirmed the decision already,
-    they are not asked again.
+    Members confirm a decision only under conditions with a mediator. If they have confirmed the
+    decision already, they are not asked a second time.
     """
     needs_confirmation = case.config.confirm and case.condition.synthesis != "none"
     if not needs_confirmation or decision.confirmed:
@@ -384,9 +384,9 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> 
 
 
 def _why_undecided(proposal: Proposal) -> str:
-    """Return the reason why the mediator's statement decides nothing.
+    """Return the reason why nothing is decided, for a statement that gives no member an option.
 
-    The statement gives no member an option.
+    The reason is `declined`, `unreadable` or `left_open`.
     """
     if proposal.parse_step == DECLINED:
         return DECLINED
@@ -482,9 +482,10 @@ def _announce_decision(
 async def _hear_responses(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, proposal: Proposal
 ) -> SlotDecision:
-    """Record the responses to the proposal, which is the last line of the decision.
+    """Add the members' responses to the proposal to a decision, and record them as utterances.
 
-    The mediator wrote them for the members, or the members are asked (`members_speak`).
+    The proposal is the last utterance of the decision. With the setting `members_speak` the members
+    are asked for their responses. Otherwise the mediator's reply contains the responses.
     """
     if not case.config.members_speak:
         origin = proposal.line_origin("response")
@@ -595,7 +596,7 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 class Talks(NamedTuple):
     """The texts of a session that coders read.
 
-    `wishes` are the stated preferences, `mediators` the words of C3's mediator, and `talks` the
+    `wishes` are the stated preferences, `mediators` the mediator's texts under C3, and `talks` the
     dialogues.
     """
 
@@ -607,7 +608,8 @@ class Talks(NamedTuple):
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
     """Return the texts of one session for the coders.
 
-    If C5 has no feedback, its dialogue is that of C4 and is not coded a second time.
+    If C5 has no feedback, its dialogue equals that of C4. The dialogue is then coded only once,
+    under C4.
     """
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:

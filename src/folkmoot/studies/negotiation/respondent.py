@@ -190,9 +190,9 @@ def answer_wish(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_confirmation(mind: SimulatedRespondent) -> str | None:
-    """Return "yes" if the System named every option of the recorded decision.
+    """Return "yes" if the System named every option of the recorded decision, otherwise "no".
 
-    Otherwise return "no". Return None if the question is not a confirmation.
+    Return None if the question is not a confirmation.
     """
     if not {"yes", "no"} <= set(mind.reading.offered):
         return None
@@ -223,9 +223,9 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
 def _own_view(
     mind: SimulatedRespondent, model: str, field: str
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the member's liking of each option, and the score of each in the statement.
+    """Return option → the member's liking, and option → the score in the member's statement.
 
-    The options are those that the field of the answer may name.
+    Both have the options that the field of the answer may name. The liking includes the score.
     """
     options = _on_table(mind, model, field)
     stated_scores = text_scores(
@@ -265,9 +265,10 @@ def answer_scores(mind: SimulatedRespondent) -> Reply:
 
 
 def own_scores(mind: SimulatedRespondent) -> Reply:
-    """Return a member's private scores, with a reason that names the option with the best score.
+    """Return the fields of a member's private scores.
 
-    The question is asked for the researcher. No other member reads the answer.
+    The reason names the option with the best score. The question is asked for the researcher, and
+    no other member is shown the answer.
     """
     utilities, _ = _own_view(mind, "Score", "option")
     best = max(utilities, key=lambda option: utilities[option], default="")
@@ -282,10 +283,11 @@ def _reaction_sentence(
     *,
     content: bool,
 ) -> str:
-    """Return the words with which a member reacts to a decision that gives `received`.
+    """Return a member's reaction, as a sentence, to a decision that gives the options `received`.
 
-    `rejected` are the options among them that the member rejects. If `content` is False, a resigned
-    member asks for the first choice.
+    `rejected` holds the options in `received` that the member rejects. If the member does not get
+    the first choice and rejects nothing, `content` decides: the member accepts the decision (True)
+    or asks for the first choice (False).
     """
     if first_choice in received:
         return _fill_sentence(mind, "glad", W=first_choice or "")
@@ -395,10 +397,10 @@ class Meeting:
         return [option for option in self.tally.options if option not in given_options]
 
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
-        """Return the words with which a member reacts to a decision.
+        """Return the sentence with which a member reacts to a decision.
 
-        The member is glad, against it, indifferent or resigned. If `content` is False, a resigned
-        member asks for the first choice.
+        The member is glad, against it, indifferent or resigned. If `content` is False, the member
+        asks for the first choice in place of being resigned.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]

@@ -1,6 +1,7 @@
-"""The options on the table: those that members' texts and ballots name or describe.
+"""The options on the table: the options that members' texts and ballots name or describe.
 
-`candidate_options` collects these options before the vote is counted. `tally` scores them.
+`candidate_options` collects these options before the vote is counted. `tally` scores each option in
+the texts and ballots.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ def candidate_options(
 ) -> tuple[str, ...]:
     """Return the options on the table in alphabetical order.
 
-    An option of the catalogue is on the table if some text names it, in favour or not. If a text
-    names none in favour, the member's own words become an option. These are the words after a
-    positive cue up to the end of the clause. A text of at most three words ("cheap, please") is
-    taken as a whole.
+    An option of the catalogue is on the table if at least one text names it, in favour or not. If a
+    text names no option of the catalogue in favour, the member's own words become an option. These
+    are the words after a positive cue up to the end of the clause. A text of at most three words
+    ("cheap, please") is taken as a whole.
 
     Top choices and acceptable options of ballots are on the table as well. Options that differ only
     in case, plurals or accents are one option. The order of members has no influence.
@@ -93,8 +94,8 @@ def _add_candidate(
 def _own_words(text: str) -> set[str]:
     """Return the options that a member describes in the member's own words.
 
-    They are the phrases after positive cues, or a short text as a whole. Small words at both ends
-    are removed.
+    Each option is a phrase after a positive cue. A very short text without cues is one option as a
+    whole. Stop words at both ends of an option are removed.
     """
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
@@ -131,7 +132,8 @@ def _as_written(phrase: Sequence[str], text: str) -> str:
 def _between_small_words(words: Iterable[str]) -> list[str]:
     """Return the first run of content words, at most four words.
 
-    Return an empty list if the run contains a negation cue.
+    The run ends before the next stop word or positive cue. Return an empty list if the run contains
+    a negation cue.
     """
     run: list[str] = []
     for word in words:

@@ -59,8 +59,8 @@ class Outcome:
     every option.
 
     `decided_by` is the criterion that decided: rule, score or alphabetical. `margin` is the lead of
-    the selected option in the first criterion of the rule. It is None if the rule does not compare
-    options. `apply_operator` sets `operator`.
+    the selected option over the next one in the first criterion of the rule, in the unit of that
+    criterion. It is None if the rule does not compare options. `apply_operator` sets `operator`.
     """
 
     selected_option: str | None
@@ -153,8 +153,8 @@ def counterfactual_outcomes(
 class Pick(NamedTuple):
     """The option that a rule selects.
 
-    `settled` is the criterion that decided: "rule", "score" or "alphabetical". `margin` is the lead
-    in the first criterion.
+    `settled` names the criterion that decided: "rule", "score" (total score) or "alphabetical".
+    `margin` is the lead of the option over the next one in the rule's first criterion.
     """
 
     option: str
@@ -418,9 +418,10 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 def include_both(tally: Tally, case: Case) -> Outcome:
     """Give each of two sides its favourite option on its own days.
 
-    The sides are the two roles of the group. In a group of one role, they are the members who want
-    the top option and all others. If both sides have the same favourite, the second side gets its
-    best other option. Options that some member rejects and no member supports are left out.
+    The sides are the two roles of the group. In a group with a single role, one side consists of
+    the members who want the top option, and the other side of all other members. If both sides have
+    the same favourite, the second side gets its second-best option. Options that at least one
+    member rejects and no member supports are left out.
     """
     side_a, side_b = _opposing_sides(tally)
     bearable_options = [
@@ -618,8 +619,9 @@ def _release_option(
 def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
     """Let members with the same wishes form clusters, and give each cluster its option.
 
-    The cluster options are first choices of two or more members. A member joins the cluster option
-    that the member scores highest. A member who likes none of them keeps the first choice.
+    A cluster option is an option that is the first choice of two or more members. Each member joins
+    the cluster option that the member scores highest. A member who likes no cluster option gets the
+    member's own first choice.
     """
     shared_options = [
         option for option, member_ids in first_choice_groups(tally).items() if len(member_ids) > 1
@@ -707,8 +709,8 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
     """Give all members a shared backbone by least misery, and some an optional branch.
 
-    The branch has the option that members with another first choice score highest. Those among them
-    who support it get the branch.
+    Consider the members with another first choice than the backbone. The option of the branch is
+    the one that these members score highest. Only those of them who support it get the branch.
     """
     outcome = least_misery(tally, case)
     backbone = outcome.selected_option or ""

@@ -366,9 +366,10 @@ def read_hard_no(
 def _match_all(
     entries: Iterable[str], options: Sequence[str], unmatched: list[str], own: str = ""
 ) -> tuple[str, ...]:
-    """Return the distinct options that match entries. Add other entries to `unmatched`.
+    """Return the distinct options that match entries. Add entries without a match to `unmatched`.
 
-    Empty entries and ways out are skipped, because they name nothing and need no re-ask.
+    Empty entries and ways out (such as "none of these") are skipped. They name no option, so they
+    need no re-ask.
     """
     known_options = (*options, own) if own else tuple(options)
     matched: dict[str, None] = {}
@@ -391,8 +392,9 @@ def sort_lines(
 ) -> tuple[str, list[tuple[str, str]], int]:
     """Return the System's opening, the members' lines and the number of dropped lines.
 
-    `dialogue` was written by the mediator. The opening is the first utterance of the System. A
-    member's line is (name, text). Lines without text or with an unknown speaker are dropped.
+    The mediator wrote all utterances in `dialogue`. The opening is the first utterance of the
+    System. A member's line is (name, text). Lines without text or with an unknown speaker are
+    dropped.
     """
     by_key = {fold_name(name): name for name in names}
     opening = ""
@@ -437,7 +439,8 @@ class Vocabulary:
     """The values that a mediator's statement may name: options, members and times.
 
     `in_force` is the current decision, and a revision may repeat the times of its portions.
-    `forbidden` lists new options that are rejected because they contain words of theory.
+    `forbidden` lists new options that are rejected because they contain theory terms
+    (lexicon.yaml).
     """
 
     group: Group
@@ -461,9 +464,10 @@ class Vocabulary:
 def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
     """Return a mediator's statement with options, members and times by their listed names.
 
-    Entries that differ only in times or only in members are merged. An option that a member gets is
-    removed from the dropped ones. Several house rules can apply at the same time. Other options of
-    the same members for the whole trip get parts of the trip (`_shared_options`).
+    Entries that differ only in times or only in members are merged. The dropped options are those
+    that the statement drops and gives to no member. Several house rules can apply to a member for
+    the whole trip. If a member gets several options of another topic for the whole trip, each
+    option gets a part of the trip (`_shared_options`).
     """
     group, in_force = vocabulary.group, vocabulary.in_force
     not_options: list[str] = []
@@ -538,8 +542,8 @@ def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, 
 def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
     """Return portions in which no member has two options for the whole trip.
 
-    If a member has two, each of these options gets its own part of the trip. Otherwise they would
-    apply at the same time.
+    Two options for the whole trip would apply at the same time. So if a member has several, the
+    time of each becomes a separate part of the trip ("part with sushi").
     """
     whole_trip_members = [
         set(portion.members) for portion in portions if portion.when == WHOLE_TRIP

@@ -162,9 +162,9 @@ class Mention:
 class _Clause:
     """A clause of folded words.
 
-    `taken` holds for each word the option that the word belongs to, or None. A span is (start, end,
-    option). `start` and `end` are the bounds of the list of options that contains the option. An
-    option outside a list counts as a list of one option.
+    `taken` holds for each word the option that the word belongs to, or None. Each span is (start,
+    end, option) for one occurrence of an option. Its bounds are word indices. If the option is part
+    of a list of options ("A or B"), they are the bounds of the whole list.
     """
 
     words: tuple[str, ...]
@@ -243,7 +243,11 @@ def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
-    """Return the words that are part of no option, as `refused`, `wanted` or `plain`."""
+    """Return the words that belong to no option, by kind: `refused`, `wanted` and `plain`.
+
+    A word near a negation cue is refused. Of the other words, those after a positive cue are
+    wanted.
+    """
     words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
     for clause in clauses:
         for i, word in enumerate(clause.words):
@@ -269,10 +273,10 @@ def _parse_clauses(text: str, options: Sequence[str]) -> list[_Clause]:
 def _claim_words(
     words: Sequence[str], by_length: dict[int, dict[tuple[str, ...], str]]
 ) -> list[tuple[int, int, str]]:
-    """Assign words to options and return the spans.
+    """Assign words to options and return the spans as (start, end, option).
 
-    Options with more words come first, then spans from left to right. The order of options has no
-    influence.
+    Each word belongs to at most one option. Options with more words take precedence. Of equally
+    long options, the leftmost takes precedence. The order of options has no influence.
     """
     taken = [False] * len(words)
     spans: list[tuple[int, int, str]] = []
@@ -516,9 +520,9 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Return the option with the highest score, the first named one if there are several.
+    """Return the option that the text names first among the options with the highest score.
 
-    Return None if the text names none of them.
+    Return None if the text names no option with the highest score.
     """
     highest = max(scores.values(), default=0)
     return next(
