@@ -270,7 +270,8 @@ def with_sources(value: object) -> SourcedText:
 def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
     """Join parts into one text. Each part keeps its sources.
 
-    A part without sources gets the source `plain`. If `plain` is None, it counts as an instruction.
+    A part without sources gets the source `plain`. If `plain` is None, a part without sources
+    counts as an instruction.
     """
     texts: list[str] = []
     spans: list[Span] = []
@@ -313,7 +314,8 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
     """Return a changed text with the source of the original text, marked as altered.
 
-    If the original has several sources and another length, the result is unattributed.
+    If the original has several sources, they are kept only if both texts have the same length.
+    Otherwise the changed text is unattributed.
     """
     if changed == text:
         return text
@@ -368,9 +370,9 @@ def replace_words(text: str, old: str, new: str) -> str:
 
 
 def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
-    """Return a text after `change`, which treats each character separately. Sources are kept.
+    """Return a text in which `change` has escaped each character, with all its sources.
 
-    Escaping is such a change.
+    `change` must treat each character separately.
     """
     ends = sorted({0, len(text), *(end for span in text.spans for end in span[:2])})
     pieces = [change(str(text)[start:end]) for start, end in pairwise(ends)]

@@ -109,7 +109,7 @@ def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
 def _nested_keys(
     variants: list[Node], definitions: Mapping[str, Node]
 ) -> tuple[Nesting, tuple[Key, ...]]:
-    """Return the nesting and the nested keys of the first alternative that has nested keys."""
+    """Return the nesting and the nested keys of the first of `variants` that has nested keys."""
     for node in variants:
         if "properties" in node:
             return "group", _keys_in(node, definitions)

@@ -43,7 +43,7 @@ class Missing:
 
 
 class ParsedAnswer(NamedTuple, Generic[T_co]):
-    """An answer, the parse step that read it, and the repairs that were needed."""
+    """An answer, the parse step that read it, and the repairs that the step made."""
 
     value: T_co
     parse_step: str
@@ -92,11 +92,11 @@ CHOICE, NUMBER = "choice", "number"
 class FieldForPeople(NamedTuple):
     """How a human's page shows one field of a JSON answer.
 
-    `label` replaces the name and the description of the field, which are written for models.
-    `kind` is the input that the page shows, and `options` are the options to choose from. If they
-    are empty, both follow from the schema. They are set if the schema allows more than a human is
-    asked for. For a number, `options` holds the lowest and the highest value. In a `ranking` the
-    human puts all options of the schema into order.
+    `label` replaces the name and the description of the field, which are written for models. `kind`
+    is the input that the page shows, and `options` are the options to choose from. If both are
+    empty, the page derives them from the schema. Set them if a human may choose from less than the
+    schema allows. For the kind `number`, `options` holds the lowest and the highest value. For the
+    kind `ranking`, the human orders all options of the schema.
     """
 
     label: str
@@ -203,7 +203,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def last_reask(self) -> ClarifyingAnswer[T_co] | None:
-        """The form in which the last re-ask puts the question, or None for the same form again."""
+        """The answer type of the last re-ask, or None if that re-ask repeats the same question."""
         return None
 
     def salvage_reply(self, _reply: str) -> ParsedAnswer[T_co] | None:
@@ -287,7 +287,10 @@ class ValidationContext:
 
     @classmethod
     def from_info(cls, info: ValidationInfo) -> ValidationContext:
-        """Return the context that a validator received, or an empty context outside of parsing."""
+        """Return the context that pydantic passed to a validator.
+
+        If the validator runs outside the parsing of a reply, the result is an empty context.
+        """
         return info.context if isinstance(info.context, ValidationContext) else cls()
 
     def add_repair(self, field: str, kind: str, original: object, replacement: object = "") -> None:

@@ -263,7 +263,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def listed_options(self) -> tuple[str, ...]:
-        """The options of the choice, in its order."""
+        """The options in the order in which the original question listed them."""
         return self.choice.options
 
     @property
@@ -575,8 +575,9 @@ class Number(AnswerType[float]):
     def _has_ambiguous_separator(self, number_text: str) -> bool:
         """Return True if the dot in a number may separate thousands, as in `1.000`.
 
-        The dot counts as ambiguous only if the larger number would be within the bounds. If a bound
-        is missing and fractions are allowed, `1.259` is a fraction, because it does not end in 0.
+        The dot counts as ambiguous only if the number without it is within the bounds. In addition,
+        both bounds must be given, fractions must be excluded, or the number must end in 0. For
+        example, `1.259` without an upper bound counts as a fraction.
         """
         match = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", number_text)
         if match is None:

@@ -16,7 +16,7 @@ from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcri
 
 
 class SupportsConversation(Protocol):
-    """The members of a scope that a dialogue uses."""
+    """The part of the interface of a scope that a dialogue uses."""
 
     @property
     def address(self) -> str: ...
@@ -143,9 +143,9 @@ async def interview(
 ) -> DialogueResult:
     """Let `interviewer` question `interviewee` until the signal or the maximum number of questions.
 
-    Each speaker is shown the own system prompt and this dialogue. Each utterance is recorded at
-    once, with its `turn` from 1 and the study's own `columns` of the table `utterances`. The signal
-    is not recorded as an utterance.
+    Each of the two speakers is shown their own system prompt and this dialogue. Each utterance is
+    recorded at once, with its `turn` from 1 and the study's own `columns` of the table
+    `utterances`. The signal is not recorded as an utterance.
     """
     transcript, about = EMPTY_TRANSCRIPT, agenda.about
     # The opening prompt is part of the interviewer's history in each turn. It has no speaker id, so

@@ -8,7 +8,7 @@ A text that several prompts share is a separate prompt. A line `{% include "name
 
 A prompt may have wording for humans: `for_people` is true in a template while it is rendered for a
 human's page. Format instructions and lists of options that the page has as buttons are for models
-only. The text for models does not depend on it."""
+only. The text that models receive does not depend on the wording for humans."""
 
 from __future__ import annotations
 

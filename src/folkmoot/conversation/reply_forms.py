@@ -152,9 +152,9 @@ def forms_in_phrases(text: str) -> list[str]:
 
 
 def label_forms(text: str) -> list[str]:
-    """Return the forms of a reply that may be a bare listing number.
+    """Return the forms of a reply that may consist of a listing number alone.
 
-    Listing numbers are not removed, because `Option 1, 2` does not mean option 2.
+    A listing number before other text is kept, because `Option 1, 2` does not mean option 2.
     """
     return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
 

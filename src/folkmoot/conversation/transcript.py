@@ -70,9 +70,11 @@ class Utterance(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """The source of the text: this utterance, or the source that the text carries.
+        """The source of the text.
 
-        The source is this utterance if it is recorded.
+        For a recorded utterance, which has an `id`, the source is this utterance. For any other,
+        the source is the reply, answer or utterance from which the text was taken, if the text
+        carries one.
         """
         if self.id:
             return Source("utterance", self.id, self.speaker_id)

@@ -109,7 +109,8 @@ def build_messages(
 class ModelListing:
     """One line of `folkmoot models`: a model, its API key and its server.
 
-    - `key_variable`: the key variable that is set (`key_set` is True), or the one to set.
+    - `key_variable`: the environment variable that holds the key. If none is set (`key_set` is
+      False), the variable to set.
     - `usable`: True if the key and the files that the model needs are there.
     - `ok`: True if the call of `try_models` succeeded, or None before the call.
     - `latency_s`: duration of that call in seconds.

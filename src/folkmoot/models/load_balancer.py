@@ -31,7 +31,7 @@ class LoadBalancer:
 
     @property
     def notes(self) -> list[str]:
-        """The notes of all servers about the capabilities of their models."""
+        """The notes about missing capabilities of the models, from all servers."""
         return [note for server in self._servers for note in getattr(server, "notes", ())]
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:

@@ -120,7 +120,7 @@ class ModelRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
-        """Return the request in an object of `to_json`.
+        """Return the request that `to_json` turned into `data`.
 
         Raises KeyError or TypeError for other data.
         """
@@ -256,9 +256,11 @@ def strip_reasoning(text: str) -> str:
 class Completion(NamedTuple):
     """The completion of one request.
 
-    `finish`: `stop`, `length`, `refused:<reason>` or `unknown`. `unknown` is followed by the
-    vendor's word if Folkmoot does not know the word. `length:model` means that the reply reached
-    the maximum of the model. The embedded respondent also uses `stop:unread` and `stop:unmoved`.
+    `finish`: `stop`, `length`, `refused:<reason>` or `unknown`. A reason that Folkmoot does not
+    know is appended, as in `unknown:<reason>`. `length:model` means that the reply reached the
+    maximum of the model. The embedded respondent also uses `stop:unread` (it knew the answer type
+    of the question, but not the subject) and `stop:unmoved` (it knew no argument in the text before
+    the question).
     """
 
     text: str

@@ -249,7 +249,7 @@ def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, 
 
 
 def _killed_since(facts: RunFacts) -> int:
-    """Return the number of processes that were killed during calls after the previous manifest."""
+    """Return the number of processes that were killed during calls since the last manifest."""
     killed_processes = sum(
         borrower_kind == "process" for borrower_kind, _, _ in facts.possibly_paid
     )

@@ -52,7 +52,7 @@ class Row:
 
     @classmethod
     def from_source(cls, source: object, /, **cells: object) -> Self:
-        """Return a row of `cells`, with the other columns read from `source`.
+        """Return a row with the given `cells` and with all other columns read from `source`.
 
         `source`: an object with attributes, or a mapping. A column that `source` does not have gets
         its default.

@@ -67,7 +67,7 @@ EXPIRED_RESPONSE: HttpResponse = (
 
 
 class TooFewCallsForBatchError(FolkmootError):
-    """With `batch: auto`, too few calls wait for a batch. The gateway sends them directly."""
+    """With `batch: auto`, so few calls are waiting that the gateway sends them without a batch."""
 
 
 @dataclass(slots=True)
@@ -133,7 +133,8 @@ class BatchQueue:
     def should_batch(self, model_state: ModelState, address: str, fingerprint: bytes) -> bool:
         """Return whether a call goes through the batch API.
 
-        It does if the study file says so, or if a batch of an earlier process holds the call.
+        It does if the model supports batches, and either the study file sets `batch` or a batch of
+        an earlier process holds the call.
         """
         if not self.supports_model(model_state):
             return False
@@ -145,7 +146,7 @@ class BatchQueue:
     def hold_while_working(self) -> Iterator[None]:
         """Context manager that delays the next wave while it is open.
 
-        Use it around work that may still ask questions.
+        Use it around work, such as a computation, after which the study may make further calls.
         """
         self._elsewhere += 1
         self._still.clear()
@@ -256,9 +257,10 @@ class BatchQueue:
                 self._start_task(self._submit_calls(calls), calls)
 
     def _start_task(self, work: Awaitable[None], calls: Sequence[QueuedCall]) -> None:
-        """Start a task for some calls. Its error is passed to these calls.
+        """Start `work` as a task for some calls.
 
-        An error that stops the run is also passed to the run.
+        If the task fails, the error is passed to these calls. An error that stops the run is also
+        passed to the run.
         """
 
         async def run_task() -> None:

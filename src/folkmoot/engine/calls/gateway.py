@@ -73,14 +73,15 @@ _REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filt
 class Gateway:
     """The gateway of a run: it answers requests at addresses and belongs to one event loop.
 
-    `provider_for(model)` returns the provider and the catalogue entry of a model. It is called once
-    per model, and never in a replay. `config` sets retries and budget. `progress` receives answers,
-    retries, waits, refusals and warnings. `shared_limits` is passed by runs that share one budget
-    and limiter, and by a cluster worker, because the head lends to it. `seat_manager` delivers
-    questions to humans.
+    `provider_for(model)` returns the provider and the catalogue entry of a model. `provider_for` is
+    called once per model, and never in a replay. `config` sets retries and budget. `progress`
+    receives answers, retries, waits, refusals and warnings. Runs that share one budget and one
+    limiter pass them as `shared_limits`. A cluster worker passes the limits that the head lends to
+    it. `seat_manager` delivers questions to humans.
 
-    Its methods raise DriftError (the journal holds another request), StorageError, FatalModelError
-    (wrong key, unknown model), or RunPausedError (retries, quota or budget used up).
+    The methods of the gateway raise DriftError (the journal holds another request), StorageError,
+    FatalModelError (wrong key, unknown model), or RunPausedError (retries, quota or budget used
+    up).
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class Gateway:
     def hold_batches(self) -> AbstractContextManager[None]:
         """Return a context manager that delays the next wave of batches while it is open.
 
-        Use it around work that may still ask questions, such as a computation.
+        Use it around work, such as a computation, after which the study may make further calls.
         """
         return (
             nullcontext() if self._batch_queue is None else self._batch_queue.hold_while_working()
@@ -456,11 +457,11 @@ class Gateway:
     def _record_broken_replies(
         self, model_state: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> Callable[[], Awaitable[R]]:
-        """Return `send` with a handler: a reply that breaks off is charged and journaled.
+        """Return a version of `send` that charges and journals each reply that breaks off.
 
         The vendor may bill such a reply. Its cost is unknown, so the budget counts the full
-        reservation. The record is on disk before the call is retried, so that a resume counts it
-        too.
+        reservation. The record is on disk before the call is retried, so that a resume counts the
+        reply too.
         """
 
         async def send_and_keep_broken() -> R:
@@ -536,7 +537,7 @@ class Gateway:
     def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
         """Stop the run at a new completion of unknown cost if there is a budget in USD.
 
-        The completion has been journaled.
+        The completion is already journaled, so a resume does not pay for it again.
         """
         if self.budget.usd is not None and entry.cost_usd is None and not replayed:
             self._stop_for_unknown_cost(f"{model} does not report how many tokens its replies used")

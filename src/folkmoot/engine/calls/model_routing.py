@@ -39,7 +39,7 @@ class ModelRouter:
     `override` (`--model`) replaces the model of every role. If the researcher chose no model, the
     embedded respondent answers, because no money may be spent without consent. `extra_models` lists
     the models that the study's code names for speakers (`Study.extra_models`). `provider` answers
-    all calls in place of any named model. `key` is the key of `--key`.
+    all calls in place of any named model. `key` is the API key given with `--key`.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class ModelRouter:
         return self
 
     def speaker_model(self, named: str | None) -> str | None:
-        """Return the model that the study's code names for a speaker, or None.
+        """Return the model that the study's code names for a speaker, or None if it is not allowed.
 
-        Returns None if the model may not be asked. It may be asked only if the researcher named a
-        hosted model for the run, or that model itself.
+        A model is allowed only if the researcher named a hosted model for the run, or this same
+        model.
         """
         config = self._config
         if named is None or is_synthetic(named) or names_hosted_model(config):
@@ -169,7 +169,10 @@ class ModelRouter:
             raise InputError(problems)
 
     def restore_sealed_embedding(self, sealed: str | None) -> None:
-        """Keep the word-hash embedding of a run that began before word vectors were the default."""
+        """Keep the word-hash embedding of a run that began before word vectors were the default.
+
+        `sealed` is the embedding model that the plan of the run has sealed, or None.
+        """
         if sealed == SYNTHETIC_MODEL and self.embedding_choice == WORD_VECTOR_MODEL:
             self.embedding_choice = SYNTHETIC_MODEL
 
@@ -291,7 +294,7 @@ class ModelRouter:
         )
 
     def _explicit_key(self, spec: ModelSpec) -> str | None:
-        """Return the key of `--key` if this model takes the same key as the main model."""
+        """Return the API key of `--key` if this model needs the same key as the main model."""
         default_spec = resolve_model(self.default, self._config.endpoints)
         return self._key if spec.key_env == default_spec.key_env else None
 

@@ -171,7 +171,7 @@ def combine_progress(*listeners: Progress) -> Progress:
 def format_event(event: Event) -> tuple[str, Level]:
     """Return an event as a line of plain text, and its level.
 
-    The line of a frequent event is an empty string.
+    The line is empty for an event that is too frequent to be shown, such as a single call.
     """
     match event:
         # By far the most frequent event, so it is tested first.
@@ -227,9 +227,10 @@ class StageTally:
     def eta_seconds(self, now: float) -> float | None:
         """Return the estimated seconds until the stage is done, or None if unknown.
 
-        Items run concurrently, so the others are nearly done when the first one is. The estimate
-        therefore counts calls, if the calls of each item are known. An unfinished item is assumed
-        to need as many calls as a finished one. The finished items are those with the most calls.
+        Items run concurrently, so all other items are nearly done when the first one is. The
+        estimate therefore counts calls, if the number of calls of each item is known. It assumes
+        that an unfinished item needs as many calls as a finished one. Which items are finished is
+        not known, so those with the most calls count as finished.
         """
         if self.total is None or not self.done or self.is_done:
             return None
@@ -405,7 +406,7 @@ class RunLog:
     appended, so a resumed run continues the same files.
 
     `scrub` removes secrets from each text. With `held`, lines wait in memory until
-    `write_held_lines`. If that is never called, the log leaves no file.
+    `write_held_lines`. If `write_held_lines` is never called, the log leaves no file.
     """
 
     def __init__(

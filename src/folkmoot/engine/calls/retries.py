@@ -4,9 +4,9 @@ The gateway uses this module and journals the result. Some errors end a call for
 an empty quota, used-up retries, a reached budget. Such an error stops all calls.
 
 A plain status 400 may concern one prompt or every call. A rejected call therefore waits for the
-next answer of its model. If one arrives, the prompt was the reason, and only this call is rejected.
-The run stops if no other call is in progress and the model has never answered. It also stops after
-`MAX_CONSECUTIVE_REJECTIONS` rejected prompts without an answer between them.
+next answer of its model. If an answer arrives, the prompt was the reason, and only this call is
+rejected. The run stops if no other call is in progress and the model has never answered. It also
+stops after `MAX_CONSECUTIVE_REJECTIONS` rejected prompts without an answer between them.
 """
 
 from __future__ import annotations
@@ -154,12 +154,12 @@ class Stoppable(Protocol):
 
 
 class SharedLimits:
-    """The limits that calls compete for: budget and slots of models. The runs of a grid share one.
+    """The limits that calls compete for: budget and slots of models. All runs of a grid share them.
 
     Each model has a rate limiter, and `total_concurrency` bounds all models together. If several
     runs share the limits (`shared`), an empty quota, a wrong key or a spent budget stops all of
     them. The end of one run does not stop the others. With `tell`, the limiters follow grants (see
-    `RateLimiter`). `loan` is passed if another process lends.
+    `RateLimiter`). `loan` is given if another process lends to this one.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class SharedLimits:
     def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
         """Raise `error` in all waiting calls and start no new ones.
 
-        With shared limits a RunHaltedError ends only one run, so it stops no calls here, unless
+        With shared limits a RunHaltedError ends only one run, so no calls are stopped here, unless
         `stop_all_runs` is true.
         """
         if self._shared and isinstance(error, RunHaltedError) and not stop_all_runs:
@@ -250,7 +250,7 @@ class RetryPolicy:
             self._shared_limits.stop_calls(error)
 
     async def wait_for_result_or_halt(self, answer: asyncio.Future[R]) -> None:
-        """Wait until the answer is there or no more calls may start."""
+        """Wait until `answer` is done or the run stops new calls."""
         has_ended = asyncio.Event()
         stop = asyncio.ensure_future(self._stop.wait())
         for future in (answer, stop):
@@ -504,7 +504,7 @@ class RetryPolicy:
     def _handle_quota_error(
         self, model_state: ModelState, call: ModelCall, error: QuotaError
     ) -> float:
-        """Hold the model once if the account is empty. Pause the run if it is still empty then.
+        """Hold the model once if the account is empty, and pause the run if it is empty again.
 
         Returns 0 as the seconds to wait, because the limiter already holds all calls.
         """

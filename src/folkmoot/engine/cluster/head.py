@@ -447,9 +447,10 @@ class ClusterExecutor:
         return {number: self._explain_error(error) for number, error in outcome.failures.items()}
 
     def _explain_error(self, error: BaseException) -> BaseException:
-        """Return an error of a worker. A drift becomes a DriftError with the difference.
+        """Return an error of a worker, with a ShardDriftError replaced by a full DriftError.
 
-        Only the head's journal has the request to compare with.
+        The full error shows the difference between the requests. A worker cannot show it, because
+        only the head's journal has the earlier request.
         """
         if isinstance(error, ShardDriftError):
             try:

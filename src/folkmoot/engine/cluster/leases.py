@@ -273,8 +273,8 @@ class Leases:
     def _budget_share(self, worker: int) -> tuple[float, int]:
         """Return a worker's share of the budget (USD, calls).
 
-        It is a fair share. If the worker's oldest call needs more and that is available, the share
-        is raised to it.
+        This is a fair share of the free budget. If the worker's oldest waiting call needs more, and
+        the free budget covers that call, the share is raised to its need.
         """
         budget, accounts = self._budget, list(self._accounts.values())
         index = list(self._accounts).index(worker)
@@ -312,11 +312,12 @@ class Leases:
     def _grant_unaffordable_call(
         self, worker: int, budget_demand: BudgetDemand
     ) -> tuple[float, float]:
-        """Return the budget (USD, calls) for a call that does not fit.
+        """Return the budget (USD, calls) to lend for a call that does not fit.
 
-        The result is 0 as long as other workers or the head itself have calls in flight. They may
-        cost less than they reserved, and cheaper calls may run. If all others are idle, the call
-        runs alone, provided that its expected cost fits. Otherwise the budget is used up.
+        The result is 0 while other workers or the head itself have calls in flight. Such calls may
+        cost less than they reserved, and meanwhile cheaper calls may run. If all other workers and
+        the head are idle, the call runs alone, provided that the free budget covers its expected
+        cost. If it does not, the budget is used up and the run is stopped.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         others_are_busy = not self._budget.is_idle or any(
@@ -355,10 +356,10 @@ class Leases:
 
 
 def _fair_share(free: float, demands: Sequence[float], index: int, first: float) -> float:
-    """Return a fair share of a free amount.
+    """Return a fair share of a free amount for the demand at `index`.
 
-    If the first call needs more than the share, and that much is free, return the amount that it
-    needs.
+    `first` is the amount that the oldest call of this demand needs. If it exceeds the share and is
+    free, the result is `first`.
     """
     share = divide_fairly(free, demands)[index]
     return first if share < first <= free else share

@@ -387,7 +387,7 @@ class Worker:
         )
 
     async def hold_models(self, seconds_by_model: Mapping[str, float]) -> None:
-        """Hold models for the seconds that other workers have learned from the vendor."""
+        """Hold each model for the seconds that another worker has learned from the vendor."""
         for model, seconds in seconds_by_model.items():
             if model in self._shared_limits.limiters:
                 self._shared_limits.limiters[model].learn_hold(seconds)

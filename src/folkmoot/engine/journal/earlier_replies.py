@@ -74,7 +74,7 @@ class ReplyChange:
         return self.is_given and address == self.address
 
     def apply_to(self, entry: JournalEntry) -> JournalEntry:
-        """Return the earlier entry with the reply given by hand, which used no tokens."""
+        """Return an earlier entry with the reply that was given by hand, and with no tokens."""
         return entry._replace(
             reply=self.reply or "",
             finish=f"refused:{DROPPED}" if self.dropped else "stop",
@@ -97,8 +97,8 @@ class _Readable(Protocol):
 class EarlierReplies:
     """The journal of the earlier run, from which a fork copies entries.
 
-    `is_changed` is true once the fork has reached the changed reply. Before that, a missing entry
-    is an error, because it means that the program or the study differs.
+    `is_changed` is true once the fork has reached the changed reply. Before the changed reply, a
+    missing entry is an error, because it means that the program or the study differs.
     """
 
     def __init__(self, journal: _Readable, change: ReplyChange, *, is_changed: bool) -> None:

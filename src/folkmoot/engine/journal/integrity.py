@@ -2,8 +2,9 @@
 
 Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
 model. The seal covers the whole row, with usage, cost, times and attempts. The digests of a run are
-hashes over these, in order of address. A chain is a hash over the seals in the order of writing. It
-is stored with every commit, so it shows added or removed entries even after a crash.
+hashes over the hashes of all entries, in order of address. A chain is a hash over the seals in the
+order of writing. It is stored with every commit, so it shows added or removed entries even after a
+crash.
 
 The check finds damage and manual changes. It cannot detect a change after which every hash was
 recomputed. Only a digest that was published elsewhere reveals such a change. Journals of formats 1
@@ -182,7 +183,7 @@ def hash_broken(db: sqlite3.Connection) -> str:
 
 
 def add_broken(before: str, row: Cells) -> str:
-    """Return the chained hash after one more broken-off reply."""
+    """Return the chained hash `before`, extended by one more broken-off reply."""
     return hash_rows([[before], row])
 
 

@@ -113,7 +113,7 @@ class Journal(JournalReader):
         self._thread.start()
 
     def end_repair(self) -> None:
-        """Remove the repair mark: everything that the repair set aside has been asked again."""
+        """Remove the repair mark, because the calls that the repair set aside are repeated."""
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
@@ -201,10 +201,12 @@ class Journal(JournalReader):
         unpriced: bool,
         at_once: bool,
     ) -> None:
-        """Record a loan. `more` is the change of the lent amount, negative if the loan shrinks.
+        """Queue a change of this process's loan.
 
-        The writer thread calls `done` when the loan is on disk. A loan is not a change of the run,
-        because a process that ends normally leaves no trace of its loans.
+        `more` is the change of the lent amount, negative if the loan shrinks. The writer thread
+        calls `done` when the loan is on disk. With `at_once`, it does not wait for further entries
+        to write together with the loan. A loan does not count as a change of the run, because a
+        process that ends normally leaves no trace of its loans.
         """
 
         def apply_loan() -> None:
@@ -215,11 +217,11 @@ class Journal(JournalReader):
             self._now.set()
 
     def note_lost(self, out: Amount) -> None:
-        """Record the loan of a lost worker of this process. Its calls may have been billed."""
+        """Record the loan of a lost worker, because the worker's calls may have been billed."""
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Settle the loans of recovered replies: these are certainly paid now."""
+        """Settle the loans of recovered replies, because their cost is known now."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._run_in_writer(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
@@ -396,9 +398,10 @@ class _Covered(NamedTuple):
 
 
 class _AfterCommit(NamedTuple):
-    """A callback to run when all earlier items are on disk. Later items may be on disk as well.
+    """A callback that the writer runs when all items queued before it are on disk.
 
-    `take` is called first, when the writer takes the item from the queue.
+    Items queued later may be on disk as well. `take` is called first, when the writer takes the
+    item from the queue.
     """
 
     callback: Callable[[], object]

@@ -1,8 +1,8 @@
 """The table `loans` of a journal: how many calls may be unsettled, and their maximum cost.
 
-One row belongs to the running process. It changes with every commit and is deleted at a normal end.
-Rows that killed processes and workers left are calls that were possibly paid. `journal.py` uses
-this module.
+One row belongs to the running process. This row changes with every commit and is deleted at a
+normal end of the process. Rows that killed processes and workers left are calls that were possibly
+paid. `journal.py` uses this module.
 """
 
 from __future__ import annotations
@@ -94,15 +94,19 @@ class OwnLoan:
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
-        """Take a call with known cost off the loan of this process. The next commit writes it."""
+        """Subtract a call and the amount that covered it (USD) from the loan of this process.
+
+        The next commit writes the change.
+        """
         self._settled_calls += 1
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
-        """Take recovered replies off the loans of other processes, the latest loan first.
+        """Subtract recovered replies from the loans of other processes, the latest loan first.
 
-        It is unknown which loan covered which reply. So all unused money stays outstanding until no
-        call is outstanding.
+        `calls` is the number of replies, `usd` their cost. It is unknown which loan covered which
+        reply. So money that a settled loan did not use is added to the next loan. It stays
+        outstanding until no call is outstanding.
         """
         if not has_table(db, "loans"):
             return

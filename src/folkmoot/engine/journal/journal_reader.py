@@ -116,9 +116,9 @@ class JournalReader:
         return read_loans(self._reader)
 
     def possibly_paid(self) -> Amount:
-        """Return the sum of the outstanding loans.
+        """Return the number of calls in the outstanding loans, and their maximum cost (USD).
 
-        Its cost (USD) is a lower bound if a loan has an unknown price.
+        The cost is a lower bound if a loan has an unknown price.
         """
         loans = self.read_outstanding_loans()
         return Amount(

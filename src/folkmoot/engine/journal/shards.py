@@ -101,7 +101,10 @@ def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
 
 
 def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
-    """Return the entries of a lost worker's shard after a row. The worker has sent the others."""
+    """Return those entries of a lost worker's shard that come after a row.
+
+    The worker has sent the entries up to this row to the head.
+    """
     if not path.exists():
         return []
     # Open it for writing, which recovers the write-ahead log of a killed worker.
@@ -121,7 +124,7 @@ def list_shards(folder: Path) -> list[Path]:
 
 
 def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Append the entries that the journal does not have. Return these in order."""
+    """Append those entries that the journal lacks, and return the appended entries in order."""
     merged: dict[str, JournalEntry] = {}
     for entry in entries:
         if (

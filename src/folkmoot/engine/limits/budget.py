@@ -229,7 +229,7 @@ class Budget:
         self._admit_waiting_calls()
 
     def repeats_affordable(self, usd: float, calls: float) -> int:
-        """Return how often the rest of the budget covers this much money (USD) and these calls."""
+        """Return how many times the rest of the budget covers `usd` (USD) and `calls` together."""
         # Without a limit, or for free calls, the result is practically unlimited.
         repeats = [1e9]
         if self.usd is not None and usd:

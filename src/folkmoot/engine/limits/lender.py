@@ -43,9 +43,9 @@ _USD_TOLERANCE = 1e-12
 class LoanWish(NamedTuple):
     """The loan that a process asks for.
 
-    It should cover the calls that have `begun`, the `waiting` calls, and `ahead` further calls of
-    this `price` (USD). `urgent` means that calls wait, or soon will. `unpriced` means that the
-    process calls a model of unknown price.
+    The loan should cover the calls that have `begun`, the `waiting` calls, and `ahead` further
+    calls of this `price` (USD). `urgent` means that calls wait, or soon will. `unpriced` means that
+    the process calls a model of unknown price.
     """
 
     begun: Amount = NOTHING
@@ -145,7 +145,7 @@ class Loan:
             raise self._stopped.with_traceback(None)
 
     def give_back(self, usd: float) -> None:
-        """Release the cover of a call that ended without a possible bill."""
+        """Release the amount (USD) that covered a call which has ended and cannot be billed."""
         self.begun_calls -= 1
         self.begun_usd -= usd
         self._admit_waiting_calls()
@@ -337,7 +337,10 @@ class LoanManager:
         return out
 
     def end_own_loan(self) -> None:
-        """Give back what this process was lent ahead. Called when no call is in flight."""
+        """Return the part of this process's own loan that no call has used.
+
+        Called when no call is in flight.
+        """
         loan = self.loan
         self.take_back(OWN_PROCESS, Amount(loan.begun_calls, loan.begun_usd))
         loan.apply_loan(self._accounts[OWN_PROCESS].lent)
@@ -400,10 +403,10 @@ class LoanManager:
         self._budget.out_usd += more.usd
 
     def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
-        """Return the amount to lend ahead of need.
+        """Return the amount to lend ahead of need (number of calls and USD).
 
-        `needed` is the borrower's amount that is unsettled or about to start. `had` is the
-        borrower's outstanding loan.
+        `needed` covers the borrower's calls that are not settled or are about to start. `had` is
+        the borrower's outstanding loan.
         """
         # Loans of the other borrowers are already promised.
         lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)

@@ -1,8 +1,8 @@
 """The provider of a dry run: it answers with the embedded respondent and counts calls and tokens.
 
-It lengthens replies to the length of a hosted model's (`extend_reply`). The filler word tells how
-many tokens this adds. So `dry_run` counts tokens with the short replies and with the longer ones,
-and an estimate has a lower and an upper bound.
+It lengthens replies to the length of a hosted model's (`extend_reply`). All added words are one
+filler word, which shows how many tokens the lengthening adds. So `dry_run` counts tokens with the
+short replies and with the longer ones, and an estimate has a lower and an upper bound.
 """
 
 from __future__ import annotations
@@ -172,7 +172,11 @@ class CountingProvider:
     def add_unsampled(
         self, stage: str, before: CountsSnapshot, run_count: int, left_count: int
     ) -> None:
-        """Add the `left_count` items of a fork that were not run, at the mean of the others."""
+        """Add the estimated calls and tokens of the items of a fork that were not run.
+
+        Each of the `left_count` items is counted with the mean of the `run_count` items that were
+        run after the snapshot `before`.
+        """
         if not run_count or not left_count:
             return
         share = left_count / run_count
@@ -244,7 +248,7 @@ class CountingProvider:
 
 
 class DryRunLimitError(FolkmootError):
-    """The dry run has done the maximal work that it may do."""
+    """The dry run has reached its limit of work."""
 
 
 class CountsSnapshot(NamedTuple):

@@ -388,7 +388,10 @@ def estimate_run(
 
 
 def _estimate_of(dry_run: DryRun, scale: float) -> RunEstimate:
-    """Return the estimate of a study, from a dry run of `1 / share` of it."""
+    """Return the estimate of a study from a dry run of a part of it.
+
+    `scale` is the size of the study divided by the size of the part.
+    """
     counting, sampler = dry_run.counting, dry_run.sampler
     stages = tuple(_summarise_stages(counting, scale))
     calls = sum(stage.calls for stage in stages)
@@ -514,7 +517,10 @@ def embedded_provider(study_file: StudyFile) -> Provider:
 
 
 def _limit_size(study_file: StudyFile) -> int:
-    """Return the smallest limit (`--limit`) that does not reduce the study, or 1 if it has none."""
+    """Return the smallest `--limit` that does not reduce the study.
+
+    The result is 1 if the study type supports no limit.
+    """
     if study_file.study.with_limit is None:
         return 1
     # No study type tells its size, so double the limit until it reduces nothing, then bisect.

@@ -191,7 +191,7 @@ def _run_with_stopper(main: Coroutine[object, object, None], stopper: RunStopper
 
 @contextlib.contextmanager
 def handle_interrupt(context: RunContext, stopper: RunStopper) -> Iterator[None]:
-    """Context manager in which the first Ctrl-C stops only new calls, so that replies arrive."""
+    """Context manager in which the first Ctrl-C only stops new calls, so that no reply is lost."""
 
     def stop_once() -> None:
         context.progress(Notice("stopping after the replies in flight", "warning"))

@@ -277,7 +277,10 @@ def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
 
 
 def _replace_text(value: object, text: str, words: str) -> tuple[object, int]:
-    """Replace each string that equals `text`, at any depth, and return the number replaced."""
+    """Return a JSON value with `words` in place of each string that equals `text`, at any depth.
+
+    Also return the number of replaced strings.
+    """
     if isinstance(value, str):
         return (words, 1) if value.strip() == text.strip() else (value, 0)
     if isinstance(value, Mapping):

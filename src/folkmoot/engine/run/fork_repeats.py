@@ -147,9 +147,9 @@ class _RepeatedFork:
 
 
 def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
-    """Return the cost of all other cells so far (USD).
+    """Return the cost (USD) so far of all cells but `except_for`.
 
-    Raises StorageError if one of them has a call of unknown cost.
+    Raises StorageError if one of these cells has a call of unknown cost.
     """
     total = 0.0
     for cell in grid.cells:

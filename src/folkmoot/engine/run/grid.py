@@ -312,7 +312,7 @@ def _load_cell(
 
 
 def _sealed_cell(grid: Path, cell: GridCell) -> Path:
-    """Return the folder of this cell. If the cell has not started, return that of any started cell.
+    """Return the folder of a cell, or of any started cell if this cell has not started.
 
     All cells of a grid have the same models in their sealed plans, unless an axis sets the model.
     """
@@ -602,7 +602,10 @@ class _GridExecution:
 
 
 def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
-    """Return the properties of a request for the preflight: each combination is tried once."""
+    """Return the properties that make two requests the same for the preflight.
+
+    Only one request of each combination of these properties is sent.
+    """
     hints = request.hints
     return request.model, hints.role, hints.kind, request.temperature, request.max_tokens
 
@@ -610,10 +613,11 @@ def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
 def _merge_preflight_result(
     result: PreflightResult, cell: GridCell, checks_before: list[PreflightCheck]
 ) -> PreflightCheck:
-    """Return the result of a preflight call, with the cell named in its problem.
+    """Return the result to report for a preflight call, with the cell named in its problem.
 
-    A reply from the journal shows less than a new one. For such a reply, remove the earlier result
-    from `checks_before` and return it.
+    A replayed reply does not show the capabilities of the model, because the journal does not hold
+    them. In this case an earlier result of the same call is removed from `checks_before` and
+    returned.
     """
     check = result.check
     check_key = (check.model, check.role, check.answer)

@@ -54,7 +54,10 @@ def is_english(text: str) -> bool:
 
 
 def _texts_of(value: object) -> Iterator[str]:
-    """Yield the texts of a study file that show its language."""
+    """Yield the texts in a setting by which the language of a study can be recognised.
+
+    A single ASCII word is left out, because it is more often an identifier than a text.
+    """
     if isinstance(value, str):
         # A single ASCII word is more often an identifier than a text.
         if " " in value.strip() or not value.isascii():

@@ -124,7 +124,10 @@ class Verification:
 
 
 def list_changes(run: RunFolder) -> list[str]:
-    """Return sentences on files, and on the journal, if their hashes have changed since the run."""
+    """Return one sentence for each file with a hash that has changed since the run.
+
+    The journal is checked by its own hashes and is included.
+    """
     path, format_version = run.path / JOURNAL, 0
     try:
         with JournalReader(path) as journal:

@@ -22,7 +22,8 @@ class PageActivity:
 
     `asked_at` is the time of the page's last report. `moved_at` is the time at which the human last
     used pointer or keyboard or scrolled, and `typed_at` the time of the last change of the answer.
-    All are seconds of the seat manager's clock, or None if it has not happened in this process.
+    All three are seconds of the seat manager's clock, or None if the event has not happened in this
+    process.
     """
 
     asked_at: float | None = None
@@ -32,8 +33,8 @@ class PageActivity:
     def note(self, now: float, idle: float | None, typed: float | None) -> None:
         """Record a report of the page.
 
-        `idle` and `typed` are the seconds since the human last was active and typed, None if
-        unknown.
+        `idle` is the number of seconds since the human was last active, `typed` since the human
+        last typed. Both are None if unknown.
         """
         self.asked_at = now
         if idle is not None:

@@ -261,7 +261,7 @@ class _PersonalTextSearch:
         self.others = {*design_texts}
 
     def read(self, entry: JournalEntry) -> None:
-        """Record the reply of one entry: the human's, or one that may quote or describe them."""
+        """Read the reply of one entry, and record texts of the human and quotations of them."""
         personal, question = self._found, question_address(entry.address)
         answer_row = self._answers.get(question, {})
         # An option is not the human's, unless they wrote it before a question offered it.
@@ -319,7 +319,7 @@ class _PersonalTextSearch:
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
-        """Return two lists of the texts of a request: texts of others, and texts of the human."""
+        """Return the texts of others and the texts of the human in a request, as two lists."""
         other_texts, personal_texts = list[str](), list[str]()
         for number, message in enumerate(entry.request["messages"]):
             content = message["content"]
@@ -389,7 +389,10 @@ def _spans_overlap(part: Replacement, other: Replacement) -> bool:
 
 
 def _is_in(seat: Seat, *paths: str) -> bool:
-    """Return whether one of these paths is in the session of a seat."""
+    """Return whether one of these scope paths belongs to the session of a seat.
+
+    The answer is always yes for a seat without scopes, because its id is unique in the run.
+    """
     return not seat.scopes or any(
         not set(seat.scopes).isdisjoint(path.split("/")) for path in paths
     )
@@ -410,13 +413,16 @@ def _reply_of(source: Source) -> str:
 
 
 def _may_contain_any_text(source: Source) -> bool:
-    """Return whether a text with this source may contain words of any speaker."""
+    """Return whether a text of this source was composed from others and may quote anyone."""
     table = source.id.partition(".")[0]
     return source.kind in COMPOSED_SOURCES and table not in (STUDY, PROTOCOL)
 
 
 def repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
-    """Return whether a message is the last one of a re-ask, which may repeat the bad reply."""
+    """Return whether a message of a re-ask may repeat the reply that could not be parsed.
+
+    This is the last message, if no source is recorded for any part of it.
+    """
     is_reask = entry.address != question_address(entry.address)
     is_last = number == len(entry.request["messages"]) - 1
     return is_reask and is_last and all(span.message != number for span in spans)

@@ -1,6 +1,7 @@
-"""The content of one question page: the same texts that a model in this seat is sent.
+"""The content of one question page: the same texts that a model in this seat would be sent.
 
-Humans read the wording for people of the study's own prompts. What others said is the same.
+The study's own prompts may have a separate wording for people. The utterances of other speakers are
+shown unchanged.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class QuestionView:
     `describe_parse_problem` receives a reply and returns why it cannot be parsed, or an empty
     string. `fields_for_people` says how the fields of a JSON reply are shown.
 
-    Questions outside the protocol have a `title`. `is_afterwards` is true for those after its end,
-    which have a time limit of their own.
+    Questions outside the protocol have a `title`. `is_afterwards` is true for a question after the
+    end of the protocol, for which another time limit applies.
     """
 
     speaker: Speaker

@@ -22,7 +22,7 @@ MAX_QUESTION_CHARACTERS = 4_000
 
 
 def _one_or_several(given: object) -> object:
-    """Return a single text as a list with one entry, and YAML lists as tuples."""
+    """Return a list as a tuple, a single value as a tuple with one entry, and None unchanged."""
     if isinstance(given, (list, tuple)):
         return tuple(given)
     return given if given is None else (given,)
@@ -117,7 +117,7 @@ class AfterwardsQuestion(BaseModel):
 
 
 def _require_question(question: str, options: tuple[str, ...]) -> None:
-    """Raise ValueError if a human could not read a question, or tell its options apart."""
+    """Raise ValueError for an empty question, a single option, and empty or equal options."""
     if not question.strip():
         raise ValueError("`question` has only spaces")
     if not all(option.strip() for option in options):

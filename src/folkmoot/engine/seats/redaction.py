@@ -1,8 +1,8 @@
 """Find the texts of one human in tables and files of a run, and replace them by marks.
 
-A text is recognised because the run has recorded it as one of this human. The spelling and the
-escapes of a file do not matter. Only quotations are found by fewer words: a reply is compared with
-the texts in its own prompt.
+A text is removed if the run has recorded it as a text of this human. White space and escapes of a
+file are ignored in the comparison. A quotation may be only a part of a recorded text, so a reply is
+searched only for parts of the texts in its own prompt.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Words:
 
     @cached_property
     def _word_offsets(self) -> list[int]:
-        """The offset of each word in `line`, counted from the space before the word."""
+        """The offset in `line` of the space before each word."""
         return list(accumulate((len(word) + 1 for word in self.folded), initial=0))
 
     def find_word_sequence(self, wanted: str) -> Iterator[int]:
@@ -83,9 +83,10 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the word number from which the rest of this text is a beginning of `line`.
+        """Return the number of the word from which the rest of this text is a beginning of `line`.
 
-        The rest must have at least `min_characters`. Returns None if there is no such word.
+        A text that was cut off ends in this way. The rest must have at least `min_characters`
+        characters. Returns None if there is no such word.
         """
         word_numbers = self.find_word_sequence(line[: min_characters + 1])
         remainders = (
@@ -237,10 +238,10 @@ class RecordedText:
     ) -> bool:
         """Return whether this text occurs in another text at the word number `first`.
 
-        The caller has found the same words there. This function compares the characters between
-        them. A short text must be a whole sentence, or adjacent to one of the places `beside`,
-        which were found already. An option may also be inside a sentence, because studies use
-        options in this way.
+        The caller has found the same words there. This function also compares the characters
+        between the words. A short text must be a whole sentence, or adjacent to one of the places
+        `beside`, which were found already. An option may also be inside a sentence, because studies
+        use options in this way.
         """
         last = first + len(self.words)
         own, other = self.words.original_text(0, len(self.words)), words.original_text(first, last)
@@ -302,7 +303,8 @@ class Redaction:
     def exempt_texts(self, texts: Iterable[str]) -> None:
         """Record texts that are not personal, such as options.
 
-        If the human wrote the same text earlier, it stays personal and is marked as `offered`.
+        A text that was already recorded as the human's stays personal. Its `RecordedText.offered`
+        becomes true, because it was offered as an option later.
         """
         for words in map(Words, texts):
             if words.line in self.texts:
@@ -361,8 +363,8 @@ class Redaction:
 
         White space and escapes of files are ignored. Case is ignored for long texts. If `altered`
         is true, it is ignored for all texts, because a prompt may contain them in capitals. `own`
-        means that the text is from a row of the human. If such a text was cut off, its last words
-        are compared with the beginnings of all recorded texts.
+        means that the text is from a row of the human. If `text` was cut off, its last words are
+        compared with the beginnings of all recorded texts.
         """
         words = Words(text)
         # Places that were found, as word numbers.

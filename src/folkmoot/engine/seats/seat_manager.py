@@ -325,7 +325,7 @@ class SeatManager:
             seat_state.questions[0].left = seat_state.questions[0].left or minutes * 60
 
     def minutes_for(self, view: QuestionView) -> float | None:
-        """Return the time limit for the answer to a question, or None if there is none."""
+        """Return the minutes that a human has to answer, or None if there is no time limit."""
         if self.settings.minutes is None and view.is_afterwards:
             # The run must end, also if a human has left without a word.
             return self.settings.afterwards_minutes
@@ -460,7 +460,10 @@ class SeatManager:
             self._changed += 1
 
     def go_on_with(self, humans: Collection[str]) -> None:
-        """Start the study again with the humans in these seats, as an earlier process did."""
+        """Start the study with the humans in these seats.
+
+        An earlier process of the run started the study with the same humans.
+        """
         self._start_study(humans)
 
     def start_now(self) -> None:
@@ -516,7 +519,7 @@ class SeatManager:
     ) -> bool:
         """Answer a question and return whether the answer is on disk.
 
-        `text` is None if the human declines to answer. Only the first answer counts. Later ones,
+        `text` is None if the human declines to answer. Only the first answer counts. Later answers,
         from a double click or from another tab, change nothing.
         """
         if not question.reply.done():
@@ -545,9 +548,9 @@ class SeatManager:
         seat_state.notify_change()
 
     def advance_clock(self) -> None:
-        """Subtract the time since the last call from all clocks, and time out those at zero.
+        """Subtract the time since the last call from all clocks, and time out each clock at zero.
 
-        The page server calls it only while the run is active.
+        The page server calls this method only while the run is active.
         """
         now = self.clock()
         elapsed, self._now = max(0.0, now - self._now), now

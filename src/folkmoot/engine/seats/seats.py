@@ -48,9 +48,9 @@ class Seat:
     """One participant of one session that a human could play.
 
     `id` is the id of the speaker. `scopes` are parts of scope paths: every call of this participant
-    has one of them in its path. `scopes` is empty if the id is unique in the run. If a human cannot
-    take the seat, `closed_reason` says why: the protocol lets others speak for the participant.
-    Otherwise it is empty.
+    has one of them in its path. `scopes` is empty if the id is unique in the run. `closed_reason`
+    is empty if a human can take the seat. Otherwise it says why not, for example that the protocol
+    lets others speak for the participant.
     """
 
     id: str

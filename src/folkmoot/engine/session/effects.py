@@ -322,7 +322,8 @@ def build_answer_row(
 def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Return how an answer was obtained: exact, stated, clarified, refused or unreadable.
 
-    Returns None for free text, which needs no parser, unless the answer is missing.
+    `tables.py` defines these words for the column `how`. Returns None for free text, which needs no
+    parser, unless the answer is missing.
     """
     if isinstance(result.value, Missing):
         if result.value.reason in REFUSAL_REASONS:
@@ -358,7 +359,10 @@ def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) 
 # A run has millions of rows and few different lists of options: sharing one string saves memory.
 @lru_cache(maxsize=10_000)
 def _options_cell(options: tuple[str, ...]) -> str:
-    """Return the options as one table cell. Equal options give the same string object."""
+    """Return the options as one table cell.
+
+    Equal options give the same string object, which saves memory.
+    """
     return json.dumps(options, ensure_ascii=False)
 
 

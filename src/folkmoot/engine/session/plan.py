@@ -74,7 +74,10 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """Accept parts that differ from the sealed ones from now on. The old parts are kept."""
+        """From now on, accept parts that differ from the sealed ones.
+
+        The plan keeps the earlier parts beside the new ones.
+        """
         self._accept = True
 
     @property
@@ -127,7 +130,10 @@ class Plan:
             self._unwritten = False
 
     def restore_file(self) -> None:
-        """Restore the plan file as this process found it. No call depends on the changes."""
+        """Restore the plan file as this process found it.
+
+        Used for a process that has made no call under the changed plan.
+        """
         if self._before is not None:
             write_text(self._path, self._before)
 

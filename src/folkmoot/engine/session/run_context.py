@@ -181,7 +181,7 @@ class RunContext:
     def find_seat(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
         """Return the seat of the human who answers a call in the scope with this path.
 
-        Returns None if a model answers.
+        Records that a human has answered in the speaker's role. Returns None if a model answers.
         """
         seat = self.find_seat_in_scope(speaker, path)
         if seat is not None:
@@ -397,7 +397,8 @@ class RunContext:
     def _place_for(self, name: str) -> Path:
         """Return the path to which a study's file is written.
 
-        This is a temporary path while files are held back.
+        While files are held back, this is a temporary path for a file that exists already, because
+        a resume that is refused must not change it.
         """
         target = self._path_in_run_folder(name)
         self.study_files.add(name)

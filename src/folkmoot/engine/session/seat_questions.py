@@ -45,8 +45,8 @@ REVIEW_QUESTION = (
 async def ask_checks_before_study(run: RunContext) -> None:
     """Ask the checks that precede the study, and let models play for humans who are screened out.
 
-    The protocol starts when this is settled. A participant then does not change from a human to a
-    model after others have heard them.
+    The protocol starts after these checks. Otherwise a participant could change from a human to a
+    model after other participants have heard them.
     """
     checks = _checks_of(run)
     numbers = [number for number, check in enumerate(checks, start=1) if check.is_before_study]
@@ -110,7 +110,11 @@ def record_announcements(run: RunContext) -> None:
 
 
 async def _ask_check(run: RunContext, seat: Seat, number: int, check: SeatCheck) -> bool:
-    """Ask one check until it is passed, failed or left, and return whether the human stays."""
+    """Ask one check up to its final outcome, and return whether the human stays in the study.
+
+    The human may pass the check, leave, or fail. Depending on the check, a human who fails is asked
+    again, is flagged in the data, or is screened out. Only the last does not stay.
+    """
     row_order = _row_order_of(run, seat, number)
     for attempt in count(1):
         text = check.question if attempt == 1 else f"{check.hint or TRY_AGAIN}\n\n{check.question}"
@@ -219,7 +223,7 @@ def format_answer(answer: object) -> str:
 def _with_title(
     view: QuestionView, address: str, own_answers: list[tuple[str, str]] | None
 ) -> QuestionView:
-    """Return a page that says what kind of question this is, and shows answers for review."""
+    """Return a page with a title that names the kind of question, and with answers to review."""
     if own_answers is not None:
         pairs = (
             (Utterance("", question), Utterance(view.speaker.id, answer))

@@ -554,7 +554,7 @@ class Scope:
 
 
 class Session(Scope, Generic[ConfigT]):
-    """The root scope of a run. The protocol of a study is an async function that takes one.
+    """The root scope of a run. The protocol of a study is an async function that takes a session.
 
     `Session[MyConfig]` gives `session.config` its type. Plain `Session` leaves the type open.
     """

@@ -362,8 +362,8 @@ def as_declared(
     """Return a hypothesis with the kind, the unit and the estimand that are known before a run.
 
     `tables` maps each declared table to its columns and their kinds. `others` are the claims of the
-    study type. If one of them compares the same arms in the same measure, the hypothesis gets its
-    unit.
+    study type. If one of these claims compares the same arms in the same measure, the hypothesis
+    gets the unit of that claim.
     """
     table, kind = find_declared(claim.measure, tables)
     if kind is None:

@@ -406,8 +406,8 @@ def resolve_study_type(tree: YamlTree, path: Path, consent: Consent) -> tuple[St
     """Return the study type of a file, and whether the type is certain.
 
     It is certain if the file names the type or if the type claims the file (`Study.matches`).
-    Otherwise the type with the most keys in common is returned. Raises InputError if two types have
-    equally many, or if none has at least two.
+    Otherwise the type with the most keys in common is returned. Raises InputError if two types
+    share this highest number, or if it is below two.
     """
     name = tree.value.get("study")
     if name is not None:
@@ -462,7 +462,7 @@ def _load_named_study(name: object, tree: YamlTree, path: Path, consent: Consent
 
 
 def _matching_key_count(study: Study, raw: Mapping[str, object]) -> int:
-    """Return the number of keys in a file that only this study type has."""
+    """Return the number of keys in a file that this study type has besides the common keys."""
     return len((set(study.config.model_fields) - set(StudyConfig.model_fields)) & set(raw))
 
 

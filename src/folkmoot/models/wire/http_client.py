@@ -330,7 +330,7 @@ def _is_quota_exhausted(body: str) -> bool:
 
 
 def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float | None:
-    """Return the number of seconds that the server asks us to wait, or None.
+    """Return the number of seconds that the server asks the client to wait, or None.
 
     The sources are the headers retry-after-ms and Retry-After (seconds or a date), and Google's
     RetryInfo in the body.
