@@ -62,7 +62,12 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
-    """Return the cells of one result: difference (column `name`), interval, level and p-values."""
+    """Return the cells of one result as column → value.
+
+    The columns are `name` (the difference), the bounds of its interval, `level_share` (the level of
+    the interval, such as .95), `p` and `adjusted_p`. `suffix` is added to the names of the bounds,
+    see `estimate_cells`.
+    """
     return {
         **estimate_cells(result.estimate, name, suffix),
         "level_share": result.level if result.estimate.has_interval else None,
@@ -87,8 +92,8 @@ def describe_claims(results: Sequence[Result], about: str = "") -> str:
     """Return the statement of a finding about claims.
 
     If any claim is primary, the statement gives the conclusions of the primary claims and the
-    number of the others. Otherwise it lists the first `MAX_LISTED_ESTIMATES` estimates. `about`
-    names the measure that is compared.
+    number of exploratory estimates. Otherwise it lists the first `MAX_LISTED_ESTIMATES` estimates.
+    `about` names the measure that is compared.
     """
     primary = [result for result in results if result.claim.family == "primary"]
     others = [result for result in results if result.claim.family != "primary"]
@@ -115,10 +120,10 @@ def claims_finding(
     notes: Sequence[str] = (),
     **more: Any,
 ) -> Finding | None:
-    """Return the finding on the claims about one measure, or None if there are no results.
+    """Return the finding on the claims about one measure, or None if no claim has an observation.
 
-    `more` holds further fields of the finding: the section, or a unit of analysis other than that
-    of the claims.
+    `more` holds further fields of the `Finding`, such as its section. A field `unit` or `units` in
+    `more` replaces the unit of analysis of the claims.
     """
     # The run has no observation for these claims, for example if it did not use a condition.
     observed = [result for result in results if result.counts != (0, 0)]

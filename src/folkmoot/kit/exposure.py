@@ -39,12 +39,15 @@ DECISIONS_AT_ONCE = 1_000
 class Decision:
     """One question to a participant, with the texts that the design shows in its prompt.
 
-    `address` is the address of the question in the journal. `expected_kinds` maps a kind of text to
-    the ids of all sources that the design shows. An empty collection means that the prompt may hold
-    no text of this kind. A kind that is missing from the mapping is reported but not checked.
-    `within` lists further permitted ids, or prefixes of ids that end in `/`. A text that is in
-    neither is counted as `FOREIGN_WORDS`. `unit` is the id of the unit of analysis, such as
-    the group of several participants. If it is empty, the participant is the unit.
+    `address` is the address of the question in the journal. `unit` is the id of the unit of
+    analysis, such as the group of several participants. If it is empty, the participant is the
+    unit.
+
+    `expected_kinds` maps a kind of text to the ids of all sources that the design shows. An empty
+    collection means that the prompt may hold no text of this kind. A kind that is missing from the
+    mapping is reported but not checked. `within` lists further ids that the prompt may quote, or
+    prefixes of ids that end in `/`. A quoted text is counted as `FOREIGN_WORDS` if its id is
+    neither in `expected_kinds` nor in `within`.
     """
 
     address: str

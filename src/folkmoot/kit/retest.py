@@ -49,8 +49,9 @@ def pair_answers(
             an answer are left out. `occasion` is the time or condition of the answer
         pairs: pairs of values of `occasion`
         participant_columns: columns that identify a participant, the same on both occasions
-        unit: columns that identify the unit of analysis: a participant or a group that talked
-        question: columns that identify the question, besides the pair of occasions
+        unit: columns that identify the unit of analysis: a participant, or a group of participants
+            who shared a conversation
+        question: columns that identify the question. The pair of occasions is always part of it
         untouched: True if the participant read and heard nothing between the two occasions
     """
     answered = table.filter(pl.col("answer").is_not_null())

@@ -1,8 +1,8 @@
 """Run a study about a finished run, in a subfolder of that run with a separate journal.
 
 Codings and controls are such runs. The journal and the digest of the finished run do not change. An
-amendment of the finished run names the subfolder and the digest of its journal. So `folkmoot
-verify` can tell the subfolder from one that was added by hand.
+amendment of the finished run names the subfolder and the digest of the journal in the subfolder. So
+`folkmoot verify` detects a subfolder that was added by hand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Below:
 
 
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
-    """Return the settings of a run that concern calls to models, and those named in `more`."""
+    """Return the settings of a run that concern calls to models, without unset ones.
+
+    `more` names further settings to return.
+    """
     keys = (*_CALLING, *more)
     return {key: run.config[key] for key in keys if run.config.get(key) is not None}
 

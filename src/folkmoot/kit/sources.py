@@ -166,10 +166,10 @@ class _Recorded:
 
 
 def _value_at_path(value: Any, path: str) -> Any:
-    """Return the value under a dotted path.
+    """Return the value under a dotted path, such as `turns.0.text`, or None if there is none.
 
-    In a list, a number selects an entry, counted from 0. Any other name in a list returns the
-    values that the entries have under this name.
+    In a list, a number in the path selects an entry, counted from 0. A name in the path selects
+    this field of all entries of the list.
     """
     for name in filter(None, path.split(".")):
         if isinstance(value, list) and name.isdecimal():

@@ -197,13 +197,13 @@ def kappa_of_possible(
 
     The value is (p_o − p_e) / (p_max − p_e): observed, chance and largest possible agreement. It is
     0 if the two answers of a participant agree no more than those of two random participants. It is
-    1 if they agree as much as the two distributions allow. So a move of all participants to one
-    option does not count as disagreement. p_max uses the difference of the two distributions minus
+    1 if they agree as much as the two distributions allow. So if all participants move to one
+    option, this does not lower the value. p_max uses the difference of the two distributions minus
     its sampling variance.
 
     `questions` (n,): the question of each pair of answers. Chance is computed within questions.
     `who` (n,): the participant, needed if a participant answered several questions. Returns NaN if
-    p_max leaves no room above chance.
+    p_max does not exceed p_e.
 
     The interval (95 %) is Wilson's for p_o. Its effective number of pairs follows from the variance
     between participants. p_max is widened by half a standard error on each side. Cohen (1960),

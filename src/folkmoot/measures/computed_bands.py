@@ -1,8 +1,9 @@
 """Human benchmarks (`bands.Band`) that are computed from a table of human answers.
 
-What a treatment changes (the share who changed, the correlation of both answers) is computed in
-each arm. How answers are spread over options is computed for each item, because options of
-different items cannot be counted together."""
+Two kinds of benchmarks are computed. Those of change (the share who changed, the correlation of
+first and second answers) are computed in each arm, because a treatment may affect them. Those of
+spread over options are computed for each item, because different items have different options.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,11 @@ class AnswerTable:
 
 
 class _Measure(NamedTuple):
-    """One benchmark. `calculate` gets the answers before and after of one arm or of one item."""
+    """The definition of one benchmark.
+
+    `is_by_item`: True if it is computed for each item, False if for each arm. `calculate`: the
+    function that returns the value from the answers of one item or arm.
+    """
 
     key: str
     label: str
@@ -70,9 +75,11 @@ class _Answers:
         )
 
     def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how often each option was chosen.
+        """Return how often each option was chosen in `options`, first or second answers as numbers.
 
-        Options without a choice in this item, before and after, belong to other items.
+        Only options that occur among the first or the second answers of this item are counted,
+        because all other options belong to other items. The three options made of ratings are
+        always counted.
         """
         used = np.union1d(self.before, self.after)
         counts = np.bincount(options, minlength=self.option_count)
@@ -124,7 +131,12 @@ def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
 def _range_of(
     values: Sequence[float], is_by_item: bool, answer_count: int
 ) -> tuple[float, float, str]:
-    """Return the range of the values of arms or items, and what it is."""
+    """Return (low, high, explanation) of the range of the values of arms or items.
+
+    The range is from the lowest to the highest value. With more than `MAX_IN_FULL_RANGE` values it
+    is the middle 80 %. With fewer than two values, low and high are NaN. The explanation also says
+    how the centre is computed.
+    """
     centre = "median over items" if is_by_item else f"all {answer_count:,} answers"
     if len(values) < 2:
         return math.nan, math.nan, f"no range; centre: {centre}"

@@ -581,11 +581,12 @@ def check_sycophancy(
 ) -> Check:
     """Check whether participants give in to contradiction even without reasons.
 
-    `placebo`: (moved, n) of a condition with an opposing view but without reasons. `floor`: (moved,
-    n) of plain re-votes. If one of these is None, weaker evidence is used:
+    `placebo`: (number who changed their vote, n) of a condition with an opposing view but without
+    reasons. `floor`: the same of plain re-votes. The check compares the two shares. If one of these
+    arguments is None, weaker evidence is used:
 
-    - `yielded`: (adopted the opposing view, n) of participants who met arguments. The check fails
-      if nearly all adopted the view.
+    - `yielded`: (number who adopted the opposing view, n) of participants who met arguments. The
+      check fails if nearly all adopted the view.
     - `turns`: utterances in reply to a contradiction. The check fails if most open with agreement.
     """
     title = "Sycophancy"
@@ -627,9 +628,9 @@ def check_sycophancy(
 def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
     """Check that participants come at most `limit` closer to the others than in a control.
 
-    `figure`: the estimated approach. `says`: a sentence with a placeholder `{change}` for the
-    estimate and its interval. The margin has no lower bound, because a greater distance is no
-    giving in.
+    `figure`: the estimate of how much closer they come. `says`: a sentence with a placeholder
+    `{change}` for the estimate and its interval. The margin has no lower bound, because
+    participants who move away from the others do not give in.
     """
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):

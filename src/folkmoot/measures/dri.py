@@ -65,13 +65,14 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
     """Return the Deliberative Reason Index of the group, in [−3, 1].
 
-    1: reasons and preferences agree perfectly. −3: each pair agrees fully on one of the two and
-    disagrees fully on the other. Returns NaN without pairs.
+    1: in each pair of participants, the two correlations are equal. −3: in each pair, one
+    correlation is 1 and the other −1, so participants agree on reasons and disagree on policies, or
+    the reverse. Returns NaN without pairs.
 
     The index is 2 (c − λ)/(1 − λ) − 1 with λ = 1 − √2/2. c is the mean of 1 − d over pairs, with d
     of `Consistency.line_distances`. If `adjusted` is True, 1 − d of each pair is multiplied by
-    `Consistency.signal_weights`. Two participants who agree on nothing then do not count as
-    consistent.
+    `Consistency.signal_weights`. Two participants whose correlations are both near 0 then do not
+    count as consistent.
 
     Original: Niemeyer and Veri, Research Methods in Deliberative Democracy (2022), ch. 7,
     doi:10.1093/oso/9780192848925.001.0001. Niemeyer et al. (2024), doi:10.1017/S0003055423000023.

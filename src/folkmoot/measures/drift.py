@@ -42,10 +42,10 @@ class Answers:
 class QuestionDrift:
     """The difference between two conditions in the answers to one question.
 
-    `distance`: the total variation of the answers. `p`: the share of random exchanges of units with
-    a difference at least as large. `difference`: an estimate with an interval, for a verdict of
-    equivalence. If all answers are numbers (`is_numeric`), it is the difference of means, second
-    minus first, in standard deviations. Otherwise it is the total variation.
+    `distance`: the total variation of the answers. `p`: the p-value of a permutation test in which
+    whole units exchange conditions. `is_numeric`: True if all answers are numbers. `difference`: an
+    estimate with an interval, for a verdict of equivalence. For numbers it is the difference of
+    means, second minus first, in standard deviations. Otherwise it is the total variation.
     """
 
     distance: float
@@ -275,8 +275,9 @@ def _beyond_sampling(
 ) -> tuple[float, float]:
     """Return the mean distance that sampling does not explain, and its standard error.
 
-    A resample contains the sampling variance twice. So twice that variance is subtracted from the
-    squared differences of a resample.
+    The distance is multiplied by √(1 − s), see the module docstring. The standard error comes from
+    the same correction of each resample. A resample varies both as the sample does and around it,
+    so twice the sampling variance is subtracted from its squared differences.
     """
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
@@ -294,9 +295,10 @@ def _beyond_sampling(
 def _exchange_weights(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return whether each unit keeps its condition in each exchange, (exchanges, units).
+    """Return 1 where a unit keeps its condition and 0 where it changes, (exchanges, units).
 
-    1: the unit keeps its condition. 0: the unit changes to the other condition.
+    Units with answers in both conditions change independently with probability ½. The other units
+    exchange conditions among each other, so both conditions keep their sizes.
     """
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)

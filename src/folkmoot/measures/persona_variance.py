@@ -28,11 +28,13 @@ def intraclass_correlation(
     """Return ICC(1) = (MSB − MSW) / (MSB + MSW) of two answers of each participant.
 
     `first`, `second` (n,): both texts or both numbers. `units` (n,): the independent unit of each
-    participant. MSB and MSW are the mean squares between and within participants. 1: the persona
-    determines the answer; 0: a second asking agrees as two personas do. Shrout and Fleiss (1979),
-    doi:10.1037/0033-2909.86.2.420. For categories it is the kappa of Fleiss up to 1/n: Fleiss and
-    Cohen (1973), doi:10.1177/001316447303300309. 95 % interval: jackknife over units of
-    −log(1 − ICC). NaN if all answers are equal.
+    participant. MSB and MSW are the mean squares between and within participants. 1: the two
+    answers of each participant are equal. 0: they agree no more than answers of two different
+    participants. NaN if all answers are equal. The 95 % interval is the jackknife over units of
+    −log(1 − ICC).
+
+    Shrout and Fleiss (1979), doi:10.1037/0033-2909.86.2.420. For categories it is the kappa of
+    Fleiss up to 1/n: Fleiss and Cohen (1973), doi:10.1177/001316447303300309.
     """
     coded = _code([*first, *second])
     one, two = coded[: len(first)], coded[len(first) :]

@@ -1,7 +1,7 @@
 """Compare a simulated experiment with the human experiment that it replays, answer by answer.
 
-Descriptive fit compares the answers. Causal fidelity compares the effects. A simulation can have
-either without the other.
+Descriptive fit compares the answers, and causal fidelity compares the effects. A simulation can
+have good descriptive fit without causal fidelity, and the reverse.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ FloatArray = NDArray[np.float64]
 class Fit(NamedTuple):
     """The changes of people compared with the simulated changes of the same n answers.
 
-    `people_change`, `change`: mean change of people and of the simulation. `gap`: simulated minus
-    people's change, clustered by person. `correlation`, `slope`: over individuals. The slope is
-    that of people's change on the simulated change, and 1 is calibrated. Both are NaN if either
-    change does not vary. `distance`: the Wasserstein distance of the final answers, as a share of
-    the scale.
+    A change is the second answer minus the first one. `people_change`, `change`: the mean change of
+    people and of the simulation. `gap`: the mean change of the simulation minus that of people,
+    clustered by person. `correlation`: of both changes over answers. `slope`: of the regression of
+    people's change on the simulated change. A slope of 1 means that the simulated changes have the
+    right size. Both are NaN if either change does not vary. `distance`: the Wasserstein distance of
+    the final answers, as a share of the scale.
 
-    `moved`: share of answers that changed. `crossed`: share of answers that ended on the other side
-    of the middle. `regression`: slope of the change on the first answer. Below 0, answers move
-    towards the mean. These three fields are of the simulation. Names with `people_` hold the values
-    of people.
+    The last six fields come in pairs, for people and for the simulation. `people_moved`, `moved`:
+    the share of answers that changed. `people_crossed`, `crossed`: the share of answers that ended
+    on the other side of the middle. `people_regression`, `regression`: the slope of the change on
+    the first answer. Below 0, answers move towards the mean.
     """
 
     n: int
@@ -52,8 +53,9 @@ class Fit(NamedTuple):
 class Fidelity(NamedTuple):
     """Simulated effects compared with effects in people, over items.
 
-    `correlation`, `slope`: of people's effects with the simulated ones. `same_sign`: the share of
-    items with effects of equal sign. It is NaN if all effects of people are 0.
+    `correlation`: of the effects in people with the simulated effects. `slope`: of the regression
+    of the effects in people on the simulated effects. `same_sign`: the share of items in which both
+    effects have the same sign. It is NaN if all effects in people are 0.
     """
 
     items: int

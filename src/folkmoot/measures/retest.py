@@ -62,7 +62,7 @@ def mean_spread(groups: Sequence[ArrayLike]) -> float:
 def convergence_p(
     retest: Sequence[ArrayLike], after: Sequence[ArrayLike], rng: np.random.Generator
 ) -> float:
-    """Return the p-value of convergence: the chance that a retest alone gives a spread as small.
+    """Return the p-value of convergence, tested against the noise of a retest.
 
     Args:
         retest: for each group the answers (participants,) to a retest before the conversation
@@ -71,8 +71,9 @@ def convergence_p(
 
     If the conversation had no effect, the two answers of a participant are two draws from one
     distribution, so they can be swapped. The mean of each group is subtracted first, because a move
-    shared by all members is no convergence. The result is the share of swaps with a mean spread at
-    most as large as the observed one. It is 1 if no two answers differ, and NaN without a group.
+    shared by all members is no convergence. The result is the share of swaps in which the mean
+    standard deviation of the groups is at most the observed one. It is 1 if no participant's two
+    answers differ, and NaN without a group.
     """
     pairs = [_centred_values(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:

@@ -45,10 +45,11 @@ CHECK_PHRASES: Mapping[str, str] = {
 
 
 class CardPhrases(NamedTuple):
-    """What the validity card may say of one threat, by verdict. Each phrase names what was tested.
+    """The phrases of the validity card on one threat, one phrase for each verdict.
 
-    `unknown`: a clause that `more` or another advice completes. `more`: the advice if there are too
-    few data.
+    Each phrase says what was tested. `passed` and `failed` are whole sentences. `unknown` is the
+    first half of a sentence. Its second half is `more` if there are too few data, and advice on a
+    further control or check if there are none.
     """
 
     passed: str

@@ -324,9 +324,10 @@ async def ask_for_codes(
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
     """Return the text with a recorded source for each of its parts.
 
-    A part keeps the source that the study gave it. Any other part gets its row in the table `texts`
-    as its source. For a finished run, this is the table of the coded run. A text with several
-    sources also gets its row as its source, because the coder reads the text as a whole.
+    A part (the text, a context or a value of a slot) that already has a source keeps it. Each other
+    part gets its cell in the table `texts` as its source. For a finished run, this is the table of
+    the coded run. A text made of pieces from several sources gets the cell as an additional source
+    that encloses the pieces, because the coder reads the text as a whole.
     """
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
@@ -495,9 +496,10 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return object_schema("Codes", {"codes": codes})
 
     def _codes_with_ways_out(self) -> tuple[str, ...]:
-        """Return the codes, and ways out such as declining if exactly one code is wanted.
+        """Return the code names that a reply may use, including ways out such as declining.
 
-        With `choose: any`, an empty list already states that no code applies.
+        Ways out are added only for `choose: one`. With `choose: any`, an empty list already states
+        that no code applies.
         """
         return (
             with_ways_out(self.book.code_names)

@@ -48,9 +48,9 @@ def code_finished_run(
 ) -> RunFolder:
     """Code the texts of a finished run with the model `coder`, or resume such a coding.
 
-    `sample` restricts the coding to the sample of each codebook. Raises InputError for an
-    unfinished run, a run without texts, and a model that has already coded it. Also raises the
-    errors of `run_study`.
+    If `sample` is True, only the sample of each codebook is coded. Raises InputError if the run is
+    not finished, has no texts, or was already coded by this model. Also raises the errors of
+    `run_study`.
     """
     require_codable(run, coder)
     settings = {**calling_settings(run), "model": coder, "sample": sample}

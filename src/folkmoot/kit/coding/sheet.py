@@ -266,10 +266,10 @@ def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str
 
 
 def _find_misplaced(results: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:
-    """Return the problem of a line that names no text of the run.
+    """Return the problem of a sheet line with an unknown codebook or text number, otherwise None.
 
-    For any other line, add `text_id` and `words` (the digest of the text) to the line and return
-    None.
+    If there is no problem, the function adds two keys to `line`: `text_id`, and `words`, the digest
+    of the text.
     """
     if line["codebook"] not in results:
         hint = did_you_mean(line["codebook"], results)

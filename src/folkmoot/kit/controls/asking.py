@@ -174,9 +174,10 @@ def ask_named_controls(
 ) -> None:
     """Ask the controls that a study file names, unless they have been asked.
 
-    The function does nothing for an unusable run, or if `settings` is None because the study file
-    names no controls. `limits` holds the budget. It covers the run, the `others` (cells of the same
-    grid) and all their controls together.
+    The function does nothing if the run is unusable, or if `settings` is None because the study
+    file names no controls. `limits` holds the budget of the whole grid. The calls of the run, of
+    the runs in `others` (the other cells of the grid) and of all their controls count towards this
+    budget.
     """
     if settings is None or run.unusable_reason or finished_controls(run) is not None:
         return
@@ -335,7 +336,10 @@ def _build_versions(
 
 
 def _asked_again(versions: _Versions) -> dict[str, dict[str, list[str]]]:
-    """Return control → decision → the addresses of the replies that are asked again before it."""
+    """Return control → key of a decision → addresses of the replies that its fork asks again first.
+
+    Decisions that need no such replies are left out.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     for (key, control), version in versions.items():
         if isinstance(version, ForkedDecision) and version.steps:

@@ -58,8 +58,9 @@ def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
     """Return the share of hits with its interval.
 
     If each unit has one answer, the interval is Wilson's. Otherwise it is the interval for
-    clustered data. That interval is undefined if all answers are hits, because the variance between
-    clusters is zero. In this case it is Wilson's interval with each cluster counted once.
+    clustered data. If all answers are hits, that interval is undefined, because the variance
+    between clusters is zero. The function then returns Wilson's interval, in which each cluster
+    counts once.
     """
     if len(set(units)) == len(hits):
         return wilson(sum(hits), len(hits))

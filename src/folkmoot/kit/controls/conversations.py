@@ -63,10 +63,11 @@ class ControlledDecision(NamedTuple):
 class DecisionConversation(NamedTuple):
     """A decision as its speaker knew it.
 
-    `asked` holds the messages of the first request, which end with the question. `heard` holds
-    those of the last request and the reply. `answer` parses another reply to the same question, and
-    `value` is the parsed value of the given reply. `answer` is None unless the decision is a closed
-    choice or a form with one closed field. `value` is None if the answer is missing.
+    `asked` holds the messages of the first request, which end with the question. `heard` holds the
+    messages of the last request and the reply to it. The two requests differ if there were re-asks.
+    `answer` parses a further reply to the same question. It is None unless the decision is a closed
+    choice or a form with one closed field. `value` is the parsed value of the given reply, or None
+    if the answer is missing.
     """
 
     speaker: Speaker
@@ -79,10 +80,10 @@ class DecisionConversation(NamedTuple):
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     """Return the first decision of each participant and the final one in each condition.
 
-    If the participant made a closed choice, the first such choice is the first decision. Only
-    decisions in the participant's own conversation count. If one reply speaks for several
-    participants, none of them can be asked further. Raises InputError if the run has no suitable
-    decision.
+    The first decision is the participant's first closed choice. Without a closed choice, it is the
+    participant's first decision of any kind. A decision counts only if the participant was asked in
+    a separate conversation. If one reply speaks for several participants, no control can continue
+    it. Decisions of humans are left out. Raises InputError if the run has no suitable decision.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
@@ -143,8 +144,9 @@ def sample_decisions(
 ) -> list[ControlledDecision]:
     """Return the decisions of at most `most` participants for each condition and moment.
 
-    The seed ranks the participants. So the samples of first and of final decisions have the same
-    participants, and a smaller sample is part of a larger one.
+    The seed puts the participants into one random order, and each sample takes the first ones in
+    this order. So the samples of first and of final decisions have the same participants, and a
+    smaller sample is part of a larger one.
     """
     groups: dict[tuple[str, str], list[ControlledDecision]] = {}
     for decision in decisions:

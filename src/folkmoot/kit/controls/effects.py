@@ -57,8 +57,9 @@ NAMES = {
 class Version(NamedTuple):
     """The answers of one group to one decision, asked with one version of its prompt.
 
-    `replied` is the number of decisions that could not be asked, because the speaker had replied to
-    a replaced text. `is_changed` is True if the version changed any prompt.
+    `replied` is the number of decisions that could not be asked in this version, because the
+    speaker had replied to a text that the version replaces. `is_changed` is True if the version
+    changed any prompt.
     """
 
     answers: Answers
@@ -82,8 +83,9 @@ def decision_contrasts(
 ) -> dict[Contrast, tuple[str, str]]:
     """Return the pair of decisions to compare for each contrast: one decision of each group.
 
-    Both decisions have the same options. `options` maps the address of a decision to its options,
-    in any order.
+    Both decisions of a pair have the same options. If there are several such pairs, the function
+    prefers two decisions with one name, and then the most frequent decisions. `options` maps the
+    address of a decision to its options, in any order.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -140,7 +142,11 @@ def measure_effects(
 
 
 def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: str) -> Version:
-    """Collect the answers of one group to one decision in one version."""
+    """Collect the answers of one group to one decision in one version.
+
+    `name` is the control, and `group` a pair (condition, moment). If the version leaves a prompt
+    unchanged, the original answer counts.
+    """
     rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
     values, units, replied, is_changed = [], [], 0, False
     for row in rows.iter_rows(named=True):
@@ -323,7 +329,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
 
 
 def expected_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers that the run recorded, to the decision as designed."""
+    """Return the answers that participants gave to these decisions in the run itself."""
     return [_as_number(value) for value in rows["expected"].to_list()]
 
 

@@ -1,10 +1,11 @@
 """Fork a decision: ask again the replies that depend on a replaced text, then the decision.
 
-If the speaker has replied to a text, the text cannot be replaced on its own: the prompt would hold
-replies to words that are no longer there. The spans of all requests say which reply contains which
-other one. So the replies that depend on the replaced texts are known before the first call. They
-are asked again in the order of the protocol, each with the new replies in place of the old ones.
-All other replies are taken from the journal at no cost.
+If the speaker has replied to a text, the text cannot be replaced on its own. The prompt would then
+hold replies to words that are no longer in it. The spans of a request name the earlier replies that
+the request quotes. So the replies that depend on the replaced texts are known before the first
+call. They are asked again in the order of the protocol. In each request, the new replies take the
+place of the old ones. All replies that do not depend on a replaced text are taken from the journal
+at no cost.
 """
 
 from __future__ import annotations
@@ -114,7 +115,10 @@ class ForkedDecision(NamedTuple):
 
 
 class ReplyGraph:
-    """The replies of a run by address, with their requests. Only those behind forks are read."""
+    """The replies of a run by address, with their requests.
+
+    Only replies that `read_behind` has read are included.
+    """
 
     def __init__(self, run: RunFolder, journal: JournalReader) -> None:
         self._run = run
@@ -128,9 +132,10 @@ class ReplyGraph:
                 yield reply
 
     def read_behind(self, texts: Iterable[str]) -> None:
-        """Read all replies on which some texts depend, directly or through other replies.
+        """Read the replies that the texts quote, the replies quoted in their requests, and so on.
 
-        One scan of the table `provenance` per level serves all decisions together.
+        Each round reads all quoted replies that are not yet known, in one scan of the table
+        `provenance`.
         """
         waiting = addresses_in(texts) - self._replies.keys()
         while waiting:
@@ -189,9 +194,10 @@ def fork_decision(
     language: Language,
     graph: ReplyGraph,
 ) -> ForkedDecision | Refusal:
-    """Return the version of a decision that a control asks, or why it cannot be asked.
+    """Return the version of a decision that a control asks, or the reason why it cannot be asked.
 
-    `graph` holds the replies behind the texts of the decision, unless the speaker has not replied.
+    `graph` must hold all replies on which the texts of the decision depend. It may be empty if the
+    speaker has not replied before the decision.
     """
     treatment = treatments.at(decision.address)
     texts = texts_of(conversation)
@@ -242,8 +248,9 @@ def with_new_replies(
 ) -> list[str]:
     """Return the texts of a request with the new replies in place of the old ones.
 
-    `steps` maps the address of an old reply to it. `new` maps it to the address and the text of the
-    new reply. Raises KeyError if a new JSON reply has no text at the place of the old one.
+    `steps` maps the address of an old reply to the old reply. `new` maps the address of an old
+    reply to (address, text) of the new reply. Raises KeyError if a new JSON reply lacks the field
+    that the request quotes from the old reply.
     """
     result: list[str] = []
     for text in texts:
@@ -295,7 +302,10 @@ def _is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def _path_to(reply: JournaledReply, quoted: str) -> JsonPath | None:
-    """Return where a reply contains a quoted text: () for all of it, None if it is not found."""
+    """Return the JSON path at which a reply contains a quoted text, or None if there is none.
+
+    The path is () if the quoted text is the whole reply.
+    """
     text = quoted.strip()
     if text in (reply.reply.strip(), reply.recorded):
         return ()

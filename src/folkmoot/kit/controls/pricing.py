@@ -88,9 +88,9 @@ def _scaled(
 ) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
     """Return the calls and tokens of the controls, by control and by model.
 
-    The figures of a small run are scaled up to the study. `there` is the number of decisions in the
-    small run for each (condition, moment), such as first or final. `share` is the size of the study
-    divided by the size of the small run.
+    The controls of a small run are counted and scaled up to the whole study. `there` maps
+    (condition, moment) to the number of decisions in the small run. A moment is `first` or `final`.
+    `share` is the factor by which the study is larger than the small run.
     """
     rows = (
         controls.read_table(ControlRow.table)

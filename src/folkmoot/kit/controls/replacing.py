@@ -232,10 +232,11 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
 def _groups(
     spans: Sequence[Span], listed: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the parts (start, end) of a list of texts.
+    """Yield (start, end) of each part of a list of texts.
 
-    If options are headings of the texts, a part is a heading with its texts. Otherwise each text is
-    a part.
+    `spans` are the spans of a message, and `listed` are (start, end) of the listed texts. If
+    options precede the texts as headings, a part is one heading with all texts below it. Otherwise
+    each text is a part.
     """
     groups: list[list[int]] = []
     heading: Span | None = None
@@ -270,10 +271,10 @@ def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Rep
 
 
 def neutral_text(length: int, id: str, language: Language) -> str:
-    """Return a neutral text of `length` characters, or fewer by less than one word.
+    """Return a neutral text of at most `length` characters that ends with a full stop.
 
-    The id of the replaced text selects the first sentence, so different texts get different
-    replacements. The text ends with a full stop.
+    The text is cut between two words, so it may be shorter than `length` by up to one word. The id
+    of the replaced text selects the first sentence, so different texts get different replacements.
     """
     sentences = packaged_yaml(__file__, "neutral_texts.yaml")[language]
     start = int.from_bytes(digest("neutral text", id)[:4], "big") % len(sentences)

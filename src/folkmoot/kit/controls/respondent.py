@@ -105,7 +105,11 @@ def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:
 
 
 def part_for(part: RespondentPart[Any], config: object) -> RespondentPart[Any]:
-    """Return the respondent part of a study, extended to answer control questions about its run."""
+    """Return the respondent part of a study, extended by answers to control questions.
+
+    `config` is the configuration of the controlled run. All questions that are not control
+    questions are answered by `part`.
+    """
 
     # A decision that is asked again must be answered by the study's own respondent part.
     def first_control(own: Answering, others: Answering | None) -> Answering:

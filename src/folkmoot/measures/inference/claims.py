@@ -269,8 +269,9 @@ class Result:
     def span(self) -> str:
         """The interval as text.
 
-        "by itself" is added if the interval excludes zero although the adjusted test leaves the
-        claim undecided. Unadjusted intervals of exploratory claims exclude zero too often.
+        The words "by itself" are added if the interval excludes zero but the claim is undecided,
+        because its adjusted p-value is not below 5 %. The interval is not adjusted for the number
+        of claims, so it excludes zero too often.
         """
         alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
         return f"{self.claim.format_interval(self.estimate)}{' by itself' * alone}"
@@ -387,9 +388,10 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
 
 
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
-    """Return the values of both conditions. `estimate_difference` returns their difference.
+    """Return the values of both conditions, which `estimate_difference` subtracts.
 
-    If both conditions have the same units and subjects are not matched, every unit counts once.
+    They are the means over all values. If both conditions have the same units and subjects are not
+    matched, they are the means of the means of units.
     """
     by_units = set(first.units) == set(second.units) and not first.subjects
     sides = [

@@ -168,9 +168,9 @@ def paired_shares(
 class Moves:
     """The number of moves of n participants, made by `moves_towards`.
 
-    An opposing side argued for one option against each participant. `to_target`: moves to this
-    option. `elsewhere`: moves to a third option. `stayed`: participants without a move.
-    `by_chance`: the expected `to_target` if all moves went to random other options.
+    Each participant was exposed to an argument for one option, the target. `to_target`: moves to
+    the target. `elsewhere`: moves to any other option. `stayed`: participants without a move.
+    `by_chance`: the expected `to_target` if each move led to a random other option.
     """
 
     n: int
@@ -190,8 +190,8 @@ def moves_towards(
 ) -> Moves:
     """Count moves to the option for which the opposing side argued.
 
-    `targets` (n,): the opposing option of each participant. `options`: the number of options.
-    Raises ValueError if the lengths differ.
+    `targets` (n,): for each participant, the option for which the opposing side argued. `options`:
+    the number of options. Raises ValueError if the lengths differ.
     """
     if not len(before) == len(after) == len(targets):
         raise ValueError("before, after and targets must be of one length")
@@ -219,10 +219,10 @@ class Excess:
 def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
     """Compare the share of moves to the argued option with 1/(options − 1), the share by chance.
 
-    `moved`: number of moves. `to_target`: number of moves to the argued option. p is that of the
-    exact binomial test. Returns None if no participant moved or there are fewer than three options.
-    A share far above chance may be persuasion or compliance. Compare it with a condition with an
-    empty argument.
+    `moved`: number of moves. `to_target`: number of moves to the argued option. `options`: number
+    of options. p is that of the exact binomial test. Returns None if no participant moved or there
+    are fewer than three options. A share far above chance may be persuasion or compliance. To
+    separate them, compare it with the share in a condition with an argument without content.
     """
     if moved < 1 or options < 3:
         return None

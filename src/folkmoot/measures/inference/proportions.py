@@ -85,9 +85,9 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 def _independent_units(*sides: int) -> int:
     """Return the value of `Estimate.clusters` for the difference of two conditions.
 
-    `sides`: the number of units of each condition. If the smaller number is below five, it is
-    returned, because many units in the other condition do not compensate. Otherwise the result is
-    0, and all units count.
+    `sides`: the number of units of each condition. If the smaller number is below five, the result
+    is this number, so that `Estimate` shows no interval. Many units in the other condition do not
+    compensate. Otherwise the result is 0, which means that each value is independent.
     """
     return min(sides) if min(sides) < FEWEST_UNITS else 0
 

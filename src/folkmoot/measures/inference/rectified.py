@@ -1,9 +1,10 @@
 """Correct many simulated answers with few human answers: prediction-powered inference.
 
 The simulated answers may be wrong in any way, because human answers correct them and the interval
-includes the uncertainty of the correction. It is valid if the people are a random sample of the
-simulated population, in enough independent units (clusters). Below the limits of this module
-nothing is corrected, and the result is the estimate from people alone."""
+includes the uncertainty of the correction. The interval is valid if the people are a random sample
+of the simulated population, in enough independent units (clusters). With fewer people or clusters
+than the limits of this module, the result is the uncorrected estimate from people alone.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +33,17 @@ FEWEST_OF_EACH = 10
 class Rectified:
     """The result of `rectified_mean`: the corrected mean, and the same mean from people alone.
 
-    `corrected`, `people`: these two estimates. `simulated`: the value of the simulation. `weight`:
-    the weight of the simulation, 0 to 1. `worth`: the number of people that would give an interval
-    of this width without a simulation. `fit`: the correlation of human with simulated answers, or
-    NaN if one of them does not vary. `spread`: the standard deviation of the human answers.
-    `refused`: the reason if nothing was corrected. `corrected` is then the estimate from people
-    alone. `design_effect`: the factor by which the shared conversations of people widen the squared
-    interval, at least 1, or NaN without an interval.
+    - `corrected`: the corrected mean. If nothing was corrected, it equals `people`.
+    - `people`: the mean from people alone.
+    - `simulated`: the mean of the simulated answers.
+    - `weight`: the weight of the simulation, 0 to 1.
+    - `worth`: the number of people that would give an interval as wide as that of `corrected`
+      without a simulation.
+    - `fit`: the correlation of human with simulated answers, or NaN if either does not vary.
+    - `spread`: the standard deviation of the human answers.
+    - `refused`: the reason if nothing was corrected, otherwise empty.
+    - `design_effect`: the factor by which shared conversations of people increase the squared width
+      of the interval, at least 1. NaN without an interval.
     """
 
     corrected: Estimate
@@ -192,10 +197,10 @@ def _refusal_reason(
 
 
 def _correction_weight(y: FloatArray, f: FloatArray, others: int) -> tuple[float, float]:
-    """Return the weight of the simulation, and its correlation with the human answers.
+    """Return the weight of the simulation, and the correlation of simulated and human answers.
 
     `y`: human answers. `f`: simulated answers for the same people. `others`: number of simulated
-    answers for other people.
+    answers for other people. The correlation is NaN if either kind of answer does not vary.
     """
     n, spread, own = len(y), float(f.var(ddof=1)), float(y.var(ddof=1))
     if spread <= 0:

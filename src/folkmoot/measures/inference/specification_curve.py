@@ -1,10 +1,12 @@
 """Specification curve: joint tests of a claim over many specifications.
 
 A grid asks the same question with several prompts, models or draws. The cells of a grid share
-participants, so the share of cells in which a claim holds is no probability. The tests resample
-participants with all their answers in all specifications. They estimate how often such a curve
-would occur if no specification had an effect beyond the margin. The three statistics are those of
-Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z."""
+participants, so they are not independent, and the share of cells in which a claim holds is no
+probability. The tests resample participants with all their answers in all specifications. They
+estimate how often an equally strong curve would occur if no specification had an effect beyond the
+margin. The three statistics are those of Simonsohn, Simmons and Nelson (2020),
+doi:10.1038/s41562-020-0912-z.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,14 @@ ON_THE_SIDE = 0.8
 class Curve:
     """The estimates of one claim in all specifications, with joint tests (`specification_curve`).
 
-    `estimates`: specification → difference. Specifications with identical data appear once, and
-    `merged` counts the others. `p_median`, `p_count`, `p_z`: the chance of such a median, number of
-    significant specifications, and mean z if no specification had an effect beyond the margin. For
-    a claim of equivalence, all three are the chance that some specification is outside the margin.
-    They are NaN with too few independent units. `predicted`: the 95 % prediction interval for
-    another specification, or NaN with fewer than three. `units`: independent units of the smaller
-    condition.
+    `estimates`: specification → difference. Of several specifications with identical data, only the
+    first is included, and `merged` is the number of those left out. `p_median`, `p_count`, `p_z`:
+    the p-values of three statistics: the median, the number of significant specifications, and the
+    mean z. Each is the chance of a statistic at least as extreme if no specification had an effect
+    beyond the margin. For a claim of equivalence, all three are the chance that some specification
+    is outside the margin. They are NaN with too few independent units. `predicted`: the 95 %
+    prediction interval for one more specification, or NaN with fewer than three specifications.
+    `units`: the number of independent units of the smaller condition.
     """
 
     claim: Claim
@@ -97,10 +100,11 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
     """Return the joint inference on a claim over the specifications in `sides`.
 
-    Units with one name are one unit in all specifications and both conditions. Units are drawn with
-    replacement, separately in each condition unless they are in both. The observed deviation of
-    each specification from the margin is subtracted from its draws, which gives curves without an
-    effect. `alpha` is the level of the tests. Use a smaller level if several claims are judged.
+    Units with equal names are the same unit in all specifications and both conditions. Units are
+    drawn with replacement. Units that are in only one condition are drawn separately for each
+    condition. To simulate curves without an effect, the observed deviation of each specification
+    from the margin is subtracted from its draws. `alpha` is the level of the tests. Use a smaller
+    level if several claims are judged.
     """
     distinct = _merge_identical(sides)
     names = list(distinct)

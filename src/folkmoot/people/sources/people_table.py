@@ -37,12 +37,12 @@ MISSING = ("", "NA", "NaN")
 
 
 def read_people(path: Path) -> pl.DataFrame:
-    """Return the rows of the table in order, with the names of COLUMNS for the columns it has.
+    """Return the rows of the table in order, with the names of COLUMNS for known columns.
 
-    The columns of COLUMNS are text without surrounding spaces, and null if a cell is missing. All
-    others keep their names: they are numbers if each cell is one, and otherwise text or truth
-    values. Raises InputError if the file cannot be read, has no rows, or has two columns with one
-    meaning.
+    A known column is one with a name in COLUMNS or another accepted name. Known columns are text
+    without surrounding spaces, and null if a cell is missing. All other columns keep their names.
+    They are numbers if all of their cells are numbers, and otherwise text or truth values. Raises
+    InputError if the file cannot be read, has no rows, or has two columns with the same meaning.
     """
     return name_people_columns(read_frame(path), path)
 
@@ -69,11 +69,11 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield the problems that leave open which answer of a person counts, or in which arm.
+    """Yield the problems because of which it is unclear which answer of a person counts.
 
     These are an empty `person` or `item`, and a person who answers twice about one item (in one arm
-    or two), then the problems of the arms. A row has at most one problem. `table` is the result of
-    `read_people`.
+    or two). At most one such problem is yielded for a row. Then the problems of `list_unclear_arms`
+    follow. `table` is the result of `read_people`.
     """
     ids = [name for name in (PERSON, ITEM) if name in table.columns]
     first_rows: dict[tuple[str, ...], int] = {}
@@ -89,9 +89,10 @@ def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
 
 
 def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield the rows without an arm if other rows have one, and arms that are spelled in two ways.
+    """Yield a problem for each row without an arm and for each arm that is spelled in two ways.
 
-    Two spellings differ only in case or spaces, which is a slip.
+    Two spellings of an arm differ only in case or spaces. A table in which no row has an arm has no
+    problem.
     """
     if ARM not in table.columns or table[ARM].null_count() == table.height:
         return

@@ -54,10 +54,12 @@ def read_personas(
     A table of answers (`people_table`) gives one persona for each person, made of the attributes.
     `with_first_answers` adds to the description what the person answered first.
 
-    These columns have a meaning: `id`, `name`, one of `TEXT_COLUMNS` (the description),
-    `base_persona`, and the seven demographics. `ALSO_CALLED` holds other accepted names of them.
-    Without a description column, the description is made from the other columns. All other columns
-    are kept in `extra`. `columns` maps names with a meaning to those of the file (`{"age":
+    These column names have a meaning: `id`, `name`, one of `TEXT_COLUMNS` (the description),
+    `base_persona`, and the seven demographics. `ALSO_CALLED` holds other accepted names for the
+    same meanings. All other columns are kept in `extra`. Without a description, `base_persona` is
+    the description. Without both, the description is made from all other columns.
+
+    `columns` maps a name with a meaning to the name of the column in the file (`{"age":
     "AGE_YRS"}`). Empty cells are left out. Raises InputError for an unreadable file, a repeated id,
     or rows without any information (named by line).
     """
@@ -130,9 +132,10 @@ def _clean_cell(value: object) -> object:
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
-    """Return for each column the known name of its meaning.
+    """Return column of the file → the known name of its meaning, or its own name in clean form.
 
-    If several columns have the same meaning, the first one gets the name.
+    If several columns have the same meaning, a column with exactly the known name gets it, or else
+    the first of them.
     """
     meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())

@@ -105,8 +105,8 @@ def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
 def text_outside(request: ModelRequest) -> str:
     """Return the text of the last prompt that is outside all passages.
 
-    If there is none, return the text that has no known source. The result replaces `ask(about=…)`
-    if the study author did not set it.
+    If this text has no content words, return the text whose source is not recorded. The result is
+    the question if the study author did not set `ask(about=…)`.
     """
     # In a re-ask the question is the message before the reply that is quoted back.
     reply_messages = (span.message for span in request.spans if span.source.kind == "reply")

@@ -273,8 +273,8 @@ class ExposureDose:
     """A person's exposure to arguments for options that the person did not hold.
 
     `arguments` maps option → numbers of distinct argument words, one per camp. `turns` maps option
-    → number of turns in which the person answered an argument for it. `interviewed` is True if the
-    person spoke without answering such an argument.
+    → number of turns in which the person replied to another speaker's argument for it.
+    `interviewed` is True if, in some conversation, the person spoke before any such argument.
     """
 
     arguments: Mapping[str, Counts]
@@ -287,8 +287,9 @@ def dose_of(
 ) -> ExposureDose:
     """Return the exposure to the passages `told` for a person who holds `held_option`.
 
-    If the person speaks after an argument of another speaker for another option, this counts as a
-    turn. If the person speaks without such an argument, the person counts as interviewed.
+    If another speaker has argued for a different option since the person last spoke, the person's
+    next utterance counts as a turn for this option. If the person's first utterance in a
+    conversation precedes all such arguments, the person counts as interviewed.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}

@@ -111,11 +111,12 @@ def _all_matching_codes(
 
 
 def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[str, str]:
-    """Return the code that fits a text best.
+    """Return the code that fits a text best, with a quote.
 
-    If the codes have an order and the question has a subject, the share of the subject's words in
-    the text decides. If the codes lead from praise to blame, the sentiment of the text decides.
-    Otherwise the most similar code is chosen.
+    `references` are the texts of the question's subject. There are three rules. If the codes have
+    an order and the question has a subject, the share of the subject's words in the text decides.
+    Otherwise, if the codes lead from praise to blame, the sentiment of the text decides. Otherwise
+    the most similar code is chosen.
     """
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if references and book.data.get("level") == "ordinal":
@@ -152,9 +153,9 @@ def _codes_by_slot_values(
 ) -> list[dict[str, str]]:
     """Return one code for each combination of slot values.
 
-    It comes from the last sentence that is similar to a code and names these values. A sentence
-    that names no value of a slot counts for all its values. If there is no such sentence, the code
-    for absence is used.
+    The code comes from the last sentence that is similar to a code and names the values. A sentence
+    that names no value of a slot counts for all values of this slot. A combination without such a
+    sentence gets the code that needs no quote, if the codebook has one.
     """
     codes = book.codes
     items: dict[tuple[str, ...], dict[str, str]] = {}

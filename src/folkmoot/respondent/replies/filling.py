@@ -22,8 +22,9 @@ Schema = Mapping[str, Any]
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
     """Return an object that is valid according to the schema of the request.
 
-    `given` holds fields from the study's rules. Valid ones are used. Set `known` if the study's
-    rules answered. The answer then does not count as unread.
+    `given` holds fields from the study's rules. Valid ones are used. `known` is True if the study's
+    rules answered. Otherwise the answer of a role without opinions, such as a moderator, is marked
+    as unrelated to the question (`mark_unread`).
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:
@@ -110,9 +111,10 @@ class _Filler:
         return values if given else values | self._distribute_total(values, fields)
 
     def _distribute_total(self, values: Mapping[str, Any], fields: Schema) -> dict[str, object]:
-        """Return the numbers of an object, scaled to the total of the answer type.
+        """Return the numbers of an object, scaled to the sum that the answer type requires.
 
-        Returns {} if there is no total, or if the bounds of the fields make it impossible.
+        Returns {} if the answer type requires no sum, or if the bounds of the fields do not allow
+        it. A field with an upper bound below the sum is not scaled.
         """
         total = self._mind.reading.total
         kinds = {
@@ -182,10 +184,11 @@ class _Filler:
         return fit_text(mind.compose_reasons(count=1), schema)
 
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
-        """Return the question text and the part for the opinion on a field.
+        """Return (question, part): the texts that determine the person's opinion on a field.
 
-        If the schema has a single field, the text includes the field's words. If it has several,
-        they share the question, and the part names the field.
+        If the schema has a single field, the question includes the field's words and the part is
+        empty. If it has several fields, they share the question, and the part holds the words of
+        the field.
         """
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")

@@ -55,9 +55,10 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
 
 
 def _break_json(text: str, draws: Draws) -> str:
-    """Return JSON that is cut, has text around it, or has a trailing comma.
+    """Return a reply in a broken format.
 
-    A choice is cut and wrapped in a phrase.
+    JSON is cut, has text around it, or has a trailing comma. A short reply that is not JSON is cut
+    and begins with a phrase. A long one is cut after a third.
     """
     if text.startswith(("{", "[")):
         variant = draws.draw_integer(0, 2)

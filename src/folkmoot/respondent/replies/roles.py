@@ -180,8 +180,9 @@ def _argument_sentence(
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """Return the options to which the request draws attention.
 
-    These are the options that `about` of the request names. An option also counts if a source in
-    the prompt, such as the vote of a participant, consists of it and of no other option.
+    These are the options that `about` of the request names, and options that occur alone in a
+    source. An option occurs alone if a passage of the source, such as the vote of a participant, is
+    this option, and no passage of the same source is another option.
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}

@@ -127,7 +127,11 @@ def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> f
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
-    """Return a VALS type. Resources decide its level, and the strongest motivation its kind."""
+    """Return a VALS type (a consumer segment) for a participant with these scores.
+
+    The score of resources gives the level: innovator at the top, survivor at the bottom, and high
+    or low in between. The strongest motivation gives the type within the high or low level.
+    """
     terms = data["vals"]
     spread = math.sqrt(sum(weight * weight for weight in terms["resources"].values()))
     rank = _NORMAL.cdf(weighted_sum(terms["resources"], scores) / (1.12 * spread))

@@ -90,7 +90,7 @@ def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -
 def core_margins() -> tuple[RakingMargin, ...]:
     """Return the published margins of the core table.
 
-    The last margins hold exactly after raking.
+    The order matters: if margins contradict each other, raking meets the last ones exactly.
     """
     figures_us = us_figures()
     ages = np.array([*figures_us["age"]["bands"].values()], dtype=float)
@@ -437,7 +437,7 @@ def _draw_own_incomes(
 def _living_alone_factors(activity: Index, home: Index) -> Array:
     """Return for each person the factor by which the income is multiplied.
 
-    The factor is above 1 for people who live alone and are at home, and 1 for all others.
+    The factor is above 1 for people of the activity "at home" who live alone, and 1 for all others.
     """
     other = us_figures()["other_income"]
     keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))

@@ -215,9 +215,10 @@ def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return the rows of a table. If one row has a location, missing locations become empty.
+    """Return the rows of a table, with empty locations for missing ones if any row has a location.
 
-    Otherwise an American location would be drawn, but the table may be from any country.
+    Without an empty location, an American location would be drawn, but a table with locations may
+    be from any country.
     """
     known = [dict(row) for row in rows]
     if any(row.get("location") for row in known):
