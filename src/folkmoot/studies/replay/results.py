@@ -141,7 +141,7 @@ def _missing_note(table: pl.DataFrame) -> list[str]:
 
 
 def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
-    """Return who moved and where to, for each arm and subgroup."""
+    """Return the finding on how many answers moved and in which direction, per arm and subgroup."""
     rows = [
         {
             "group": name,
@@ -179,7 +179,8 @@ def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
 def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, Fit]:
     """Return the fit of each subgroup of at least MIN_IN_SUBGROUP answers.
 
-    A subgroup is one level of an attribute with at most MAX_LEVELS levels.
+    A subgroup holds the answers with one level of an attribute, such as one age group. Attributes
+    with more than MAX_LEVELS levels are left out.
     """
     fits: dict[str, Fit] = {}
     for name, values in _attributes(both).items():
@@ -265,9 +266,10 @@ def _fidelity(both: pl.DataFrame) -> Finding:
 
 
 def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the mean human change and the mean simulated change of each item.
+    """Return item → (mean human change, mean simulated change).
 
-    The changes are adjusted for first answers. Items with few answers are left out.
+    The changes are adjusted for first answers. Items with fewer than MIN_ANSWERS_PER_ITEM answers
+    are left out.
     """
     people, simulated = (
         adjusted_changes(rows[before].to_numpy(), rows[after].to_numpy())
@@ -302,10 +304,11 @@ def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
 
 
 def _rectified(answered: pl.DataFrame) -> Finding | None:
-    """Return the mean change of each arm in which only some human final answers are known.
+    """Return the finding on the mean change of arms in which some human final answers are unknown.
 
-    Simulated answers replace the unknown ones, and the known human answers correct their bias.
-    Return None if no arm has both known and unknown human answers.
+    Simulated answers replace the unknown human ones. The bias of the simulated answers is estimated
+    from the known human answers and removed. Return None if no arm has both known and unknown human
+    answers.
     """
     rows: list[Row] = []
     for (arm,), arm_rows in _group_rows(answered, "arm"):

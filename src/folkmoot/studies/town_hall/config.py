@@ -317,14 +317,15 @@ FIVE_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "e
 class Level:
     """One level of technical implementation: its switches and its models.
 
-    `models`: several models are divided over the seats. If there are none, the run's model is used.
-    `moderator`: `none`, `model` (the run's model for that role) or the name of a model. `part`:
-    `main` for the main comparison, `supplementary` for levels that are reported separately.
+    `models`: several models are divided over the seats. Without models, all seats have the run's
+    model. `moderator`: `none`, `model` (the run's model for that role) or the name of a model.
+    `part`: `main` for the main comparison, `supplementary` for levels that are reported separately.
 
-    The other switches are controls. Without `vulnerable`, stand-ins take the seats of the
-    vulnerable residents. Without `moderator_list`, the moderator is not told who is vulnerable.
-    With shuffled `labels`, random residents are listed and counted as vulnerable. `stories` says
-    who has a life story. With `all`, every resident has one of about the same length.
+    All other switches are experimental controls. Without `vulnerable`, other residents (stand-ins)
+    take the seats of the vulnerable residents. Without `moderator_list`, the moderator is not told
+    who is vulnerable. With shuffled `labels`, random residents are listed and counted as
+    vulnerable. `stories` says who has a life story. With `all`, every resident has one of about the
+    same length.
     """
 
     name: str
@@ -387,8 +388,8 @@ def known_levels(config: TownHallConfig) -> dict[str, Level]:
 def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
     """Return a level: its switches applied over those of the level named by `like`.
 
-    `above` holds the names of the levels that led here. Returns None if `like` leads to an unknown
-    level or in a circle.
+    `above` holds the names of the levels that refer to this one by `like`, directly or indirectly.
+    Returns None if `like` leads to an unknown level or in a circle.
     """
     settings = config.level_settings.get(name)
     if settings is None or settings.like is None:

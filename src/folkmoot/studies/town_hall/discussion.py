@@ -185,9 +185,9 @@ class Meeting:
         }
 
     def topic_for(self, resident: Resident, texts_by_key: Mapping[str, T]) -> list[T]:
-        """Return the entries of the topic that apply to a resident.
+        """Return the texts of the topic that apply to a resident.
 
-        They are keyed by `all`, or by the resident's ownership, type or label.
+        The keys of `texts_by_key` are `all`, or an ownership, type or label of residents.
         """
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [texts_by_key[key] for key in keys if key in texts_by_key]
@@ -301,7 +301,10 @@ class RecordedQuestion(NamedTuple):
 
 
 class RecordedTurn(NamedTuple):
-    """The recorded utterances of one resident's turn. No other resident is shown `thoughts`."""
+    """The recorded utterances of one resident's turn.
+
+    `thoughts` is shown only to the resident. It is None if the turn has no thoughts.
+    """
 
     statement: Utterance
     questions: tuple[RecordedQuestion, ...] = ()
@@ -530,9 +533,11 @@ def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str
 class ResidentHistory(TypedDict):
     """The history of a resident with a separate session, as variables of prompts.
 
-    `statements`: statements of others in the last round. `moderator`: the moderator's speech after
-    it. `questions`: questions to the resident in it. `earlier`: the rounds before it. `own`: all
-    statements of the resident.
+    - `statements`: statements of other residents in the last round.
+    - `moderator`: the moderator's speech after the last round.
+    - `questions`: questions in the last round to the resident or to all residents.
+    - `earlier`: the public utterances of the rounds before the last one.
+    - `own`: the resident's own statements in all rounds that the resident remembers.
     """
 
     me: str
@@ -604,10 +609,12 @@ async def ask_alone(
 class SharedRequest(Generic[M, V]):
     """A question to the shared session about several residents.
 
-    `answers`: resident id → answer type. `tokens`: expected length of one resident's part, which
-    limits the residents per reply. `prompt` builds the question for some residents, given the
-    results of earlier calls. `record` makes a result from a resident's id, the answer and its
-    address.
+    - `answers`: resident id → answer type.
+    - `tokens`: expected length, in tokens, of one resident's part of the reply. It determines how
+      many residents one reply can hold.
+    - `prompt`: builds the question for some residents from their ids and the results of earlier
+      calls.
+    - `record`: makes a result from a resident's id, the answer and the address of the reply.
     """
 
     stage: Stage

@@ -94,7 +94,10 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 def _question_decisions(
     config: TownHallConfig, discussion: _Discussion, address: str, speaker: str
 ) -> Iterator[Decision]:
-    """Yield the decisions of one question. A shared session has one per resident."""
+    """Yield the decisions of one question.
+
+    A question to a shared session has one decision for each resident of the session.
+    """
     discussion_id, part, *_, ask = address.split("/")
     set_name = discussion_id.partition("_")[0]
     is_shared, is_reflection = speaker == "session", "/reflect/" in address

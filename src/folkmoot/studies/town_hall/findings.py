@@ -130,8 +130,8 @@ def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list
 def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[str, Estimate]:
     """Return group → the estimate of the claim on `measure` at one level.
 
-    The group "gap" is the comparison of vulnerable with general residents. Groups without data are
-    left out.
+    The groups are "vulnerable", "general" and "gap" (vulnerable compared with general residents).
+    Groups without data are left out.
     """
     groups: dict[object, str] = {(True,): "vulnerable", (False,): "general"}
     estimates = {}
@@ -233,9 +233,10 @@ def _compare_scores(
     estimates_by_level: Mapping[str, Mapping[str, Estimate]],
     public_estimates: Mapping[str, Mapping[str, Estimate]],
 ) -> str:
-    """Return a sentence that compares the gaps of both scores.
+    """Return a sentence that compares the gap of the score with the gap of the public score.
 
-    It names the levels at which the signs of the two gaps differ.
+    The public score counts only references that a text rule finds in the statement. The sentence
+    names the levels at which the two gaps have different signs.
     """
     pairs = {
         level: (estimates_by_level[level]["gap"].value, public_estimates[level]["gap"].value)

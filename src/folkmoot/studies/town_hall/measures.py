@@ -345,7 +345,7 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
 
 
 def find_vulnerable(tables: Tables) -> set[str]:
-    """Return the ids of the residents who are counted as vulnerable."""
+    """Return the ids of the residents that the study counts as vulnerable."""
     return set(tables["rounds"].filter("is_vulnerable")["agent_id"])
 
 
@@ -477,8 +477,8 @@ def _find_bounds(name: str, *, difference: bool) -> Bounds:
 def _over_sets(by_set: Mapping[int, float], bounds: Bounds, *, tested: bool = False) -> Json:
     """Return the mean of a figure over sets, with its interval.
 
-    Use `tested=True` for differences within sets. The result then has a p-value. `each` in the
-    result holds the values of the sets if there are fewer than five.
+    With `tested=True` the result also has a p-value. Use this only for differences within sets. If
+    there are fewer than five sets, `each` in the result holds the value of each set.
     """
     mean = NO_ESTIMATE
     if by_set:
@@ -568,9 +568,9 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return the data of both groups on one code.
+    """Return the data on one code for vulnerable and for general residents.
 
-    Only sets with concerns of both groups are included.
+    Only sets with coded concerns of both groups are included.
     """
     common_sets = set.intersection(
         *(

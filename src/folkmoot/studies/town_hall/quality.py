@@ -108,9 +108,10 @@ COUNT_COLUMNS = ("count", "stage", "kind", "n")
 
 
 def count_rows(counts: Counts) -> Iterator[Count]:
-    """Yield the counts of one discussion as rows.
+    """Yield the counts of one discussion as rows of `COUNT_COLUMNS`.
 
-    An empty count by kind yields one row with kind "".
+    A count yields one row, one row per kind, or one row per stage and kind. A count by kind that
+    has no kinds yields one row with kind "" and the number 0.
     """
     for name, counts_of_name in counts.items():
         if isinstance(counts_of_name, int):

@@ -84,7 +84,7 @@ THOUGHTS, REFLECTION, QUESTION = "thoughts", "reflection", "question"
 
 
 def part_of(utterance_id: str) -> str:
-    """Return the private part that an utterance is: thoughts, reflection or question.
+    """Return the kind of a private utterance: thoughts, reflection or question.
 
     Returns "" for a public utterance.
     """
@@ -146,7 +146,7 @@ class Reply:
 def reply_of(
     meeting: Meeting, resident: str, number: int, address: str, *, shared: bool = False
 ) -> Reply:
-    """Return the reply at an address, as a reply of this resident in this round."""
+    """Return the reply of a resident at an address of the journal, in the round `number`."""
     speaker = Speaker(resident, meeting.names_by_id[resident], RESIDENT)
     return Reply(meeting, speaker, number, address, shared)
 
@@ -475,8 +475,8 @@ def _reaction_rows(
 def _find_level(references: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
     """Return the level of one resident's reaction to another one in a round.
 
-    `references` holds the public references. Returns 0 if there are none. Returns None if none has
-    a known type.
+    `references` holds the public references of the first resident to the second. The level is 0
+    without references. It is None if there are references, but none has a known type.
     """
     levels = interaction_levels(config)
     found_levels = [

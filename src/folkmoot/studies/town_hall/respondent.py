@@ -329,8 +329,9 @@ class PlayedResident:
     def reference_type(self, other: str) -> str:
         """Return the type of a reference to `other`.
 
-        It is "cite" if `other` mentioned no matter. Otherwise it follows from the agreement with
-        `other`, and a weak agreement gives "question" or "cite" at random.
+        The type is "cite" if `other` mentioned no matter. Otherwise it depends on the agreement
+        with `other`: disagree, partial_agree or agree. If the agreement is close to zero, the type
+        is "question" or "cite" at random.
         """
         agreement = self.agreement_with_resident(other)
         if not spoken_matters(self.mind, self.hall.statements_by(other)):

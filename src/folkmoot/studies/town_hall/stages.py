@@ -290,7 +290,11 @@ async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tu
 
 
 def quiet_residents(round_: Round) -> list[str]:
-    """Return the residents who said nothing or less than half of the median, sorted by id."""
+    """Return the residents with few words in a round, sorted by id.
+
+    A resident is quiet with no words, or with less than half of the median number of words.
+    Residents without a readable statement are left out.
+    """
     word_counts = {
         resident_id: len(turn.speaking.full_statement.split())
         for resident_id, turn in round_.turns.items()
@@ -535,8 +539,9 @@ class UpcomingRound:
     def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
         """Return the prompt that asks for the turns of `residents`.
 
-        The prompt lists the turns in `completed`, which earlier replies gave. With `whole`, it asks
-        for the whole round in one reply, including reflections if the round has them.
+        `completed` holds the turns that earlier replies of the round gave. The prompt lists their
+        statements. With `whole`, the prompt asks for the whole round in one reply, including
+        reflections if the round has them.
         """
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting
@@ -625,7 +630,10 @@ async def shared_round(
 
 
 async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Notes, list[Call]]:
-    """Ask for a whole round in one reply. If it cannot be read, turns and reflections are empty."""
+    """Ask for a whole round in one reply, and return its turns, its reflections and the call.
+
+    If the reply cannot be read, turns and reflections are empty.
+    """
     session, stage = session_of(ahead.hall), ahead.round_stage
     question = ahead.prompt(scope, list(ahead.speaking_order), {}, whole=True)
     longest = ahead.hall.longest_reply

@@ -1,9 +1,9 @@
 """Read the options of cells, and parse the replies of participants.
 
 Cells hold Python literals. `ast.literal_eval` reads them, so no code of a cell is executed.
-Spreadsheet programs replace straight quotes and break lines inside literals. Both are repaired
-before a cell is refused. Replies are parsed as the workbook requires: as text, number, option or
-JSON object, with or without validation.
+Spreadsheet programs replace straight quotes by typographic ones and break lines inside literals.
+Both changes are reversed before a cell is refused. Replies are parsed in the form that the workbook
+requires (text, number, option or JSON object), with or without validation.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def read_literal(text: str) -> object:
 def _repair_candidates(text: str) -> list[str]:
     """Return the text as typed, followed by versions with more and more straight quotes.
 
-    The text as typed comes first, so that an apostrophe inside an option is kept.
+    The caller uses the first version that it can read. The text as typed comes first, so that an
+    apostrophe inside an option is kept.
     """
     straight_doubles = re.sub(r"[“”„]", '"', text)
     straight = re.sub(r"[‘’‚]", "'", straight_doubles)
@@ -459,10 +460,10 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The listed options, or the bounds of a number.
+        """The values that the question offers: the listed options, or the bounds of a number.
 
         If options in plain text mention numbers, the bounds are the smallest and the largest of
-        them.
+        these numbers.
         """
         if isinstance(self.choices, FreeOptions) and self.is_numeric:
             numbers = [

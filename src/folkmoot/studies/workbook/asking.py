@@ -144,9 +144,10 @@ def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionPartic
 def say_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> Utterance | None:
-    """Add the question to the histories of special roles and of participants who are not asked.
+    """Record the question, and add it to the histories of speakers who are not asked.
 
-    Returns the question as these speakers hear it. Returns None if there is no text for them.
+    These are the special roles and the participants without this task. Returns the recorded
+    question, or None if it has no text. The wording is that of the first role that is asked.
     """
     # Speakers who are not asked hear the question in the words for the first role.
     first_seat = next(
@@ -182,8 +183,8 @@ def say_question_to(
 ) -> None:
     """Add the group's question, worded for a participant's role, to the participant's history.
 
-    `public_question` is the utterance by which the group was asked. It is added if the wording for
-    this role is equal to it. Otherwise a new utterance is recorded.
+    `public_question` is the recorded question to the group, or None. If its wording equals that for
+    the role, this utterance is added. Otherwise a new utterance is recorded and added.
     """
     filled_prompt = fill_prompt(state, task, seat, "")
     is_same = public_question is not None and (public_question.text, public_question.images) == (
@@ -297,7 +298,10 @@ async def ask_seat(
     turn: int,
     peers: Sequence[Utterance] = (),
 ) -> AskedTask:
-    """Put a task to one participant and return the result. The prompt lists `peers`."""
+    """Put a task to one participant and return the result.
+
+    The prompt lists the answers in `peers`.
+    """
     row, history = task.task, state.histories.get(seat.id, EMPTY_TRANSCRIPT)
     task_prompt = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
     answer_type = task_prompt.answer_type

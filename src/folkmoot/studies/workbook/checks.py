@@ -1,6 +1,7 @@
 """Check a whole experiment: whether its sheets fit together and whether it can be run.
 
-The checks need only the model of the workbook. They run when it is read and again after `--set`.
+The checks need only the model of the workbook. They run when the workbook is read, and a second
+time after `--set` has changed settings.
 """
 
 from __future__ import annotations
@@ -123,9 +124,10 @@ def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
-    """Yield each text with placeholders, filled in with the values known before a run.
+    """Yield (text, address of its cell) for each text with placeholders.
 
-    Each text comes with its cell. If it cannot be filled in, the problem takes its place.
+    The text is filled in with the values known before a run. If this fails, the ExpressionProblem
+    is yielded in place of the text.
     """
     for text, role, where in _speaker_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():
@@ -376,7 +378,7 @@ def _check_texts(workbook: Workbook, problems: Problems) -> None:
 
 
 def _check_contexts(workbook: Workbook, problems: Problems) -> None:
-    """Check that context tasks come before all other tasks, as they become the system prompt."""
+    """Check that context tasks come first, because they become the system prompt."""
     contexts = [task for task in workbook.tasks if task.type == "context"]
     later_orders = [task.task_order for task in workbook.tasks if task.type != "context"]
     if workbook.tasks and not contexts:
@@ -416,9 +418,10 @@ def _check_prompts(workbook: Workbook, problems: Problems) -> None:
 
 
 def _orders_known(workbook: Workbook) -> dict[str, int | None]:
-    """Return name → the `task_order` after which its value is known, or None for the start.
+    """Return variable or computed value → the `task_order` after which its value is known.
 
-    A computed value is known as soon as all variables in its expression are known.
+    The order is None for a value that is known from the start. A computed value is known as soon as
+    all variables in its expression are known.
     """
     asked_tasks = [task for task in workbook.tasks if task.type != "context"]
     orders = sorted({task.task_order for task in asked_tasks})

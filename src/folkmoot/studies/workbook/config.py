@@ -67,8 +67,8 @@ def number_text(value: float) -> str:
 class Problems:
     """The problems and notes that are collected while a workbook is read.
 
-    `structural` is True if a sheet or column is missing. `notes` are not problems. They point out
-    interpretations that may surprise the researcher.
+    `structural` is True if a sheet or column is missing. A note tells the researcher how a cell was
+    interpreted if the interpretation may be a surprise. Notes do not prevent a run.
     """
 
     found: list[Problem] = field(default_factory=list)
@@ -389,9 +389,9 @@ class WorkbookConfig(StudyConfig):
 
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
-    """Return the keys of the study file that follow from a workbook's settings, and advisories.
+    """Return the study file keys that follow from a workbook's settings, and advisories.
 
-    The advisories are about the model.
+    The advisories are about the language model that the workbook names.
     """
     settings = workbook.settings
     values: dict[str, object] = {
@@ -468,8 +468,8 @@ def measures_of(
 ) -> list[Measure]:
     """Return the measures of a sequence of (variable name, is computed) pairs.
 
-    Variables with names that differ only in a final number are rounds of one measure. `book`
-    declares which computed values are shares.
+    If several names differ only in a final number, such as `give_1` and `give_2`, the variables are
+    the rounds of one measure. `book` declares which computed values are shares.
     """
     shares = {item.name for item in book.computed if item.kind == "share"} if book else set()
     # A computed and an asked variable are never rounds of one measure.

@@ -106,8 +106,9 @@ def _heard_utterances(
 ) -> Iterator[Spoken]:
     """Yield the utterances of a session that a participant hears before answering a task.
 
-    Private answers to this task are excluded, because participants hear them only after it ends.
-    Private answers to earlier tasks are excluded if the layout keeps them private.
+    Private answers to the same task are excluded, because participants hear them only after the
+    task ends. Private answers to earlier tasks are excluded as well if the layout keeps answers
+    private.
     """
     for row in session:
         if row["turn"] is None:

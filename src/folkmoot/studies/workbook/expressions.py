@@ -4,9 +4,9 @@ Python's parser parses an expression. This module allows only listed kinds of no
 them one by one, so it never executes code. `value | round(1)` means `round(value, 1)`.
 
 `sum(x)`, `mean(x)`, `min(x)`, `max(x)` and `count(x)` are aggregates over all participants of the
-session with values for `x`. `sum(others(x))` excludes the participant for whom it is evaluated. The
-argument of an aggregate is evaluated once per participant, even in nested aggregates. So the work
-grows with the length of an expression times the number of participants.
+session with a value for `x`. `sum(others(x))` leaves out the participant for whom the expression is
+evaluated. The argument of an aggregate is evaluated once per participant, even in nested
+aggregates. So the work grows with the length of an expression times the number of participants.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class _Absent(Exception):
 class MissingValue(SourcedText):
     """The text that a prompt shows for a missing value.
 
-    It is false in conditions. Arithmetic and functions return it unchanged. It has no source,
-    because this code and no speaker wrote it.
+    A missing value is false in conditions. Arithmetic and functions return it unchanged. It has no
+    source, because no speaker wrote it.
     """
 
     __slots__ = ()
@@ -211,10 +211,10 @@ class _Pipes(ast.NodeTransformer):
 
 
 def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
-    """Refuse nodes that are not in the language.
+    """Raise ExpressionProblem for a node that is not in the language, and check its children.
 
-    `depth` is the number of aggregates around a node. `inside` is True directly within an
-    aggregate.
+    `depth` is the number of aggregates around the node. `inside` is True if the node is an argument
+    of an aggregate.
     """
     if not isinstance(node, _NODES):
         message = f"{type(node).__name__} is not allowed"
@@ -260,7 +260,7 @@ def _check_call(node: ast.Call) -> None:
 
 
 def _check_fixed(node: ast.expr) -> None:
-    """Refuse a constant subexpression that has no value, such as `9 ** 9 ** 9`."""
+    """Refuse an expression if a constant part such as `9 ** 9 ** 9` cannot be calculated."""
     if not names_used(node) and not any(map(_is_aggregate, ast.walk(node))):
         value = _calculate_value(node, Evaluator(EMPTY_CONTEXT), None)
         if isinstance(value, Missing):
@@ -430,7 +430,10 @@ class Evaluator:
         return value
 
     def _choose(self, node: ast.BoolOp, participant: str | None) -> Any:
-        """Evaluate `and` and `or`: return the first operand that decides, or the last one."""
+        """Return the value of an `and` or `or`: its first deciding operand, or else its last one.
+
+        A false operand decides `and`, and a true operand decides `or`.
+        """
         value: Any = None
         for operand in node.values:
             value = self.calculate(operand, participant)
@@ -557,10 +560,11 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
 
 
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return, for each value, the aggregate of all other values.
+    """Return for each value the aggregate over all values except this one.
 
-    The results are identical, to the last bit, to those of `_combine_values`. Sums are exact before
-    they are rounded, as in `math.fsum`. The time is linear in the number of values.
+    Each result equals, to the last bit, that of `_combine_values` for the remaining values. Sums
+    are exact before they are rounded, as in `math.fsum`. The time is linear in the number of
+    values.
     """
     if name in ("min", "max"):
         choose = min if name == "min" else max
@@ -599,7 +603,7 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
 def in_order(computed: Sequence[Computed]) -> list[Computed]:
     """Return computed values in dependency order: each one after the values in its expression.
 
-    Raises ExpressionProblem on a cycle.
+    Raises ExpressionProblem if computed values depend on each other in a cycle.
     """
     by_name = {item.name: item for item in computed}
     dependencies = {
@@ -616,10 +620,10 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
 
 def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[str, int]:
-    """Map each computed value to the place of the task after which it can be computed.
+    """Map each computed value to the index of the task after which it can be computed.
 
-    The place is -1 for values that are known from the start. `ordered` is the result of `in_order`.
-    `places` maps each variable to the place of its task.
+    The index is -1 for values that are known from the start. `ordered` is the result of `in_order`.
+    `places` maps each variable to the index of its task.
     """
     known_places: dict[str, int] = {}
     for item in ordered:

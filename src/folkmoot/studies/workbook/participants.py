@@ -44,9 +44,9 @@ Filler = Callable[[str, str], SourcedText]
 class TaskInPlay:
     """A task of one experiment, with labels and options filled in.
 
-    Prompts stay templates until they are asked. `prompts` maps role label → template, in speaking
-    order. `shared` is True if one text serves all roles of participants. `cell` is the key of the
-    study file that holds the task's texts.
+    The placeholders of prompts are filled in when the task is asked. `prompts` maps role label →
+    template, in speaking order. `shared` is True if one text serves all roles of participants.
+    `cell` is the study file key of the task's texts.
     """
 
     task: Task
@@ -67,8 +67,8 @@ class TaskInPlay:
 class Experiment:
     """The experiment for one combination of constants. `number` counts from 1.
 
-    `named` maps placeholders to their values before any draw, which are the constants. These values
-    and the texts of treatments and roles carry their sources.
+    `named` maps placeholders to the values that are known before any draw: the constants. The
+    constants and the texts of treatments and roles carry their sources.
     """
 
     id: str
@@ -295,10 +295,10 @@ def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "valu
 
 
 def assign_balanced(count: int, group_count: int, rng: np.random.Generator) -> list[int]:
-    """Return a group index for each of `count` places, in random order and as evenly as possible.
+    """Return the group index of each of `count` participants, in random order, evenly divided.
 
-    If `count` is not divisible by `group_count`, the groups with one more place are drawn at
-    random.
+    The sizes of groups differ by at most one. If `count` is not divisible by `group_count`, random
+    groups get one participant more.
     """
     per_group, remainder = divmod(count, group_count)
     groups = [group for group in range(group_count) for _ in range(per_group)]
@@ -319,7 +319,7 @@ def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | No
 
 
 class _Assignment:
-    """The assignment of one experiment's participants, with the problems found, grouped by kind."""
+    """The assignment of one experiment's participants, and its problems by kind."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self.experiment, self.seed = experiment, seed

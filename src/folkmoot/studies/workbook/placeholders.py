@@ -151,10 +151,10 @@ def _split_template(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_body(pieces: Iterator[tuple[str, str]], names: _Names) -> tuple[list[_Part], str, str]:
-    """Read pieces up to the next tag that does not belong to a nested `if`.
+    """Read pieces of a text or branch up to the next tag that does not belong to a nested `if`.
 
-    Returns the parts, the first word of that tag, and the rest of the tag. At the end of the text
-    the word is "".
+    Returns the parts that were read, the first word of that tag (such as `else`), and the rest of
+    the tag. At the end of the text the word is "".
     """
     parts: list[_Part] = []
     for kind, piece in pieces:
@@ -300,7 +300,7 @@ def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
 
 
 def empty_branches(text: str) -> list[str]:
-    """Return the conditions of the branches in which a text is empty, as they are written.
+    """Return the conditions under which a text is empty, as written in the workbook.
 
     The list is empty if the text always contains words or a value.
     """
@@ -309,7 +309,7 @@ def empty_branches(text: str) -> list[str]:
 
 
 def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
-    """Return whether these parts may be empty, and the conditions under which they are."""
+    """Return whether a text with these parts can be empty, and the conditions under which it is."""
     is_empty, conditions = True, list[str]()
     for part in parts:
         if not isinstance(part, _If):

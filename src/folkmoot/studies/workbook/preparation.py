@@ -106,9 +106,9 @@ def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
 
 
 def _concerns_assignment(problems: list[Problem], workbook: Workbook) -> bool:
-    """Return whether a problem concerns a sheet that the assignment uses.
+    """Return whether any of the problems concerns a sheet that the assignment uses.
 
-    Checking the assignment would then report the same problem again.
+    In this case the assignment is not checked, because the check would report the problem twice.
     """
     addresses = [workbook.profiles.sheet, *workbook.settings.at.values()]
     addresses += [role.at.get("role_label", "") for role in workbook.roles]

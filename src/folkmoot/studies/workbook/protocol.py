@@ -134,9 +134,9 @@ def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple
 
 
 def order_tasks(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, ...]:
-    """Return the tasks sorted by `task_order`. Tasks with the same number are shuffled.
+    """Return the tasks sorted by `task_order`, with tasks of the same number in random order.
 
-    Among these, context tasks come first.
+    Among tasks with the same number, context tasks come first.
     """
     ordered = sorted(tasks, key=lambda task: (task.task_order, task.type != "context"))
     order: list[Task] = []
@@ -286,9 +286,9 @@ async def private_question(
 ) -> None:
     """Put a question to all participants in parallel and reveal their answers afterwards.
 
-    A special role speaks at its position in the mapping of roles and hears earlier private
-    questions. Afterwards all answers enter all histories, unless the layout keeps private answers
-    private.
+    A special role speaks at its position in the mapping of roles. It has then heard the answers of
+    all speakers before it. After the last answer all answers enter the histories of all
+    participants, unless the layout keeps private answers private.
     """
     say_question(scope, state, task, in_play)
     utterances: list[Utterance] = []

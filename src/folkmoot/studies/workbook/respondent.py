@@ -1,8 +1,9 @@
-"""The embedded respondent for workbooks, which have the study author's own questions.
+"""The embedded respondent for workbooks, which ask the study author's own questions.
 
 Most questions are answered according to their answer kind. In games with tokens and in donations,
-the answer is an amount for others. It starts from a stable inclination of the participant.
-Arguments and the gifts of other participants change it, and it declines from round to round.
+the answer is an amount that the participant gives to others. The amount starts from a stable
+inclination of the participant. Arguments and the gifts of other participants change the amount, and
+it declines from round to round.
 
 A workbook may be in any language. So the question, options and bounds come from the hints of the
 request.
@@ -85,8 +86,9 @@ def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
 def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
     """Return the passages that can argue for or against giving.
 
-    They are texts of the workbook and utterances of others. Utterances of the Facilitator are left
-    out, because they repeat texts of the workbook. Questions of the profiles hold no arguments.
+    These are texts of the workbook and utterances of others. Utterances of the Facilitator are left
+    out, because they repeat texts of the workbook. Questions of the profiles are also left out,
+    because they hold no arguments.
     """
     texts = of_kind(mind.reading.passages, "material", "utterance", "summary", own=False)
     return [
@@ -169,9 +171,10 @@ def giving_inclination(mind: SimulatedRespondent) -> float:
 def argument_push(mind: SimulatedRespondent) -> float:
     """Return the change of the given share that arguments cause.
 
-    It is the number of distinct words for giving minus those against, up to `_MAX_BALANCE`, times
-    strength and susceptibility. A text that all participants read moves all of them by the same
-    amount, so it does not change differences between treatments.
+    The balance is the number of distinct words for giving minus that of words against giving,
+    divided by `_MAX_BALANCE` and limited to ±1. The change is the balance times strength and
+    susceptibility. A text that all participants read moves all of them by the same amount, so it
+    does not change differences between treatments.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (

@@ -171,7 +171,7 @@ class SessionState:
         return limit - self.messages if limit is not None else 1_000_000
 
     def stop_session(self, task: TaskInPlay, why: str) -> None:
-        """End the session at this task. Tasks that were not asked get missing answers."""
+        """End the session at this task. Questions that were not asked get missing answers."""
         if self.ended == "completed":
             self.ended, self.stopped_in = why, task.task.task_id
 
@@ -240,10 +240,10 @@ class SessionState:
         )
 
     def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
-        """Return the value of a name for a participant. For the session, `participant` is None.
+        """Return the value of a name for a participant, or for the session (`participant` None).
 
-        Returns Missing if an expected value is missing. Returns None if no value was ever planned
-        for the participant.
+        Returns Missing if a value was expected but is missing. Returns None if the study never
+        planned a value of this name for the participant.
         """
         if (name, participant) in self._calculated:
             return self._calculated[name, participant]

@@ -321,7 +321,8 @@ def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, st
 def missing_responses(state: SessionState) -> list[Response]:
     """Return a missing response for each question that was not asked because the session was cut.
 
-    A session is cut when its conversation reaches the maximum length."""
+    A session is cut when its conversation reaches the maximum length.
+    """
     answered = {(response.task.var_name, response.speaker_id) for response in state.responses}
     # Contexts ask no question.
     rounds = [task_in_play for task_in_play in state.order if task_in_play.task.type != "context"]

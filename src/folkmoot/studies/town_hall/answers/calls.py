@@ -34,7 +34,10 @@ QUESTION_MATTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The stage and round of a question. `memory`: number of earlier entries in its prompt."""
+    """The stage and round of a question.
+
+    `memory` is the number of earlier entries in the prompt of the question.
+    """
 
     name: str
     round: int | None = None
@@ -105,7 +108,11 @@ class SpeakerAnswer(Generic[T]):
     call: Call
 
     def or_else(self, unread: T, declined: T) -> T:
-        """Return the answer. If there is none, return `declined` or `unread`."""
+        """Return the answer of the speaker.
+
+        Return `declined` if the speaker declined to answer. Return `unread` if there is no answer
+        for another reason.
+        """
         if self.value is not None:
             return self.value
         return declined if self.call.missing == DECLINED else unread
@@ -121,7 +128,8 @@ class Answers(Generic[T]):
     def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
         """Return resident id → answer for all `ids`.
 
-        A resident without an answer gets the value `declined` or `unread`.
+        A resident who declined to answer gets the value `declined`. A resident whose answer could
+        not be read gets the value `unread`.
         """
         missing = {
             resident_id: declined if resident_id in self.declined else unread for resident_id in ids

@@ -1,6 +1,7 @@
 """How a human's page shows the fields of a resident's answers.
 
-The descriptions in the answer types are written for models, and are part of their requests.
+The field descriptions in the answer types are written for models, as a part of their requests. So
+this module has separate texts for humans.
 """
 
 from __future__ import annotations

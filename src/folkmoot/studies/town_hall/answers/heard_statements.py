@@ -1,6 +1,6 @@
 """The statements that a resident has heard, and the residents that each statement names.
 
-The embedded respondent reads them. It responds more often to residents who are named.
+The embedded respondent reads these statements. It responds more often to residents who are named.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class HeardStatements:
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
         """Return the weighted number of sentences by other speakers that name a resident.
 
-        Sentences of the speaker `excluding` do not count. By default these are the leaders, because
-        a leader's invitation is not yet a response.
+        Sentences of the speaker `excluding` do not count. By default the moderator and the planner
+        are excluded, because their invitation to speak is not yet a response.
         """
         return sum(
             1.0 if speaker == LEADER else ASIDE_WEIGHT

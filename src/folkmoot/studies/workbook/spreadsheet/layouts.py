@@ -91,8 +91,9 @@ class Layout:
 class _Names(TypedDict):
     """The content of `layouts.yaml`.
 
-    `settings` and `columns` list the canonical names in order. Each entry of `aliases` lists names
-    of the same column. `layouts` maps the name of each layout to the fields of its `Layout`.
+    `settings` and `columns` list the canonical names in order. Each entry of `aliases` lists
+    different names of one column. `layouts` maps the name of each layout to the fields of its
+    `Layout`.
     """
 
     settings: list[str]

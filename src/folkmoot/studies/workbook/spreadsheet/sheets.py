@@ -1,7 +1,7 @@
 """Read the sheets of a workbook as a human sees them, and collect problems with cell addresses.
 
-The value of a merged cell counts for all its rows. Hidden rows are read too. Notes tell the
-researcher about both. No other module opens a spreadsheet.
+The value of a merged cell counts for all rows of the cell. Hidden rows are read too. Notes tell the
+researcher about merged cells and hidden rows. No other module opens a spreadsheet.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
 def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
     """Copy the value of each merged range to all its rows, and return notes on these ranges.
 
-    A range that spans several columns keeps its value in the first one. If another of its columns
-    has values, the range is refused, because it is unclear to which column it belongs.
+    A range that spans several columns keeps its value in the first column. If another column of the
+    range has values, the range is refused, because the column of the merged value is unclear.
     """
     if len(raw.merged) > MAX_MERGED:
         raise InputError(Problem(f"more than {MAX_MERGED:,} merged ranges", where=sheet.name))

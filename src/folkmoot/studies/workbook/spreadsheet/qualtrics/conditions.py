@@ -1,7 +1,8 @@
 """Conditions under which a question is asked. They are simplified and then written as expressions.
 
-A condition on treatments is a set of treatments, so it can be decided whether two of them exclude
-each other. Other conditions are comparisons in the workbook's expression language.
+A condition on treatments is a set of treatments. So the module can decide whether two conditions on
+treatments exclude each other. All other conditions are comparisons in the workbook's expression
+language.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class InTreatments:
 class Comparison:
     """A comparison in the workbook's expression language, such as `Q1 == "yes"`.
 
-    `needs_answer` is True if only participants who were asked the question can fulfil it.
+    `needs_answer` is True if the comparison is false for participants who were not asked the
+    question.
     """
 
     expression: str
@@ -35,7 +37,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Not:
-    """The negation of a comparison. It also holds if the comparison has no value."""
+    """The negation of a comparison. It is also true if a compared value is missing."""
 
     inner: Comparison
 
@@ -93,11 +95,11 @@ def _join(
 
 
 def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
-    """Return a part without the inner conditions that the other parts `beside` already decide.
+    """Return a condition without the parts that the other conditions `beside` already decide.
 
-    `a and (not a or b)` reduces its second part to `b`. In `a and (a or b)` the second part is
-    redundant, so the function returns None. Without this step, each skip in a long chain would
-    double the length of a condition.
+    In `a and (not a or b)` the second condition reduces to `b`. In `a and (a or b)` the second
+    condition is redundant, so the function returns None. Without this step, each skip in a long
+    chain would double the length of a condition.
     """
     if not isinstance(part, (All, Any)):
         return part
@@ -110,7 +112,7 @@ def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
 
 
 def holds_only_if_asked(condition: Condition) -> bool:
-    """Return True if only participants who were asked can fulfil a condition."""
+    """Return True if a condition is false for all participants who were not asked its question."""
     if isinstance(condition, Comparison):
         return condition.needs_answer
     if isinstance(condition, All):

@@ -102,7 +102,10 @@ class EmbeddedData:
         self.columns[field] = Column(self.new_name(field), field, value)
 
     def is_set_by_flow(self, field: str) -> bool:
-        """Return whether the flow can set a field, so that its value may differ from its column."""
+        """Return whether the flow of the survey can set a field.
+
+        If it can, the value of the field may differ from the value in its column.
+        """
         return field in self._set_by_flow
 
     def set_value(self, field: str, setting: Setting) -> None:

@@ -124,8 +124,8 @@ class PlannedTask:
 class _PendingText:
     """A descriptive text that waits for the next question.
 
-    `condition` says when the survey shows the text. `shown_if` says when an earlier task has
-    already shown it.
+    `condition` says when the survey shows the text. `shown_if` is the condition under which an
+    earlier task has already shown the text.
     """
 
     where: str
@@ -221,7 +221,10 @@ class SurveyFlow:
         self, children: Sequence[Mapping[str, Any]], key: ArmKey, where: str, condition: Condition,
         found: Condition | None,
     ) -> None:  # fmt: skip
-        """Visit a branch. If its condition is unknown, all participants are asked its questions."""
+        """Visit a branch of the flow.
+
+        If the condition of the branch is unknown, all participants are asked its questions.
+        """
         if found is not None:
             self._walk(children, key, all_of(condition, found))
             return
@@ -447,7 +450,7 @@ class SurveyFlow:
     def _shuffle(self, where: str, parts: Sequence[Callable[[], None]]) -> None:
         """Visit parts of the flow that the survey shows in random order.
 
-        Their tasks become one random group if each part is a single task. Otherwise the order is
+        If each part is a single task, these tasks become one random group. Otherwise their order is
         fixed, and a note says so.
         """
         starts, ended = [len(self.tasks)], self._ended

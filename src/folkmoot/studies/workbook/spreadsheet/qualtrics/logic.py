@@ -52,10 +52,10 @@ _LONGEST_OPERAND = 150
 
 @dataclass(frozen=True)
 class Asked:
-    """A question at one place of the flow.
+    """A question at one position of the flow. A question can be asked at several positions.
 
-    `variables` maps the key of each of its tasks → variable. `condition` says when the question is
-    asked. `loop` is the row of the loop that asks it. It is "" outside loops.
+    `variables` maps the key of each task of the question to its variable. `condition` says when the
+    question is asked. `loop` is the row of the loop that asks it, and "" outside loops.
     """
 
     question: Question
@@ -112,9 +112,9 @@ def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
 class LogicReader:
     """Reads the logic of a survey at the current point of its flow.
 
-    `find_asked` returns the places before this point at which a question was asked. It returns None
-    for a question that the workbook cannot have. `compare_field` returns the condition on an
-    embedded data field. `note` receives the place and description of each omission.
+    `find_asked` returns the earlier positions in the flow at which a question was asked. It returns
+    None for a question that the workbook cannot have. `compare_field` returns the condition on an
+    embedded data field. `note` receives the position and description of each omission.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class LogicReader:
     def _condition_at(
         self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
-        """Return the condition on the answer to a question at one place of the flow."""
+        """Return the condition on the answer that a question got at one position of the flow."""
         if name in ("Displayed", "NotEmpty"):
             return asked.condition  # whoever is asked answers
         start = (locator.column,) if locator.column else ()

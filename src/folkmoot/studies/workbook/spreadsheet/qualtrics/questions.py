@@ -61,11 +61,14 @@ Key = tuple[str, ...]
 class Item:
     """One task of a question.
 
-    `key`: ids of choice, row or column, by which conditions and piped texts refer to the answer.
-    `suffix`: text that the variable adds to the question's name. `words`: plain text, which may
-    contain piped values. `choices`: id → text of the options. Without choices, the answer is a
-    number within `bounds` or a text. `follows`: (key of another item, choice) that must be chosen
-    first. `logic`: the item's display logic.
+    - `key`: ids of choice, row or column. Conditions and piped texts refer to the answer by the
+      key.
+    - `suffix`: text that the variable adds to the question's name.
+    - `words`: plain text, which may contain piped values.
+    - `choices`: id → text of the options. Without choices, the answer is a number within `bounds`
+      or a text.
+    - `follows`: (key of another item, choice). The task is asked only if the choice was chosen.
+    - `logic`: the item's display logic.
     """
 
     key: Key
@@ -322,8 +325,8 @@ class FormMaker:
     ) -> QuestionForm | None:
         """Return the form of a matrix with these rows.
 
-        `table` is the question itself, or one column of a side-by-side question. `before` is the
-        number of that column, and empty if `table` is the question.
+        `table` is the matrix: either `question` itself, or one column of a side-by-side question.
+        `before` is the number of this column. It is empty if `table` is `question`.
         """
         form = (table.selector, table.subselector)
         answers = table.choices("Answers", "AnswerOrder")

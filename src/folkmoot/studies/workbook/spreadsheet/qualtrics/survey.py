@@ -189,7 +189,10 @@ def _add_question(
 
 
 def read_question(id: str, keys: Mapping[str, Any]) -> Question:
-    """Return the question with this id from `keys`, its JSON object in the exported file."""
+    """Return a question, read from its JSON object in the exported file.
+
+    `keys` is the JSON object, and `id` is the id of the question in the file.
+    """
     return Question(
         id,
         as_text(keys.get("QuestionType")),
