@@ -14,6 +14,7 @@ import yaml
 
 from folkmoot.authoring.keys import UNSET, Key, keys_of
 from folkmoot.authoring.schema import schema_file_name, schema_text
+from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.engine.study.study import Study
 
 WIDTH = 100
@@ -176,8 +177,13 @@ def write_value(value: Any) -> str:
     # `3` is easier to read than `3.0` and means the same in a study file.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = yaml.safe_dump(
-        value, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    text: str = yaml.dump(
+        value,
+        Dumper=StudyDumper,
+        default_flow_style=True,
+        width=float("inf"),
+        allow_unicode=True,
+        sort_keys=False,
     )
     return text.removesuffix("...\n").strip()
 

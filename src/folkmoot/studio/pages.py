@@ -242,7 +242,13 @@ class Studio:
     def _text(self, name: str, path: Path, sent_text: str | None) -> Response:
         if sent_text is None and is_workbook(path):
             raise HTTPException(404, f"{name} is a workbook: edit it in a spreadsheet program.")
-        text = path.read_text("utf-8", "replace") if sent_text is None else sent_text
+        try:
+            text = path.read_text("utf-8") if sent_text is None else sent_text
+        except UnicodeDecodeError as error:
+            # Saved from here, the file would lose the characters that cannot be read.
+            raise HTTPException(
+                409, f"{name} is not UTF-8: save it as UTF-8 in an editor."
+            ) from error
         variables = {**_tab_variables(name, path, "text"), "text": text,
                      "problems": _check(path), "version": _version(path)}  # fmt: skip
         return self._page("study_text.html.j2", variables)

@@ -8,6 +8,7 @@ quickly.
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from openpyxl.utils import column_index_from_string
 from openpyxl.worksheet.worksheet import Worksheet
 
 from folkmoot.child_process import Limits, run_in_child
-from folkmoot.errors import FolkmootError, InputError, LimitReached
+from folkmoot.errors import FolkmootError, InputError, LimitReached, Problem
 from folkmoot.files import write_bytes
 
 LIMITS = Limits(seconds=60, memory_bytes=2_000_000_000)
@@ -31,6 +32,14 @@ MAX_FORMATTED_ROWS = 5_000
 LOST_PARTS = {"xl/media/": "images", "xl/charts/": "charts", "xl/pivotTables/": "pivot tables",
               "xl/embeddings/": "embedded files"}  # fmt: skip
 _IN_PROGRAM = "download it, edit it in a spreadsheet program, and upload it again"
+
+# Excel stores 15 digits of a number. A longer one stays a text, so that no digit is lost.
+MAX_DIGITS = 15
+# openpyxl cuts a longer text without a word.
+MAX_CELL_CHARACTERS = 32_767
+# XML has no such characters. openpyxl knows only some of them, and writes a file that cannot be
+# read again.
+NO_XML_CHARACTERS = re.compile("[\\ud800-\\udfff\\ufffe\\uffff]")
 
 # Sheet → rows. A row maps the letter of a column → the text of the cell.
 Rows = dict[str, list[dict[str, str]]]
@@ -142,6 +151,19 @@ def _drop_downs(sheet: Worksheet) -> dict[str, tuple[str, ...]]:
 def write_sheet_values(path: Path, before: Rows, after: Rows) -> None:
     """Write the changed cells into a workbook. Raises InputError if that is not possible."""
     changes = {name: rows for name, rows in after.items() if rows != before.get(name)}
+    too_long = [
+        Problem(
+            f"this text has {len(text):,} characters, and a cell holds {MAX_CELL_CHARACTERS:,}",
+            str(path),
+            f"{name}!{letter}{row + 1}",
+            hint="shorten it",
+        )
+        for name, rows in changes.items()
+        for row, letter, text in _changed_cells(before.get(name, []), rows)
+        if len(text) > MAX_CELL_CHARACTERS
+    ]
+    if too_long:
+        raise InputError([*too_long])
     try:
         run_in_child(save_cells, (str(path), before, changes), limits=LIMITS)
     except FolkmootError as error:
@@ -176,9 +198,11 @@ def _changed_cells(
 
 def _value_of_text(text: str) -> str | int | float | None:
     """Return the value of a cell. As in a spreadsheet program, a number becomes a number."""
-    text = ILLEGAL_CHARACTERS_RE.sub("\ufffd", text)
+    text = NO_XML_CHARACTERS.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub("\ufffd", text))
     if not text:
         return None
+    if sum(map(str.isdigit, text)) > MAX_DIGITS:
+        return text
     for convert in (int, float):
         try:
             # A text such as `1.10` or `007` would change, so it stays a text.

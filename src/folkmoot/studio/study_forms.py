@@ -134,8 +134,10 @@ def read_study_form(path: Path) -> AnyForm:
         return WorkbookForm(study, read_sheet_form(path))
     text = path.read_text("utf-8-sig", "replace")
     try:
+        # A form would save a file of another encoding without the characters that it cannot read.
+        path.read_text("utf-8-sig")
         values = parse_yaml(text, path.name).value
-    except InputError:
+    except (InputError, UnicodeDecodeError):
         values = None
     if not isinstance(values, dict):
         return StudyForm(None, text, {}, ())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from folkmoot.authoring.template import write_value
-from folkmoot.engine.settings.yaml_tree import parse_yaml
+from folkmoot.engine.settings.yaml_tree import StudyDumper, parse_yaml, represent_text
 from folkmoot.errors import InputError
 
 # Longer lists and mappings are written with one entry per line.
@@ -34,7 +34,7 @@ class _TooNested(Exception):
     """Raised if a value cannot be changed without changing its neighbours."""
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(StudyDumper):
     """A YAML dumper that writes texts of several lines as blocks and indents list entries."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
@@ -42,8 +42,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    if "\n" in text:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
+    return represent_text(dumper, text)
 
 
 _Dumper.add_representer(str, _represent_text)

@@ -20,6 +20,7 @@ from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards, merge_shards
 from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.errors import InputError, Problem, RunExistsError, RunLockedError, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.storage.json_files import write_text
@@ -191,7 +192,7 @@ def _has_no_calls(folder: Path) -> bool:
 def write_settings(folder: Path, config: StudyConfig) -> None:
     """Write the study file of the run with every default filled in, for findings and reports."""
     settings = config.model_dump(mode="json", exclude_none=True)
-    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    text = yaml.dump(settings, Dumper=StudyDumper, sort_keys=False, allow_unicode=True)
     write_text(folder / STUDY_FILE_NAME, text)
 
 

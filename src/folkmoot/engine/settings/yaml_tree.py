@@ -270,6 +270,25 @@ def _parse_plain_scalar(text: str) -> object:
     return text
 
 
+class StudyDumper(yaml.SafeDumper):
+    """A YAML dumper of which `parse_yaml` reads every text as the same text.
+
+    PyYAML leaves `1e5` without quotes, which `parse_yaml` reads as a number. It also writes some
+    line separators as they are, which are read as spaces.
+    """
+
+
+def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Return a text as a YAML node, in quotes if it would be read as anything else without them."""
+    style = "'" if _parse_plain_scalar(text) != text else None
+    if any(separator in text for separator in ("\x85", "\u2028", "\u2029")):
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+StudyDumper.add_representer(str, represent_text)
+
+
 def _line_number(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 

@@ -10,6 +10,7 @@ import yaml
 
 from folkmoot.conversation.transcript import Transcript
 from folkmoot.engine.session.session import Scope, Session
+from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.kit.calls import JournalReader
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
@@ -79,7 +80,8 @@ def save_results(session: Session[CrossPollinationConfig], state: State) -> None
         "participants.json", {**_common_fields(session), **provenance, "participants": people}
     )
     settings = session.config.model_dump(mode="json", exclude_none=True)
-    session.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+    text = yaml.dump(settings, Dumper=StudyDumper, sort_keys=False, allow_unicode=True)
+    session.write_text("config.yaml", text)
 
 
 def _common_fields(session: Session[CrossPollinationConfig]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 import yaml
 
+from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import csv_text
 from folkmoot.hints import did_you_mean
@@ -240,4 +241,6 @@ def _study_file_text(conversation: PolisConversation, comment_id: str, per_condi
         f"#   folkmoot run {STUDY_FILE}\n"
         f"#   folkmoot compare RUN --people {PEOPLE}\n"
     )
-    return header + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100)
+    return header + yaml.dump(
+        settings, Dumper=StudyDumper, sort_keys=False, allow_unicode=True, width=100
+    )

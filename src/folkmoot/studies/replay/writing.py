@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.people.sources.experiment import read_experiment
 
 # The study folder needs a Python file, because `replay` is not a registered study type.
@@ -45,5 +46,5 @@ def files_of_replay(table: Path) -> dict[str, str | bytes]:
         "# scale: the lowest and the highest answer here; write the scale of the question.\n"
         "# first_answer: given (the person's own) or asked. answers: 100 draws as many rows.\n"
     )
-    study = header + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    study = header + yaml.dump(settings, Dumper=StudyDumper, sort_keys=False, allow_unicode=True)
     return {"replay.yaml": study, "replay.py": CODE, name: table.read_bytes()}

@@ -1,0 +1,134 @@
+"""Odd values in the forms of the studio: what was entered is in the file, or the form says why not.
+
+A file may hold anything that people write or paste: quotes, colons, emoji, very long texts.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+import folkmoot
+from folkmoot.authoring.template import write_value
+from folkmoot.engine.settings.yaml_tree import parse_yaml
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.studio.study_forms import WorkbookForm, read_study_form
+from folkmoot.studio.study_text import change_values
+
+TEXTS = [
+    'it\'s "so"',
+    "a: b",
+    "- x",
+    "# no",
+    "🙂👨‍👩‍👧",
+    "x" * 50_000,
+    "a\n\n  b",
+    "true",
+    "1e5",
+    "1.0",
+    "007",
+    "0x10",
+    "12:30",
+    "no",
+    " x ",
+    "",
+    "a\tb",
+    "{x}",
+    "%a",
+    "*a",
+    "|-\n x",
+    "\x85x",
+    "\u2028x",
+    "\ufeffx",
+]
+FILE = """\
+# a remark
+topic:
+  description: "Should we?"   # beside it
+groups: {a: 1, b: 2}
+"""
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=[ascii(text)[:20] for text in TEXTS])
+def test_a_text_is_the_same_after_it_was_written(text: str) -> None:
+    for wanted in (
+        {"topic": {"description": text}, "groups": {"a": 1, "b": 2}},
+        {"topic": {"description": "Should we?"}, "groups": {text: 1, "b": 2}},
+        {"topic": {"description": "Should we?"}, "groups": {"a": 1, "b": 2}, "new": [text]},
+    ):
+        changed = change_values(FILE, wanted)
+        assert parse_yaml(changed, "").value == wanted
+        assert "# a remark" in changed
+    assert parse_yaml(f"key: {write_value([text])}", "").value == {"key": [text]}
+
+
+def test_a_run_with_options_like_numbers_can_be_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        "study: cross_pollination\npilot_id: p\npersonas: {source: quota}\n"
+        "topic: {description: 'How many?', options: ['1e5', '2e5']}\n"
+        "participants_per_condition: 2\nconditions: [simple_voting]\n"
+        "min_responses_for_threshold: 50\n",
+        "utf-8",
+    )
+    provider = ScriptedProvider(lambda request, address: request.hints.offered[0])
+    run = folkmoot.run(path, provider=provider, out=tmp_path / "run")
+    again = folkmoot.run(
+        run.path / "study.yaml", provider=provider, out=tmp_path / "run", if_exists="resume"
+    )
+    assert again.table("participants")["initial_choice"].to_list() == ["1e5", "1e5"]
+
+
+def workbook(folder: Path) -> Path:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.title = "roles"
+    for cells in (["role", "description"], ["buyer", "You buy."]):
+        sheet.append(cells)
+    book.save(folder / "prices.xlsx")
+    return folder / "prices.xlsx"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('it\'s "so": 🙂', 'it\'s "so": 🙂'),
+        ("=1+1", "=1+1"),
+        ("1" * 400, "1" * 400),
+        ("9007199254740993", "9007199254740993"),
+        ("a\nb", "a\nb"),
+        # XML has no such characters, so they are replaced and the file can still be read.
+        ("a\x00\ufffeb", "a\ufffd\ufffdb"),
+    ],
+)
+def test_a_cell_holds_what_was_entered(tmp_path: Path, text: str, kept: str) -> None:
+    path = workbook(tmp_path)
+    form = read_study_form(path)
+    _, problems = form.save(path, {json.dumps(["roles", 1, "B"]): text}, "")
+    assert problems == []
+    saved = read_study_form(path)
+    assert isinstance(saved, WorkbookForm)
+    assert saved.sheets.values["roles"][1] == {"A": "buyer", "B": kept}
+
+
+def test_a_text_that_no_cell_can_hold_is_refused_and_the_file_stays(tmp_path: Path) -> None:
+    path = workbook(tmp_path)
+    before = path.read_bytes()
+    _, problems = read_study_form(path).save(
+        path, {json.dumps(["roles", 1, "B"]): "x" * 40_000}, ""
+    )
+    assert "roles!B2: this text has 40,000 characters, and a cell holds 32,767" in str(problems[0])
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_another_encoding_has_no_form_that_would_spoil_it(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_bytes("study: cross_pollination\npilot_id: Größe\n".encode("latin-1"))
+    form = read_study_form(path)
+    assert form.sections == ()
+    form.save(path, {'["pilot_id"]': "x"}, "")
+    assert path.read_bytes() == "study: cross_pollination\npilot_id: Größe\n".encode("latin-1")
