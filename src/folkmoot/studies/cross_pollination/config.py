@@ -491,10 +491,10 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
-        """Return the conditions that vote again without summaries and without a dialogue.
+        """Return the conditions that vote twice without summaries and without a dialogue.
 
-        Such a condition may contain an interview. `simple_voting` is included only if `revote` is
-        on.
+        A condition with only an interview is one of these. `simple_voting` is included only if the
+        setting `revote` is on.
         """
         return tuple(
             name
@@ -515,9 +515,9 @@ def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
     """Return the claims of a run: one for each pair of conditions.
 
     A claim compares the shares of participants who change their choice. The primary claims ask
-    whether arguing adds anything to reading and to voting twice. They compare ACP with both reading
-    conditions and with simple voting. All other pairs are exploratory. The claims are two-sided,
-    because the source study states no direction.
+    whether arguing adds anything to reading and to voting twice. So they compare ACP, the condition
+    with all three switches on, with both reading conditions and with simple voting. All other pairs
+    are exploratory. The claims are two-sided, because the source study states no direction.
     """
     # Without `revote` the participants of simple voting have no second vote, so no change is
     # possible.

@@ -33,7 +33,8 @@ DECISIONS = {
 def label_source(source: Source) -> str:
     """Return the kind of a source: interview, dialogue or page of summaries.
 
-    Return "other words" for other utterances, and an empty string for other sources.
+    Return "other words" for an utterance in another kind of conversation. Return an empty string
+    for all other sources.
     """
     if source.kind == "utterance":
         return KINDS.get(source.id.partition("/")[0], "other words")
@@ -88,7 +89,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
     """Return the ids of utterances by (participant id, kind of conversation).
 
-    Only utterances in conversations with one of `people` are included.
+    `people` holds the ids of the participants to include.
     """
     utterance_ids: dict[tuple[str, str], list[str]] = defaultdict(list)
     filters = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()

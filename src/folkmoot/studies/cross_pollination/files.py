@@ -182,9 +182,9 @@ def summarise_run(run: RunFolder) -> dict[str, object]:
 
 
 class CountedVotes(NamedTuple):
-    """The values of one participant that `summary.json` needs, as in the table `participants`.
+    """The values of one participant that `summary.json` needs, from the table `participants`.
 
-    The long persona texts are not among them and stay on disk.
+    The long texts of that table are not read into memory.
     """
 
     condition: str

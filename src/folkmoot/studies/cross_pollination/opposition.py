@@ -34,9 +34,9 @@ JUDGE = Speaker("judge", "Judge", "judge")
 class OppositionData:
     """The votes, summaries and clusters from which a method chooses the opposing option.
 
-    Every machine that runs items of the fork receives a copy. So the object holds only the data
-    that the chosen method needs, and the other arrays are empty. In the shapes, m is the number of
-    participants with an embedding, and d is the length of an embedding.
+    Every machine that runs items of the fork receives a copy of this object. So the object holds
+    only the data that the chosen method needs, and all other arrays are empty. In the shapes, m is
+    the number of participants with an embedding, and d is the length of an embedding.
     """
 
     config: CrossPollinationConfig
@@ -148,9 +148,10 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the first choice of the participant with the most distant summary (cosine).
+    """Return the first choice of the participant with the most distant summary (cosine distance).
 
-    Only participants with another first choice are compared. Return None if there are none.
+    The distance is that to the summary of the given participant. Only participants with another
+    first choice than the given participant are compared. Return None if there are none.
     """
     others = data.choices != participant.initial_choice
     if participant.embedding is None or not others.any():
@@ -162,10 +163,10 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option with clusters least similar to the participant's summary (cosine).
+    """Return the option with the reasons least similar to the participant's summary (cosine).
 
-    For each option the embeddings of its clusters are averaged, weighted by their numbers of
-    members. The participant's own option is left out.
+    The reasons for an option are represented by the mean embedding of its clusters, weighted by
+    their numbers of members. The participant's own option is left out.
     """
     if participant.embedding is None or not data.argued_options:
         return None

@@ -40,9 +40,9 @@ PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 
 
 class VoteRecord(Protocol):
-    """The attributes of a participant that counts of votes need.
+    """The attributes of a participant that are needed to count votes.
 
-    The records of the protocol and the rows of the table both have them.
+    Both the class `Participant` and the rows of the table `participants` have these attributes.
     """
 
     @property
@@ -368,8 +368,8 @@ async def _summary_draws(
 async def _load_personas(session: Session[CrossPollinationConfig]) -> list[Persona]:
     """Return the personas of this run.
 
-    A resumed run reads the file of personas that it wrote when it started. A new run draws personas
-    and writes that file.
+    A new run draws personas and writes them to a file. A resumed run reads this file, because a
+    second draw could give other personas.
     """
     saved = session.run_folder / PERSONAS
     if saved.exists():
@@ -445,10 +445,10 @@ async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Pe
 async def _enrich_lines(
     session: Session[CrossPollinationConfig], scope: Scope, count: int, known: Sequence[str]
 ) -> list[Persona]:
-    """Return `count` personas. A model makes each from one raw line of Persona Hub.
+    """Return `count` personas, each made by a model from one raw line of Persona Hub.
 
-    `known` holds the lines not to use again. Lines that cannot be enriched are replaced once by
-    spare lines. Raise InputError if there are still too few personas.
+    Lines in `known` are not used. If lines cannot be made into personas, spare lines replace them
+    once. Raise InputError if there are still too few personas.
     """
     config = session.config
     path = (

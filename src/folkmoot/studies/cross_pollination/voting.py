@@ -147,7 +147,8 @@ def _parse_ranking(answer: BaseModel | Missing) -> list[str] | Missing:
 def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
     """Return the answer type of a ranking: every option once, or a single way out.
 
-    A way out is an answer such as declining. If its text equals an option, it counts as the option.
+    A way out is an answer such as declining. If the text of a way out equals that of an option, it
+    counts as the option.
     """
     ways_out = [way for way in WAYS_OUT if way not in options]
 
@@ -196,8 +197,8 @@ async def ask_restatement(
 def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
     """Return the state with the option that each participant is to restate.
 
-    After a dialogue this is the option that the moderator argued for. Participants without a
-    dialogue get the other option with the most votes.
+    After a dialogue this is the option that the moderator argued for. For participants without a
+    dialogue it is the option with the most votes, apart from the participant's own choice.
     """
     if not config.restatement:
         return state
@@ -362,10 +363,11 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
 
 
 def _terminate_study(scope: Scope, state: State, reason: str) -> State:
-    """Return the state after an early end. Participants who should vote again are skipped.
+    """Return the state after an early end of the study.
 
-    Participants of simple voting are not skipped. In the source study their first vote is their
-    only one, and their second vote (`revote`) is an addition of Folkmoot.
+    Participants who should vote a second time are skipped, except those of simple voting. In the
+    source study the participants of simple voting vote only once. Their second vote (`revote`) is
+    an addition of Folkmoot.
     """
     scope.root.warn(f"the study ends early: {reason}")
     remaining = [
@@ -591,7 +593,7 @@ async def second_vote(
 def _interview_shown_in_final_vote(
     config: CrossPollinationConfig, participant: Participant
 ) -> Transcript:
-    """Return the interview if the design shows it at the final vote.
+    """Return the interview if the design includes it in the prompt of the final vote.
 
     Otherwise return an empty transcript. A model remembers only its prompt, so an interview outside
     the prompt has no influence on the vote.

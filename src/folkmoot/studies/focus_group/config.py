@@ -286,8 +286,8 @@ class DiscussionConfig(CodingStudyConfig):
     def questions_in(self, phase: DiscussionPhase) -> int:
         """Return the number of questions of a phase.
 
-        This is the number of questions in the researcher's guide. If the guide has none for the
-        phase, it is `questions_per_phase`.
+        It is the number of questions in the researcher's guide. If the guide has no questions for
+        the phase, it is the setting `questions_per_phase`.
         """
         guide_part = self.guide.get(phase)
         return (
@@ -374,11 +374,11 @@ TALK = ("group", "stimulus", "persona_id")
 def declare_claims(config: DiscussionConfig) -> list[Claim]:
     """Return the claims of a focus group.
 
-    The claims compare private answers after the discussion with those before it, and each further
-    concept with the first one. Movements of positions are primary. With a single concept the
-    movement of purchase intent is primary too. If the concepts would need more primary claims than
-    a study may have, no claim is primary, because the design favours none of them. The claims are
-    two-sided, because no direction is stated.
+    One kind of claim compares private answers after the discussion with those before it. The other
+    kind compares each further concept with the first concept. Changes of positions are primary.
+    With a single concept, the change of purchase intent is primary too. If the concepts need more
+    primary claims than a study may have, no claim is primary, because the design favours no
+    concept. The claims are two-sided, because the study states no direction.
     """
     concepts = [concept.id for concept in config.concepts]
     movement_family: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"

@@ -155,9 +155,9 @@ class TranscriptFormatter:
 
     @staticmethod
     def summary_stats(transcript: DiscussionTranscript) -> dict[str, object]:
-        """Return counts and means of the discussion, as `statistics.json` holds them.
+        """Return counts and means of the discussion, in the form of `statistics.json`.
 
-        They cover messages and words by role, phase and participant. They also cover sentiment,
+        They are numbers of messages and words by role, phase and participant, the sentiment, the
         opinion shifts, the most and least active participants, the balance of speaking and the
         sycophancy check.
         """
@@ -423,7 +423,10 @@ def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
 
 
 def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, object]]:
-    """Return the participants who changed their position, and the turns of the change."""
+    """Return the participants with a changed private position, and the turns that changed it.
+
+    The turns are those at which the coder read a changed position.
+    """
     profiles = {profile.id: profile for profile in discussion_transcript.personas}
     return [
         {
@@ -506,7 +509,7 @@ def _participant_summaries(
 ) -> list[dict[str, object]]:
     """Return for each participant the first and last position, share of words and a quote.
 
-    The quote is the message that represents the last position best (`_representativeness`).
+    The quote is the message that fits the last position best (`_representativeness`).
     """
     positions_before, positions_after = (
         discussion_transcript.positions(InterviewTime.BEFORE),
@@ -565,10 +568,10 @@ def _describe_leaning(position: float | None) -> str:
 
 
 def _representativeness(position: float, message: DiscussionMessage) -> float:
-    """Return how well a message represents a participant with this position.
+    """Return how well the tone of a message represents a participant with this position.
 
-    The score is the tone of the message, with reversed sign for a negative position. For an almost
-    neutral position the score is the strength of the tone.
+    For a positive position the score is the tone of the message (−1 to 1). For a negative position
+    it is the tone with reversed sign. For a position close to 0 it is the absolute tone.
     """
     tone = message.sentiment or 0.0
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone

@@ -74,8 +74,8 @@ MAX_NEUTRAL_POSITION = 0.05
 class Concept:
     """The tables of all groups about one concept.
 
-    With `has_one_talk` (one group, one concept) findings show participants, not group means. With
-    `has_several_concepts` the keys and titles of findings name the concept.
+    With `has_one_talk` there is one discussion, so findings show participants, not group means.
+    With `has_several_concepts` the keys and titles of findings name the concept.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
-        """Return a finding with groups as units. It names the concept if there are several."""
+        """Return a finding on groups, which names the concept if there are several."""
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
@@ -270,7 +270,7 @@ def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
 
 
 def _result_sentence(result: Result) -> str:
-    """Return a primary claim with its conclusion, or another claim with its estimate."""
+    """Return a sentence: the conclusion of a primary claim, or the estimate of another claim."""
     text = f"{result.estimate_text}, exploratory"
     if _is_primary(result):
         text = result.conclusion_text
@@ -416,7 +416,7 @@ def describe_missing(reasons: pl.Series) -> str:
 
 
 def _unread_answers(concept: Concept) -> tuple[str, ...]:
-    """Return a note on answers without a position. Old tables lack the column for it."""
+    """Return a note on answers without a position, or nothing for old tables without the column."""
     if "reading_missing" not in concept.utterances.columns:
         return ()
     unread = concept.answers["reading_missing"].drop_nulls()

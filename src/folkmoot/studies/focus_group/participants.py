@@ -100,7 +100,10 @@ def available_seats(config: DiscussionConfig, folder: Path) -> list[Seat]:
 
 
 def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
-    """Return the recruits of each group. Each group has its own random draws."""
+    """Return the recruits of each group.
+
+    The random draws of a group do not depend on the other groups.
+    """
     groups = recruit_all_groups(
         session.config, session.study_folder, lambda path: session.child(*path).rng
     )
@@ -157,9 +160,9 @@ def recruit_all_groups(
 
 
 def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
-    """Return the participants without generated opinions.
+    """Return the participants without generated opinions, because participants are asked for them.
 
-    If `first_opinion` is `seeded`, the opinions are kept.
+    If the setting `first_opinion` is `seeded`, the participants are unchanged.
     """
     if config.first_opinion == "seeded":
         return list(people)
@@ -227,9 +230,9 @@ def with_different_names(
 
 
 def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
-    """Return how many rows can be in one group, where first names must differ.
+    """Return how many of the rows can be in one group, in which first names must differ.
 
-    A row without a name always counts, because it is given a new name.
+    A row without a name always counts, because its participant is given a new name.
     """
     names = [first_name(str(row.get("name", ""))) for row in rows]
     return len({name for name in names if name}) + names.count("")
@@ -241,7 +244,7 @@ def with_seeded_opinion(
     """Return the participants with a seeded opinion on this concept.
 
     Part of the opinion comes from the persona and is the same for all concepts. The rest is drawn
-    for each concept. With a single concept, participants keep the opinions of recruitment.
+    for each concept. With a single concept, the opinions drawn at recruitment are kept.
     """
     config = session.config
     if len(config.concepts) == 1 or config.first_opinion == "asked":
@@ -386,9 +389,9 @@ class Participant:
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
         """Return whether the participant answers a question.
 
-        Addressed participants always answer. The others answer with a probability that depends on
-        extraversion. One number is drawn in either case, so that addressing one participant does
-        not change the draws of the others.
+        Addressed participants always answer. Other participants answer with a probability that
+        depends on extraversion. One random number is drawn for addressed participants too, so that
+        addressing one participant does not change the draws of later ones.
         """
         chance = speaking_probability(self.persona.traits.extraversion)
         is_willing = rng.random() < (MEDIUM if self.speaks_as_self else chance)
@@ -546,7 +549,8 @@ def conversation_style_advice(profile: Profile) -> str:
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
     """Return the words of a reply without a leading "Name:" and surrounding quotation marks.
 
-    The reply is cut at the first line that begins with another participant's name ("Other:").
+    The reply ends before the first line that begins with the name of another participant ("Ben:
+    …"), because the model then writes for the other participant.
     """
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())

@@ -1,8 +1,8 @@
 """Positions on the concept: did a participant move, and did a participant approach the others?
 
-A move is a change from the participant's own earlier position in any direction. An approach is a
-decrease of the distance to the positions of the others. The module also pairs answers that were
-given twice, and removes excluded answers from tables.
+A move is a change from the participant's first position, in any direction. An approach is a
+decrease of the distance to the mean position of the other participants. The module also pairs
+answers that were given twice, and removes excluded answers from tables.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def describe_position(position: float) -> str:
 def has_moved(before: float | None, after: float | None) -> bool:
     """Return whether two positions of one participant differ by at least `SMALLEST_MOVE`.
 
-    Return False if one of the two positions is not known.
+    Return False if either position is unknown.
     """
     if before is None or after is None:
         return False
@@ -54,13 +54,15 @@ def has_moved(before: float | None, after: float | None) -> bool:
 def measure_approach(
     start: Positions, participant_id: str, before: float | None, after: float | None
 ) -> float | None:
-    """Return by how many points a participant came closer to the others.
+    """Return by how many points of position a participant came closer to the other participants.
 
-    `start` holds the first position of each participant. The reference is the mean of the others'
-    positions in `start`. The result is negative if the distance to this reference grew. Return None
-    if a position is not known. The change of the distance is an unbiased measure, because noise
-    increases the distance as often as it reduces it. A step towards the others would be a biased
-    measure, because noise regresses towards the mean.
+    `start` holds the first position of each participant. The target is the mean first position of
+    the other participants. The result is the decrease of the distance to the target, negative if
+    the distance grew. Return None if a position is unknown.
+
+    The decrease is an unbiased measure, because noise increases a distance as often as it reduces
+    it. The size of a step in the direction of the target would be biased, because noisy positions
+    regress towards the mean.
     """
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id
@@ -98,8 +100,8 @@ def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, fl
 def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     """Return the mean position of each group after each question as (group, question, mean).
 
-    The mean covers the last known position of each participant. At most MAX_LINES groups are
-    included.
+    The mean is over the last known position of each participant. Groups after the first MAX_LINES
+    are left out.
     """
     points: list[tuple[str, float, float]] = []
     for group in opinions["group"].unique(maintain_order=True).to_list()[:MAX_LINES]:
@@ -121,7 +123,7 @@ def position_pairs(
     """Return the private positions before the discussion and at `end_time`.
 
     The table has one row per participant, with the columns PERSON, `name`, `before` and `after`.
-    Participants without one of the positions are left out.
+    Participants with only one of the two positions are left out.
     """
     before, after = (
         statements.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
@@ -134,8 +136,9 @@ def position_pairs(
 def repeated_positions(run: RunFolder) -> list[Repeat]:
     """Return pairs of private answers by the same participant to the same question.
 
-    A position before the discussion is paired with the second answer before it (`untouched`), and
-    with the answer after it. Purchase intents are paired with those after the discussion.
+    A position before the discussion is paired with the second answer before the discussion, where
+    `untouched` is True. It is also paired with the answer after the discussion. Purchase intents
+    before the discussion are paired with those after it.
     """
     statements = run.read_table("statements").filter(~pl.col("planted"))
     statements = statements.rename({"position": "answer", "when": "occasion"})

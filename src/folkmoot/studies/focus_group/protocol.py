@@ -34,8 +34,9 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
     """Run all groups concurrently, and within a group one discussion per concept.
 
-    No discussion of a group contains words of another discussion. All answers are coded at the end.
-    If there are `invited` profiles, they take part in every group in place of recruits.
+    No discussion contains words of another discussion of the same group. All answers are coded at
+    the end. If there are `invited` profiles, these participants are in every group, and no
+    participants are recruited.
     """
     config = session.config
     recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)

@@ -133,7 +133,7 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
 
 class Leaning(NamedTuple):
-    """The range of opinions that one wording of a first opinion covers."""
+    """The range of opinions that one of the five wordings of a first opinion covers."""
 
     low: float
     middle: float
@@ -143,8 +143,8 @@ class Leaning(NamedTuple):
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
     """Return the first opinion that the system prompt states in words, or None.
 
-    The system prompt has one of five wordings. They tell what the participant thought of texts read
-    in private, even if these texts are no longer in the prompt.
+    The wording, one of five, tells what the participant thought of texts read in private. It is
+    used even if the prompt no longer contains the texts.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -196,7 +196,8 @@ def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
 def answer_intent(mind: SimulatedRespondent) -> str | None:
     """Return the purchase intent: the opinion in five steps, with noise for each question.
 
-    Return None for other choices. The shared part of the respondent answers them.
+    Return None if the question offers other options. The shared part of the embedded respondent
+    then answers it.
     """
     if set(mind.reading.offered) != set(INTENTS):
         return None
@@ -212,8 +213,8 @@ def answer_intent(mind: SimulatedRespondent) -> str | None:
 def answer_at_table(mind: SimulatedRespondent) -> str:
     """Return one answer in the discussion.
 
-    The answer is an introduction if the question is about the category and no views were given yet.
-    Otherwise it gives views, and may refer to another participant.
+    If the question is about the category and no other participant has given views yet, the answer
+    is an introduction. Otherwise it gives views, and may refer to another participant.
     """
     opinion = form_opinion(mind)
     question = current_question(mind)
@@ -280,9 +281,10 @@ def fair_price(opinion: Opinion) -> str:
 
 
 def own_concern(mind: SimulatedRespondent) -> str:
-    """Return the concern of the respondent's last utterance.
+    """Return the concern of the participant's last utterance.
 
-    Return an empty string if others have given views since, or if the utterance had no views.
+    Return an empty string if the utterance had no views, or if other participants have given views
+    after it.
     """
     own_texts = own_words(mind)
     if not own_texts or views_of_others(mind, passages_since(mind)):
@@ -316,8 +318,9 @@ def reply_to_view(
 ) -> tuple[str, str]:
     """Return a sentence that agrees or disagrees with a view, and the concern of the view.
 
-    The view is one of the last views of other participants. The respondent agrees only with views
-    on its own side. Return two empty strings if no view is chosen, which is partly random.
+    The view is in the latest sentence with views of one of the last three other speakers. The
+    participant agrees only with views on the participant's side (for or against). Whether a view
+    gets a response is partly random. Return two empty strings without a response.
     """
     side = 1 if opinion.now >= 0 else -1
     latest = {
@@ -401,9 +404,9 @@ def give_reason(
 ) -> str:
     """Return one reason for a side (`pro` or `con`).
 
-    The concerns are ranked by their influence on the opinion in this direction, with some noise.
-    The first `skip` concerns of the ranking are left out, and the reason is about the next one.
-    Sometimes the reason quotes a claim of the material.
+    The concerns are ranked by how much they push the opinion to this side, with some noise. The
+    reason is about the concern after the first `skip` concerns of the ranking. Sometimes the reason
+    quotes a claim of the material in place of a concern.
     """
     product = opinion.product
     sign = 1 if side == "pro" else -1
@@ -474,7 +477,8 @@ def people_named(mind: SimulatedRespondent) -> list[str]:
 def next_question(mind: SimulatedRespondent) -> dict[str, object]:
     """Return the fields of the answer type `NextQuestion`.
 
-    The text refers to a remark if there is one, and then asks the planned question.
+    The question text first refers to a participant's remark if there is one, and then asks the
+    planned question.
     """
     product = read_product(mind)
     planned = [
@@ -551,7 +555,7 @@ def summarise_views(reported_views: Iterable[ReportedView]) -> str:
 
 
 def ask_probe(mind: SimulatedRespondent) -> str:
-    """Return a probe: why, or why it matters if the participant has answered the first probe."""
+    """Return a probe that asks why, or a second probe that asks why the reason matters."""
     asked_names, own_texts = people_named(mind), own_words(mind)
     # It is the second probe if the moderator's last words named the same participant and at most
     # one answer followed.

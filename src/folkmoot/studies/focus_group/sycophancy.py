@@ -1,10 +1,12 @@
 """The sycophancy check: do participants please each other?
 
-The check measures agreement by speaking order, closeness to the others, and open disagreement.
-Participants state their position twice before the discussion. The difference of the two answers is
-noise, which alone moves extreme answers towards the mean. Convergence is compared with this noise.
-Participants may also move because they learn from each other. Only a control separates learning
-from giving in, so there is a verdict (`measures.diagnostics`) only with a control.
+The check measures agreement by speaking order, closeness to the other participants, and open
+disagreement. Participants state their position twice before the discussion. The difference of the
+two answers is noise, which alone moves extreme answers towards the mean. So the convergence in the
+discussion is compared with the convergence that this noise causes.
+
+Participants may also move because they learn from each other. Only a control condition separates
+learning from giving in. So the check has a verdict (`measures.diagnostics`) only with a control.
 """
 
 from __future__ import annotations
@@ -297,11 +299,11 @@ def refers_to_others(stance: str | None, replied_to: str | None) -> bool:
 def answer_movements(
     first: Positions, answers: Iterable[tuple[str, float | None]]
 ) -> list[float | None]:
-    """Return for each answer by how many points the speaker came closer to the others.
+    """Return for each answer by how many points the speaker came closer to the other participants.
 
-    `first` holds the positions before the discussion, which also serve as the others' positions.
-    `answers` yields (speaker, position after the answer) in speaking order. A movement is None if a
-    position is not known.
+    `first` holds the positions before the discussion. The distance is that to the mean of the other
+    participants' positions in `first`. `answers` yields (speaker, position after the answer) in
+    speaking order. A movement is None if a position is unknown.
     """
     current = dict(first)
     movements: list[float | None] = []
@@ -314,9 +316,9 @@ def answer_movements(
 
 
 def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
-    """Return by how many points each participant came closer to the others, by id.
+    """Return by how many points each participant came closer to the other participants, by id.
 
-    The others' positions are those in `first`.
+    The positions of the other participants are those in `first`.
     """
     movements = {
         persona_id: measure_approach(first, persona_id, before, after.get(persona_id))
@@ -401,9 +403,10 @@ def compute_check(
 
 
 def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
-    """Return the distances to the others after the interview alone and after the discussion.
+    """Return pairs of distances to the other participants, one pair per participant.
 
-    Only participants with a known position at both times are counted.
+    The first distance is after the interview without the others, the second after the discussion.
+    Only participants with a known position at both times are included.
     """
     known = record.alone.keys() & record.after.keys()
     alone, in_talk = (
@@ -457,10 +460,10 @@ def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, fl
 def _paired_positions(
     groups: Iterable[tuple[Positions, Positions]],
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Return the first and the second positions, by group, of participants with both.
+    """Return the first and the second positions, by group, of participants with both positions.
 
-    Groups with fewer than three such participants are left out, because a standard deviation of two
-    positions says little.
+    Groups with fewer than three of these participants are left out, because a standard deviation of
+    two positions says little.
     """
     first: list[list[float]] = []
     second: list[list[float]] = []

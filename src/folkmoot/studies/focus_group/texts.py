@@ -119,7 +119,10 @@ class DiscussionTexts:
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """Return the phrase for a position before the discussion, with its source."""
+        """Return the words for a participant's position before the discussion, with their source.
+
+        `leaning` holds these words.
+        """
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )
@@ -130,7 +133,10 @@ class DiscussionTexts:
         return alter_text(with_sources(quoted), f"{position:+.2f}")
 
     def quote_leaning(self, persona_id: str, turn: int, leaning: str) -> str:
-        """Return a position in words. Turn 0 is before the discussion."""
+        """Return the words `leaning` for a position after a turn, with their source.
+
+        Turn 0 is before the discussion.
+        """
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:

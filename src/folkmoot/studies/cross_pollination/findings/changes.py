@@ -428,8 +428,9 @@ def option_shifts(votes: Votes) -> Finding | None:
 def towards_opposition(votes: Votes) -> Finding | None:
     """Return the finding on moves to the option that the moderator argued for.
 
-    The share of these moves among all moves is compared with a random choice among the other
-    options. Return None if no participant with a dialogue voted twice.
+    The share of these moves among all moves is compared with the share expected if participants
+    chose at random among the options other than their first choice. Return None if no participant
+    with a dialogue voted twice.
     """
     participants = votes.dialogue_participants
     if not participants:
@@ -568,7 +569,7 @@ def regression_finding(votes: Votes) -> Finding | None:
 
 
 def _odds_claim(condition: str, base: str, has_demographics: bool, votes: Votes) -> Claim:
-    """Return the exploratory claim that the odds of changing differ from those in `base`."""
+    """Return the exploratory claim that the odds of changing differ between two conditions."""
     equal = f"first choice{' and demographics' if has_demographics else ''} held equal"
     return Claim(
         CHANGED,
@@ -663,9 +664,9 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 def main_effects(votes: Votes) -> Finding | None:
     """Return the finding on the effect of each switch, by factorial least squares.
 
-    Return None if each condition adds one switch to the condition before it, because differences
-    between neighbouring conditions are then the same effects. Placebo conditions are left out,
-    because no switch describes them.
+    Return None if each condition adds one switch to the condition before it, because the
+    differences between neighbouring conditions then equal the effects of the switches. Placebo
+    conditions are left out, because they have no switch.
     """
     conditions = [
         condition_votes

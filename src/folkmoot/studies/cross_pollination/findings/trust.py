@@ -194,7 +194,7 @@ def _quality_checks(votes: Votes) -> list[Check]:
 
 
 def repeated_votes(votes: Votes) -> list[Repeat]:
-    """Return the first and the final vote of each participant who has both.
+    """Return the first and the final vote of each participant with two votes.
 
     `untouched` is True for simple voting, where participants received nothing between the votes.
     """

@@ -100,7 +100,7 @@ class ConditionVotes:
 
     @property
     def without_final_vote(self) -> tuple[Voter, ...]:
-        """The participants with a first vote who did not complete a final vote (`has_voted_twice`).
+        """The participants with a first vote and without a complete final vote (`has_voted_twice`).
 
         If the design asks for one vote only, these are all participants with a vote.
         """
@@ -227,7 +227,7 @@ class Votes:
 
     @property
     def conditional_basis(self) -> Basis:
-        """Participants as independent units, for results that hold for these summaries alone."""
+        """Participants as the units of results that hold only for this run's summaries."""
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1
@@ -245,9 +245,10 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if the prompt of the final vote contains the texts of all switches that are on.
+        """True if neighbouring conditions differ in a single switch.
 
-        Only then do neighbouring conditions differ in a single switch.
+        They do if the prompt of the final vote contains the texts of all switches that are on. With
+        `exposure: source` it contains only some of these texts.
         """
         return self.config.get("exposure") != "source"
 

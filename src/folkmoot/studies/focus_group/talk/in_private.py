@@ -42,11 +42,14 @@ async def ask_in_private(
 ) -> list[PrivateAnswers]:
     """Ask each participant in private, before the discussion or after it.
 
-    `talk` is the discussion, or None before it. Before the discussion, models are asked for their
-    position twice, in two fresh conversations. The difference between the two answers is the noise
-    of asking. Humans are asked once, because they would remember their answer. With seeded opinions
-    no position is asked for. The seeded position counts before the discussion, and the last coded
-    position after it.
+    `talk` is the discussion, or None before it.
+
+    Before the discussion, models are asked for their position twice, in two separate conversations.
+    The difference between the two answers is the noise of asking. Humans are asked once, because
+    they would remember their answer.
+
+    With seeded opinions no position is asked for. The position before the discussion is then the
+    seeded one, and the position after it is the last position that the coder read.
     """
     when = InterviewTime.AFTER if talk else InterviewTime.BEFORE
     messages = talk.messages if talk else []

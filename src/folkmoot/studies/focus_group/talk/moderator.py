@@ -271,7 +271,11 @@ class Moderator:
         )
 
     def _addressed_ids(self, question: NextQuestion) -> tuple[str, ...]:
-        """Return the ids of the participants who are listed in `asks` and named in the text."""
+        """Return the ids of participants whom the question addresses.
+
+        The reply must list the first name in its field `asks` and use it in the text of the
+        question.
+        """
         addressed_names = {name.casefold() for name in question.asks}
         return tuple(
             persona_id
@@ -283,10 +287,11 @@ class Moderator:
     async def generate_followup(
         self, scope: Scope, response: DiscussionMessage, so_far: Sequence[DiscussionMessage]
     ) -> str | None:
-        """Return a probe of one answer, or None.
+        """Return a probe of one answer, or None if there is no probe.
 
-        The first probe asks for the reason, the second for why the reason matters. A random share
-        of surprising answers (PROBE_SHARE) is probed.
+        The first probe asks for the reason. It follows a random share (PROBE_SHARE) of surprising
+        answers. The second probe follows the answer to the first one and asks why the reason
+        matters.
         """
         if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):
             return None
@@ -353,7 +358,7 @@ class Moderator:
         return SpeakingShares(answer_counts, word_counts, questions_left, mute)
 
     def note_answer(self, persona_id: str, has_answered: bool) -> None:
-        """Update the number of missing answers in a row of a participant who was asked."""
+        """Update how many times in a row a participant has given no answer."""
         self.silent_times[persona_id] = (
             0 if has_answered else self.silent_times.get(persona_id, 0) + 1
         )
@@ -401,8 +406,8 @@ def strip_numbering(text: str) -> str:
 def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
     """Return the minimum and maximum number of participants who answer one question.
 
-    The limits are 3 and 6 for eight participants. They are scaled to the number of participants.
-    Neither limit is above `cap`.
+    The limits are 3 and 6 for a group of eight, and in proportion for other groups. Neither limit
+    is above `cap`.
     """
     # `floor(x + 0.5)` rounds halves up. `round` would round them to even numbers.
     max_count = max(1, min(cap, math.floor(6 * participant_count / 8 + 0.5)))
@@ -412,11 +417,11 @@ def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SpeakingShares:
-    """How often (`spoken`) and how many words (`words`) each participant has spoken.
+    """How often (`spoken`) and how many words (`words`) each participant has spoken, by id.
 
-    Both are by participant id, in the order of participants. `questions_left` is the number of
-    questions that follow. `mute` holds the participants who gave no answer the last
-    MAX_SILENCES_IN_A_ROW times that they were asked.
+    The ids are in the order of participants. `questions_left` is the number of questions that
+    follow. `mute` holds the participants who gave no answer the last MAX_SILENCES_IN_A_ROW times
+    that they were asked.
     """
 
     spoken: Mapping[str, int]
@@ -457,10 +462,12 @@ def choose_respondents(
 ) -> list[str]:
     """Return the ids of the participants who answer, in their order.
 
-    `willing` are the participants who want to answer. `called` are those addressed by name. The
-    addressed participants are chosen first and answer first. Next come participants who have not
-    spoken yet, so that all of them get a turn before the end. Willing participants follow in random
-    order. If these are too few, the quietest of the rest are added.
+    `willing` are the participants who want to answer. `called` are those addressed by name.
+
+    Participants are chosen in this order, up to the maximum number: the addressed ones, those who
+    have not spoken in the discussion and must answer now, and the willing ones at random. If the
+    minimum number is not reached, the quietest remaining participants are added. The addressed
+    participants answer first, all others in random order.
     """
     min_count, max_count = limits
     chosen = list(dict.fromkeys(called))[:max_count]
@@ -486,11 +493,11 @@ def choose_respondents(
 def _overdue_participants(
     shares: SpeakingShares, chosen: Sequence[str], max_count: int
 ) -> list[str]:
-    """Return the silent participants who must answer now.
+    """Return the participants without any answer so far who must answer this question.
 
-    The remaining questions have room for a limited number of silent participants. Any further ones
-    must answer now. As soon as the discussion has as many answers as two full questions, at least
-    one silent participant must answer.
+    The remaining questions have places for a limited number of participants. Participants for whom
+    no place remains must answer now. Once the discussion has as many answers as two full questions,
+    at least one participant without an answer must answer.
     """
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen

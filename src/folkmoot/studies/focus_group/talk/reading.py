@@ -170,8 +170,8 @@ def is_surprising(
 ) -> bool:
     """Return whether an answer is worth a probe.
 
-    An answer is surprising if it changes the position or openly disagrees. It is surprising as well
-    if its tone is clearly against the speaker's last position.
+    An answer is surprising if it changes the speaker's position, openly disagrees with another
+    speaker, or has a tone that is clearly against the speaker's last position.
     """
     tone_value, position = tone or 0.0, last or 0.0
     contradicts_position = (

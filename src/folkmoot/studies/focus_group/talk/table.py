@@ -46,10 +46,10 @@ class TableDiscussion:
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
         """Ask one question. The chosen participants answer in turn, and at most one is probed.
 
-        The probes ask for the reason and then for why the reason matters. The answers to probes
-        count towards the maximum number of answers. If the maximum is reached, another participant
-        may lose the turn (`_remaining_respondents`). There are at most half as many probes as
-        questions, which limits the length of a discussion.
+        The first probe asks for the reason, the second why the reason matters. Answers to probes
+        count towards the maximum number of answers. So a probe may cost another participant the
+        turn (`_remaining_respondents`). There are at most half as many probes as questions, which
+        limits the length of a discussion.
         """
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
@@ -105,10 +105,11 @@ class TableDiscussion:
     def _remaining_respondents(
         self, asked: DiscussionMessage, waiting: list[Participant]
     ) -> list[Participant] | None:
-        """Return who still answers the question if a probe is made, or None if no probe fits.
+        """Return the participants who still answer the question if a probe is made.
 
-        To make room for the probe, one waiting participant may be dropped: the last one who has
-        spoken before and was not addressed by name.
+        If the maximum number of answers leaves no room for the probe, one waiting participant is
+        dropped: the last who has spoken before and was not addressed by name. Return None if no
+        probe can be made.
         """
         if self.probes >= self.config.all_questions // 2:
             return None
@@ -207,7 +208,8 @@ class TableDiscussion:
     ) -> DiscussionMessage:
         """Record a question of the moderator and return its message.
 
-        Unless the question was planned, its text is the last reply in `scope`.
+        A planned question has the words of the guide. The text of any other question is the last
+        reply in `scope`, and the message gets the source of this reply.
         """
         reference = question.takes_up
         return self._add_message(
