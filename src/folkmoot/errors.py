@@ -91,7 +91,7 @@ class InputError(FolkmootError):
 class LimitReached(FolkmootError):
     """A child process exceeded its memory or time limit.
 
-    The caller words the message for the user.
+    The caller writes the message for the user.
     """
 
 

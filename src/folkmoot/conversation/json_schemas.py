@@ -98,10 +98,7 @@ def _with_definitions_by_title(schema: Schema) -> Schema:
 
 
 def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple[Schema, str]:
-    """Return the object schema that contains a field, and the name of the field.
-
-    `path`: the dotted path of the field.
-    """
+    """Return the object schema that contains the field at `path` (dotted), and the field's name."""
     *parent_names, name = path.split(".")
     for parent_name in parent_names:
         schema = _unwrap_field_schema(schema["properties"][parent_name], definitions)

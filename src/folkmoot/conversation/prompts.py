@@ -489,7 +489,10 @@ def _json_parts(value: object) -> Iterator[object]:
 
 
 def escape_json(text: str) -> SourcedText:
-    """Return a text as written between the quotation marks of JSON, with its sources."""
+    """Return a text with the escapes of a JSON string, but without the quotation marks.
+
+    The parts of the text keep their sources.
+    """
     return escape_text(with_sources(text), lambda part: json.dumps(part, ensure_ascii=False)[1:-1])
 
 

@@ -306,7 +306,10 @@ def _own_words(node: nodes.Expr) -> nodes.Expr:
 
 
 def _mark_as_instruction(value: object) -> SourcedText:
-    """Return a literal text of the template as a sourced text without a source."""
+    """Return a literal text of the template as a `SourcedText` without spans.
+
+    Text outside all spans counts as an instruction of the study.
+    """
     return SourcedText(str(value))
 
 

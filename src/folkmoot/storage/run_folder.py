@@ -194,7 +194,7 @@ class RunFolder:
 
     @property
     def caution(self) -> str:
-        """The note about the limits of a run as evidence, or an empty string without a label."""
+        """The note about the limits of a run as evidence. Empty without a provenance label."""
         if not self.mark:
             return ""
         return (
@@ -323,7 +323,7 @@ class RunFolder:
 
     @cached_property
     def _measured_tables(self) -> set[Path]:
-        """The tables that were checked: the bytes of each can hold the cells that it claims."""
+        """The paths of the tables that `_refuse_inflated` has accepted and need not check again."""
         return set()
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -310,7 +310,7 @@ def image_problems(
 ) -> list[Problem]:
     """Return one problem for each text-only model if the study shows images.
 
-    `images` lists the places of the study that show images.
+    `images` lists the cells or lines of the study that show images.
     """
     if not images:
         return []

@@ -312,7 +312,10 @@ class ClusterExecutor:
         return lease
 
     def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
-        """Count journaled entries. `worker` is None for entries of an earlier process."""
+        """Count the calls of journaled entries, and replace the budget lent for them by their cost.
+
+        `worker` is None for entries that a worker of an earlier process left.
+        """
         for entry in entries:
             is_paid = entry.kind != "compute"
             if is_paid:

@@ -89,7 +89,7 @@ def build_report(
 
 
 def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
-    """Apply a lease on a worker."""
+    """Apply a lease to the limits and the loan of this worker."""
     shared_limits.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
         shared_limits.limiters[model].apply_grant(grant)

@@ -153,7 +153,8 @@ async def run_pickled_locally(
 def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
     """Return the closure variables of a function: values of plain types, lengths of containers.
 
-    This is enough to detect an assignment or a growing list. Deep comparisons would be slow.
+    This is enough to detect that a variable was assigned or that a list has grown. Deep comparisons
+    would be slow.
     """
     closure: dict[str, object] = {}
     for name, value in _closure_variables(fn):

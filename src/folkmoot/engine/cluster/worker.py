@@ -441,7 +441,7 @@ class Worker:
         return self._closures[fork_number]
 
     def _report_demand(self, urgent: bool) -> None:
-        """Report a shortage soon, or at once if urgent."""
+        """Report to the head that limits are short: at once if `urgent`, otherwise soon."""
         (self._schedule_report if urgent else self._shortage.set)()
 
     def _schedule_report(self) -> None:

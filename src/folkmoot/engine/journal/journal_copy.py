@@ -80,6 +80,6 @@ def replace_journal(path: Path, new: Path) -> None:
 
 
 def discard_copy(new: Path) -> None:
-    """Delete a copy that is not needed, with the files that SQLite left beside it."""
+    """Delete a copy that is not needed, and the files that SQLite left beside the copy."""
     for file in new.parent.glob(f"{new.name}*"):
         file.unlink()

@@ -78,7 +78,7 @@ class OwnLoan:
 
     @property
     def has_changed(self) -> bool:
-        """True if the file does not show the present loan."""
+        """True if the loan has changed since it was last written."""
         return self._current_outstanding() != self._written
 
     def write_loan(self, db: sqlite3.Connection) -> None:

@@ -193,7 +193,7 @@ class JournalReader:
         return digest_of_record(self._reader, self.format_version)
 
     def find_damage(self) -> list[Damage]:
-        """Return all signs of damage: the check of resume, report and `verify`."""
+        """Return all signs of damage. Resume, report and `verify` make this check."""
         # Damaged text must not raise an error here, because the check has to name its entry.
         self._reader.text_factory = _as_text
         try:

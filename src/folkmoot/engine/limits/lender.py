@@ -151,7 +151,10 @@ class Loan:
         self._admit_waiting_calls()
 
     def current_wish(self) -> LoanWish:
-        """Return the loan to ask for. If calls start faster, more is asked for ahead of need."""
+        """Return the loan to ask for.
+
+        The more calls start per second, the more is asked for ahead of need.
+        """
         now = time.monotonic()
         asked_at, calls_when_asked = self._asked
         # The calls that will start until the answer arrives, at the present rate.

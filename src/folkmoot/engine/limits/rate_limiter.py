@@ -301,7 +301,10 @@ class RateLimiter:
         return 0.0
 
     def _admit_waiting_calls(self) -> None:
-        """Admit waiting calls in order. Set a timer if only time has to pass."""
+        """Admit waiting calls in order.
+
+        If the next call only has to wait for some time, a timer calls this method again.
+        """
         while self._waiting:
             first = self._waiting[0]
             # The call was cancelled while it waited.
@@ -334,7 +337,7 @@ class RateLimiter:
 
 
 def _filled_bucket(amount: float, capacity: float) -> TokenBucket | None:
-    """Return a bucket that only a grant refills, or None if the amount is unlimited."""
+    """Return a full bucket that is refilled only by a grant, or None for an unlimited amount."""
     return None if amount == UNLIMITED else TokenBucket(capacity, amount, 0.0, 0.0)
 
 

@@ -541,7 +541,8 @@ def _models_of_speakers(
 ) -> dict[str, Any]:
     """Return the models that the code of the study names for speakers, for the plan.
 
-    Plans of earlier versions do not hold these models, so a resume of such a run leaves them out.
+    Plans of earlier versions do not hold these models. A resume of a run with such a plan leaves
+    the models out, so that the designs can be compared.
     """
     if sealed and "seat_models" not in sealed:
         return {}

@@ -288,7 +288,7 @@ def _load_cell(
 ) -> tuple[StudyFile, RunOptions]:
     """Return the study of a cell and the options of its run.
 
-    The result has no budget, because all cells share the budget of the grid.
+    Both are without a budget, because all cells share the budget of the grid.
     """
     model = cell.settings.get("model", options.model)
     overrides = [f"{key}={setting}" for key, setting in cell.settings.items() if key != "model"]

@@ -380,7 +380,8 @@ def study_as_it_was_run(
     """Return the study file and the model router of a run, rebuilt from its plan and manifest.
 
     Raises NotRebuiltError if they cannot be rebuilt with the study type of this installation.
-    Unless `with_other_prompts` is given, this includes prompts that have changed since the run.
+    A run with prompts that have changed since then cannot be rebuilt either, unless
+    `with_other_prompts` is true.
     """
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
     if not sealed:

@@ -103,7 +103,7 @@ class PersonalTexts:
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
     def is_own(self, address: str) -> bool:
-        """Return whether the reply at an address is the human's, or a summary of their texts."""
+        """Return whether a reply is the human's, or a summary of the human's texts alone."""
         question = question_address(address)
         return question in self.addresses or question in self.summaries
 
@@ -119,7 +119,7 @@ class PersonalTexts:
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether the source of a text, in the request at an address, is the human."""
+        """Return whether a source, in the request at an address, means a text of the human."""
         if reply := _reply_of(source):
             return self.is_own(reply)
         if source.kind == "persona":

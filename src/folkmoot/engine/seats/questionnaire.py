@@ -78,7 +78,7 @@ class SeatCheck(BaseModel):
 
     @property
     def answer_type(self) -> AnswerType[Any]:
-        """How the answer is given."""
+        """The answer type of the check: a choice of its options, or text if it has none."""
         return Choice(self.options) if self.options else Text()
 
     def is_right(self, answer: str) -> bool:
@@ -110,7 +110,7 @@ class AfterwardsQuestion(BaseModel):
 
     @property
     def answer_type(self) -> AnswerType[Any]:
-        """How the answer is given."""
+        """The answer type of the question: a choice, a whole number on its scale, or text."""
         if self.options:
             return Choice(self.options)
         return Number(*self.scale, integer=True) if self.scale else Text()

@@ -271,7 +271,7 @@ class Redaction:
         shared: texts that another speaker gave as well. They are removed only from rows of the
             human.
         impersonal: names of the protocol, options and texts of the design. They are never recorded.
-        salt: makes marks of equal texts equal.
+        salt: random bytes in the hash that becomes the mark of a text. Equal texts get equal marks.
     """
 
     ids: frozenset[str] = frozenset()

@@ -332,7 +332,7 @@ class SeatManager:
         return self.settings.minutes
 
     def screen_out(self, seat: Seat) -> None:
-        """End the part of a human who failed a check. Raises StorageError."""
+        """End the participation of a human who failed a check. Raises StorageError."""
         self.close_seat(self._at[seat], SCREENED_OUT)
 
     def finish_seat(self, seat: Seat) -> None:

@@ -30,7 +30,7 @@ def create_seat_manager(
 
 
 async def seat_arrivals(context: RunContext) -> None:
-    """Wait in the lobby of an open entry, then seal which seats humans take.
+    """Wait in the lobby of an open entry until the study starts, and seal the seats of the humans.
 
     A resume and a replay use the sealed seats. A dry run has no pages, so models take all seats.
     """

@@ -82,7 +82,7 @@ class AskResult(NamedTuple, Generic[T]):
 
 
 class AskedAt(NamedTuple):
-    """The position of a question: journal address, place in the tables, and speaker."""
+    """The position of a question: journal address, order key of its rows, and id of the speaker."""
 
     address: str
     row_order: RowOrder

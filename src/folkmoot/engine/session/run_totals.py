@@ -74,6 +74,9 @@ def money_in(folder: Path) -> str:
 
 
 def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
-    """Return the open loans of killed processes and workers: holder, calls, maximal cost (USD)."""
+    """Return the outstanding loans of killed processes and workers.
+
+    Each item is the process or worker, the number of calls, and their maximum cost (USD).
+    """
     with JournalReader(context.journal.path) as journal:
         return [(loan.who, loan.calls, loan.max_usd) for loan in journal.read_outstanding_loans()]

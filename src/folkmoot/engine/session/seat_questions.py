@@ -82,7 +82,7 @@ async def ask_due_checks(run: RunContext, seat: Seat, stage: str | None) -> None
 
 
 def note_question(run: RunContext, seat: Seat, stage: str) -> None:
-    """Count a question of the protocol to a human."""
+    """Count a question that the protocol asks a human, and note its stage."""
     progress = run.seat_progress[seat]
     progress.question_count += 1
     progress.stages.add(stage)
@@ -237,7 +237,7 @@ def _with_title(
 
 
 async def _gather(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all questions, and only then raise the first error: answers in between are kept."""
+    """Await all questions, and only then raise the first error, so that every answer is kept."""
     results = await asyncio.gather(*questions, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

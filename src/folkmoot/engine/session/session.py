@@ -526,10 +526,10 @@ class Scope:
 
     @property
     def root(self) -> Session[Any]:
-        """A new handle of the session that this scope belongs to.
+        """The session that this scope belongs to, as a new object.
 
-        Each access returns a new object. So `scope.root.rng` starts its stream again at every
-        access and repeats its draws. Use `scope.rng`, or keep the session in a variable.
+        The random generator of each new object starts again. So two uses of `scope.root.rng` give
+        the same draws. Use `scope.rng`, or keep the session in a variable.
         """
         return Session(self._run)
 

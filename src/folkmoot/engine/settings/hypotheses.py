@@ -130,7 +130,7 @@ def is_seal_intact(part: Mapping[str, Any]) -> bool:
 
 
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
-    """Return the hypotheses of a run, and the reason why nothing proves them older than the data.
+    """Return the hypotheses of a run, and any reason to doubt that they are older than the data.
 
     They come from the sealed plan. If the plan has none, they come from the settings of the run.
     The reason is empty if the seal of the plan is intact.
@@ -239,7 +239,7 @@ def build_hypotheses_finding(
 
 
 def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
-    """Return a sentence for each result with a sign that missing answers could reverse."""
+    """Return a sentence for each estimate that missing answers could give the opposite sign."""
     return [
         f"{result.claim.says}: {format_count(sum(result.lost), 'missing answer')} could change the "
         "sign "

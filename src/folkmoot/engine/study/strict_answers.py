@@ -126,7 +126,7 @@ ComparedFinding = tuple[Finding, Mapping[str, TableCell]]
 def _compare_conclusions(
     finding: Finding, strict: Finding | None, kept_text: str
 ) -> ComparedFinding:
-    """Return a finding with a note on conclusions that differ, and its row in the comparison."""
+    """Return a finding with a sentence on conclusions that differ, and its row for the table."""
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
         return finding, {}
@@ -171,7 +171,8 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
 
     Three kinds of conclusions are compared: the side of zero on which an interval lies, the
     significance of a test, and the `conclusion` of the finding. If the chart has no zero line, the
-    interval should contain the new estimate. If an estimate has no interval, its sign counts.
+    conclusion differs if the interval does not contain the new estimate. If an estimate has no
+    interval, its sign is compared.
     """
     if strict is None:
         yield "cannot be computed"

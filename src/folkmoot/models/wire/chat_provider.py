@@ -70,8 +70,8 @@ class ChatProvider(ABC):
     ) -> Completion | None:
         """Return the completion in a response, or None if the request should be sent again.
 
-        None means that the model lacks one of `capabilities`, as the response states. Raises the
-        fitting ModelError.
+        The result is None if the response states that the model lacks one of `capabilities`. Raises
+        the fitting ModelError.
         """
         if self._capability_cache.update_from_error(
             request, capabilities, response[2], response[0]
