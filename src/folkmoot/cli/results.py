@@ -291,7 +291,10 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 
 
 def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None:
-    """Print human benchmarks: those of a table of human answers, or those that are published."""
+    """Print human benchmarks: those of a table of human answers, or without one the published ones.
+
+    `scale`: the lowest and highest possible rating in the table.
+    """
     from folkmoot.report.comparison.bands import computed_bands, published_bands
 
     if table is None and scale is not None:

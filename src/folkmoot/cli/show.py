@@ -95,10 +95,10 @@ def render_run_lines(
 
 
 def list_addresses(run: RunFolder, id: str | None = None) -> Iterator[Text]:
-    """Yield a line for each question of a run, a conversation or a speaker.
+    """Yield a line for each question of a run, or of the conversation or speaker with this id.
 
-    A line holds address, speaker and reply. If a reply holds utterances of several speakers, there
-    is a line for each utterance with its id.
+    A line holds address, speaker and reply. If one reply holds utterances of several speakers, each
+    utterance has a separate line with its id.
     """
     with _open_journal(run) as journal:
         wanted_addresses = set(_find_addresses(run, journal, id)) if id is not None else None

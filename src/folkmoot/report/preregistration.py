@@ -50,7 +50,8 @@ FAMILIES = ("primary", "secondary", "exploratory")
 class TemplateField:
     """A field of the preregistration template.
 
-    The paragraphs are shown first, then a numbered list, a table and a verbatim text.
+    It shows its paragraphs, then a numbered list, a table and a verbatim text. Empty parts are left
+    out. By default, the paragraph asks the authors to fill in the field.
     """
 
     title: str
@@ -119,7 +120,7 @@ def title_of(config: Mapping[str, Any]) -> str:
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
-    """Return the claims of these families, in the order of the families."""
+    """Return the claims of the named families, sorted by family in the order of the names."""
     own = [*claims]
     return [claim for family in families for claim in own if claim.family == family]
 
@@ -318,7 +319,7 @@ def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
 
 
 def _describe_index(claim: Claim) -> str:
-    """Return how a measure is computed from its column, as text.
+    """Return as text how a measure is computed from its column, for the template field "Indices".
 
     Returns an empty string if the measure is the column itself.
     """

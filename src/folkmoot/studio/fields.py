@@ -33,17 +33,20 @@ SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, 
 class StudyField:
     """One field of the form, for one key of the study file.
 
-    `path` is the path of the key in the file. `place` is the same path with the positions of
-    entries in mappings instead of their keys, so that a key can be renamed while its entry is on
-    the page. It is empty if it equals `path`. `value` is the text in the file. `default` describes
-    the meaning of an empty field. `inner` holds the fields of a group, one field per row of a list,
-    or one field per entry of a mapping. `new_row` is the value of an added row. `rows_instead` is
-    the value that turns the field into rows, if its key accepts a single value or rows.
-    `key_choices` are the allowed keys of a mapping. They are empty if any text is allowed. `low`
-    and `high` are the bounds of a number, as text.
+    - `path`: the path of the key in the file.
+    - `place`: the path with the position of each mapping entry instead of its key. It stays the
+      same if the human renames the key on the page. It is empty if it equals `path`.
+    - `value`: the text in the file.
+    - `default`: the meaning of an empty field.
+    - `low`, `high`: the bounds of a number, as text.
+    - `inner`: the fields of a group, the rows of a list, or the entries of a mapping.
+    - `new_row`: the value of an added row.
+    - `rows_instead`: the value that turns the field into rows. It is set only if the key accepts a
+      list or a single value and the form shows the single value.
+    - `key_choices`: the allowed keys of a mapping, or empty if any text is allowed.
 
-    The last fields are of workbooks. `title` replaces the label. `is_folded`: a row is opened by a
-    click. `is_fixed`: rows cannot be added. `has_columns`: columns can be added.
+    Four fields are used only for workbooks. `title` replaces the label. `is_folded`: a row is
+    opened by a click. `is_fixed`: rows cannot be added. `has_columns`: columns can be added.
     """
 
     path: KeyPath
@@ -399,9 +402,9 @@ def _new_value(variants: Sequence[Node]) -> Any:
 
 
 def _rows_instead(kind: Kind, variants: Sequence[Node], definitions: Mapping[str, Node]) -> Any:
-    """Return the first value in the form of rows of a key that accepts rows or a single value.
+    """Return a list with one new row, for a key that accepts a list or a single value.
 
-    Return UNSET if the key accepts no rows or if its field already shows rows.
+    Returns UNSET if the key accepts no list, or if the form already shows rows (`kind`).
     """
     if kind in CONTAINERS:
         return UNSET
@@ -477,9 +480,10 @@ def _entries_at(values: dict[str, Any], field: StudyField) -> dict[str, Any]:
 
 
 def _unset_if_empty(values: dict[str, Any], field: StudyField) -> None:
-    """Remove a list or mapping without rows from `values`, and groups that become empty by it.
+    """Remove the key of a field from `values` if its list or mapping has no rows.
 
-    The form then shows the default of the key.
+    Groups that become empty by the removal are removed too. The form then shows the default of the
+    key.
     """
     path: list[Any] = list(field.path)
     while not field.is_required:

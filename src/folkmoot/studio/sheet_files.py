@@ -46,9 +46,10 @@ Rows = dict[str, list[dict[str, str]]]
 
 
 class SheetCells(NamedTuple):
-    """A sheet as texts. `notes` and `choices` map the address of a cell, such as `B2`.
+    """The cells of a sheet as texts.
 
-    `rows[0]` is row 1 of the sheet.
+    `rows[0]` is row 1 of the sheet. `notes` maps the address of a cell, such as `B2`, to its note.
+    `choices` maps the address of a cell to the choices of its drop-down list.
     """
 
     name: str
@@ -80,7 +81,7 @@ def read_sheets(path: Path) -> list[SheetCells] | str:
 
 
 def load_sheets(path: str) -> list[SheetCells] | str:
-    """Return the sheets of a workbook, or the reason why a form could not save it as it is."""
+    """Return the sheets of a workbook, or the reason why a form could not save it without loss."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     for prefix, content in LOST_PARTS.items():

@@ -35,9 +35,11 @@ class SheetForm:
         return make_sheet_form(self.sheets, self.values)
 
     def with_cells(self, cells: Iterable[tuple[str, int, str]]) -> SheetForm:
-        """Return the form extended by empty rows and columns, so that it has these cells.
+        """Return the form with empty rows and columns added, so that it contains these cells.
 
-        A file has no empty rows. A row that was added is only on the page until a cell is filled.
+        An added row is empty, and a workbook does not store empty rows. So the row exists only in
+        the submitted page until one of its cells is filled. A cell is (sheet, number of the row,
+        letters of the column).
         """
         values = {name: [dict(row) for row in rows] for name, rows in self.values.items()}
         for name, number, letter in cells:

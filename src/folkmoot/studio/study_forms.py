@@ -67,7 +67,7 @@ class StudyForm:
 
 @dataclass(frozen=True, slots=True)
 class WorkbookForm:
-    """The form of a workbook. `reason` says why there is none."""
+    """The form of a workbook. If there is no form, `reason` says why."""
 
     study: Study | None
     sheets: SheetForm
@@ -126,7 +126,7 @@ def _cells_of(sent: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
 
 
 def read_study_form(path: Path) -> AnyForm:
-    """Return the form of a study. It is without sections if none can be made of the file."""
+    """Return the form of a study. It has no sections if no form can be made of the file."""
     if is_workbook(path):
         suffix = path.suffix.lower()
         types = load_installed_studies()[0]

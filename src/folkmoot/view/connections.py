@@ -39,10 +39,11 @@ CONNECTION = "folkmoot.connection"
 class ConnectionLimits:
     """The time limits for visitors, and the limits on the number of open connections.
 
-    `answer_seconds` limits the time in which a visitor without a token must read the response. The
-    limit per address allows a class of 100 behind one router, because browsers open some
-    connections in advance. In total, the server uses at most half of the files that the process may
-    open. The run needs the others.
+    `head_seconds` and `body_seconds` limit the time in which the two parts of a request must
+    arrive. `answer_seconds` limits the time in which a visitor without a token must read the
+    response. The limit per address allows a class of 100 behind one router, because browsers open
+    some connections in advance. In total, the server uses at most half of the files that the
+    process may open, because the run needs the other half.
     """
 
     head_seconds: float = 15.0
@@ -54,7 +55,10 @@ class ConnectionLimits:
 
 
 class PageConnection(H11Protocol):
-    """One HTTP connection. Each part of a request (head, body, answer) has a time limit."""
+    """One HTTP connection. Each part of a request has a time limit.
+
+    The parts are the head, the body, and the answer that the server sends.
+    """
 
     def __init__(self, server: PageServer) -> None:
         state = {**server.lifespan.state, CONNECTION: self}
@@ -181,7 +185,7 @@ class ConnectionPool:
         self._closed.set()
 
     async def wait_for_room(self) -> None:
-        """Wait until the number of open connections is below the limit."""
+        """Wait until fewer connections are open than the largest allowed number."""
         while len(self._open) >= self._max_open:
             self._closed.clear()
             await self._closed.wait()

@@ -1,7 +1,8 @@
 """The pages behind the one link of an open entry: consent, a seat, and the way back to the seat.
 
-A participant who opens the link and consents gets the next free seat. A participant who returns is
-recognised by the id that a recruitment site put into the link, by a cookie, or by a return code.
+An open entry is a link that is the same for all participants. A participant who opens it and
+consents gets the next free seat. A participant who returns is recognised by a cookie, by a return
+code, or by the id that a recruitment platform (such as Prolific) added to the link.
 `engine.seats.lobby` makes the decisions.
 """
 

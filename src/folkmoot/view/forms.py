@@ -59,8 +59,8 @@ class FormField:
     `name` is the name of the HTML field. `options` holds (label, value) pairs. `parts` holds the
     fields of an object or the rows of a list. `ways_out` holds (label, value) pairs that are shown
     separately. `has_declined` is True for an object with the property `declined`, which declines
-    the whole object. `fixed` holds the values of an object that the page states and does not ask
-    for: the option of a row that scores it.
+    the whole object. `fixed` holds properties of an object with values that the human does not
+    enter. For example, in a list that scores options, each row has a fixed option.
     """
 
     name: str
@@ -92,14 +92,17 @@ class SchemaReading:
     fields_for_people: Mapping[str, FieldForPeople]
 
     def find_wording(self, name: str) -> FieldForPeople | None:
-        """Return how the field with this HTML name is shown, or None if the schema says it."""
+        """Return how a human is shown the field with this HTML name.
+
+        Returns None if the field is shown as its schema describes it.
+        """
         path = [part for part in name.split(".")[1:] if not part.isdigit()]
         wordings = self.fields_for_people
         return wordings.get(".".join(path)) or wordings.get(path[-1] if path else "")
 
 
 def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
-    """Return these ways out as (label, value) pairs."""
+    """Return (label, value) pairs for the values of ways out, such as `declined`."""
     return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
@@ -271,7 +274,10 @@ def _build_field(
 
 
 def _with_wording(schema: Schema, wording: FieldForPeople) -> Schema:
-    """Return the schema of what a human is asked for in place of the schema for models."""
+    """Return the schema of a field as a human is asked for it.
+
+    A `wording` with options or bounds replaces the schema, which is written for models.
+    """
     if wording.kind == "choice":
         return {"type": "string", "enum": list(wording.options)}
     if wording.kind == "number":
@@ -305,9 +311,10 @@ def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReadin
 def _option_rows(
     lines_field: FormField, items: Schema, reading: SchemaReading, depth: int
 ) -> FormField | None:
-    """Return one row for each option, if a list holds one object with numbers for each option.
+    """Return a field with one row for each option, in which a human enters only numbers.
 
-    Returns None for other lists. A human then need not choose the option of each row.
+    This is possible for a list of objects that have one property with options and otherwise only
+    numbers. The option of each row is then fixed. Returns None for other lists.
     """
     properties = items["properties"]
     assert isinstance(properties, dict)
@@ -370,9 +377,9 @@ def _list_field(
 def _resolve_schema(
     schema: Schema, defs: Mapping[str, JsonValue]
 ) -> tuple[Schema, tuple[JsonValue, ...]]:
-    """Return a schema with its reference resolved and without ways out, and these ways out.
+    """Return a schema without references and ways out, and the values of its ways out.
 
-    Null is one of the ways out.
+    Null counts as a way out.
     """
     reference = schema.get("$ref")
     if isinstance(reference, str):
@@ -411,9 +418,10 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
 def _label_ways_out(
     way_values: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
-    """Return ways out as (label, value) pairs. `null` is the way out that null means.
+    """Return the ways out `way_values` as (label, value) pairs.
 
-    Null is left out if the field may stay blank, or if another way out has the same meaning.
+    `null` is the way out with the same meaning as the value null, which gives the label of null.
+    Null is left out if the field may stay blank, or if `way_values` already contains that way out.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(

@@ -45,9 +45,10 @@ class Overviews:
         self._tasks: dict[Path, asyncio.Task[Path]] = {}
 
     async def overview_within(self, run: Path, seconds: float) -> Path | None:
-        """Return the result of `get`, or None if it takes longer than `seconds`.
+        """Return the cache folder of a run, or None if `get` takes longer than `seconds`.
 
-        The work continues in the background for the next call. Raises InputError if `get` does.
+        The work continues in the background, and a later call returns the result. Raises InputError
+        if `get` raises it.
         """
         task = self._tasks.get(run)
         if task is None:

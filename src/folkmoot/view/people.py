@@ -48,10 +48,12 @@ MAX_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The place where the participants of a run are recorded.
+    """The table and columns in which the participants of a run are recorded.
 
-    `table` is the table, and `within` and `id` are its key columns. Without a table, the
-    participants come from the plan or the journal, and `drawn` holds them as text.
+    `table` is the name of the table. `id` is the column with the participant's id, and `within`
+    holds the columns that make it unique, such as the session. If no table records the
+    participants, `table` is empty, and `drawn` holds the participants of the plan or the journal as
+    text.
     """
 
     table: str
@@ -71,7 +73,7 @@ def state_of(run: RunFolder) -> tuple[object, ...]:
 
 
 def people_of(run: RunFolder) -> People:
-    """Return the place where the participants of a run are recorded."""
+    """Return where the participants of a run are recorded: in a table, the plan or the journal."""
     complete = not isinstance(run, RunSoFar)
     recorded = _recorded_people(run.path, state_of(run)) if complete and run.table_names() else None
     return (
@@ -477,7 +479,10 @@ def _is_list(column: pl.Series) -> bool:
 
 
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
-    """Return each table with several rows per participant → its columns that identify one."""
+    """Return each other table with rows about participants → its columns that identify one.
+
+    The table that records the participants themselves is left out.
+    """
     key_columns_by_table = {}
     for name in run.table_names() if people.table else ():
         columns = _column_names(run, name)
@@ -490,7 +495,11 @@ def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]
 def records_of(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield (table, rows) for all other tables with rows about one participant."""
+    """Yield (table, rows) for each further table of the study with rows about one participant.
+
+    `parts` are the values of the columns that identify the participant. The tables that every study
+    has, such as `answers` and `utterances`, are left out.
+    """
     for name, keys in repeated_tables(run, people).items():
         if name in (*ENGINE_TABLES, UTTERANCES):
             continue

@@ -1,8 +1,9 @@
-"""Conversations of several speakers, as pages show them: the utterances of a room with their calls.
+"""Conversations of several speakers, as pages show them: the utterances with their calls.
 
-The columns `address` and `public` of the table `utterances` give the call and whether others heard
-the utterance. Both can be read while the run is in progress. Runs of earlier versions lack these
-columns, so their utterances are shown without calls.
+The code calls a conversation of several speakers a room. The columns `address` and `public` of the
+table `utterances` give the call of an utterance and whether other participants heard it. Both can
+be read while the run is in progress. Runs of earlier versions lack these columns, so their
+utterances are shown without calls.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class Room:
 class Line:
     """One utterance in a room, or one reply that no other participant heard (`private`).
 
-    `notes` name the speaker to whom it responds and the changes that it made. `reactions` maps a
-    kind of reference to its targets. `prescribed` is True for a text that no model wrote.
+    `part` is the part of the conversation, such as a round. `notes` name the speaker to whom the
+    utterance responds, and the changes that the utterance made. `reactions` maps a kind of
+    reference to its targets. `prescribed` is True for a text that no model wrote.
     """
 
     part: str
@@ -114,7 +116,7 @@ def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
 
 
 def spoken_at(run: RunFolder, room: Room) -> set[str]:
-    """Return the addresses of the replies with utterances in a room."""
+    """Return the addresses of the replies from which the utterances in a room come."""
     columns = room_columns(run)
     return _utterance_addresses(
         run,
@@ -178,10 +180,11 @@ def in_room(
 
 
 def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
-    """Return rows in order. Within each part of the conversation they are sorted by turn.
+    """Return the rows of a table of utterances in the order of the conversation.
 
-    A study type may record all utterances of a round at once, in the order of its participants.
-    Private rows keep their positions.
+    Parts of the conversation stay in the order of the table. Within a part, rows are sorted by
+    turn, because a study type may record all utterances of a round in the order of its
+    participants. Private rows keep their positions.
     """
     rows = table.to_dicts()
     positions = [

@@ -77,10 +77,11 @@ class Stage:
 class RunStatus:
     """The state of a run, as the list of runs and the run's first page show it.
 
-    `cost` is a text. `why` is the reason why the run stopped or cannot be read. `mark` is
-    SYNTHETIC, HUMAN or MIXED, and PEOPLE for a run in progress with seats. `note` says who answered
-    in which role. `rate` is live calls per second, and `moved` is the time of the last write.
-    `warnings` holds (time, message). `people` is None if the participants were not counted.
+    `cost` is a text. `why` is the reason why the run stopped or cannot be read. `mark` is the
+    provenance label SYNTHETIC, HUMAN or MIXED, or PEOPLE for a run in progress with seats. `note`
+    says who answered in which role. `rate` is the number of calls per second, without replies from
+    the journal. `moved` is the time of the last write. `warnings` holds (time, message). `people`
+    is the number of participants, or None if they were not counted.
     """
 
     name: str
@@ -195,7 +196,9 @@ class RunCollection:
     def list_statuses(self) -> list[RunStatus]:
         """Return the state of all runs. The most recently written run comes first.
 
-        Counting participants has a time limit. A later call counts those of the remaining runs.
+        Counting participants has a time limit for all runs together. After it, `people` of the
+        remaining runs is None. The next call has the earlier counts in its cache and continues with
+        the remaining runs.
         """
         oldest = datetime.min.replace(tzinfo=UTC)
         deadline = time.monotonic() + MAX_COUNTING_SECONDS
@@ -410,7 +413,10 @@ class _Log:
         self.lines = text.split(b"\n")[0 if whole else 1 : -1]
 
     def newest_lines(self, *words: str) -> Iterator[dict[str, object]]:
-        """Yield the entries that contain one of these words in quotes. The newest comes first."""
+        """Yield log entries with one of these words in quotation marks, the newest first.
+
+        Without words, all entries are yielded.
+        """
         # Searching the bytes first avoids parsing most lines as JSON.
         searched_words = [f'"{word}"'.encode() for word in words]
         for line in reversed(self.lines):

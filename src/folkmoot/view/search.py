@@ -123,7 +123,8 @@ class Searches:
         """Search several runs, given as (name, function that opens the run).
 
         Returns the results by name, and the number of runs that were searched within the time
-        limit. The index of the last one may be incomplete.
+        limit. If the time limit ended the search, the index of the last searched run may be
+        incomplete.
         """
         deadline = time.monotonic() + MAX_WAIT_FOR_ALL_SECONDS
         results: list[tuple[str, SearchResult]] = []

@@ -49,8 +49,9 @@ class Piece(NamedTuple):
     """Consecutive characters of a message that have the same sources.
 
     `spans` holds the spans that cover the piece, the innermost last. Text without spans is an
-    instruction of the study. `opened` and `closed` hold the spans that begin and end here.
-    `resumed` is True if the innermost span continues here after an inner span has ended.
+    instruction of the study. `opened` holds the spans that begin where the piece begins, and
+    `closed` the spans that end where the piece ends. `resumed` is True if an inner span has just
+    ended and the span around it continues with this piece.
     """
 
     text: str
@@ -66,9 +67,9 @@ class Piece(NamedTuple):
 
     @property
     def marked(self) -> tuple[Source, ...]:
-        """The sources that are named before the piece, as colour must not be the only sign.
+        """The sources that are named before the piece, because colour must not be the only sign.
 
-        Values such as names and numbers are left out, because they are short and frequent.
+        Short values such as names and numbers are not named, because there are many of them.
         """
         marked_spans = self.opened or self.spans[-1:] * self.resumed
         return tuple(span.source for span in marked_spans if span.source.kind != "value")

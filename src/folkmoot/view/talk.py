@@ -86,7 +86,10 @@ def base_of(address: str) -> str:
 
 
 def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
-    """Describe the place of an address in the protocol in words. Omit parts in `leave_out`."""
+    """Return the scopes of an address in words, such as "First vote · p_0001".
+
+    The scopes in `leave_out` are omitted.
+    """
     dropped = {escape_address_part(part) for part in leave_out}
     parts = [unescape_address_part(part) for part in address.split("/")[:-1] if part not in dropped]
     # Names of stages are words. A part with a digit may be an id, so it is shown unchanged.

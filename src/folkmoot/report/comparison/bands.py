@@ -58,9 +58,10 @@ def published_bands() -> Finding:
 def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list[Band]:
     """Return the benchmarks of a table of human answers.
 
-    `scale`: lowest and highest possible rating; without it, those of the table. Raises InputError
-    if it is unclear which answers count (`list_unclear_rows`), if some answers are numbers and
-    others are not, if ratings are outside the scale, or if there are too few pairs of answers.
+    `scale`: lowest and highest possible rating. By default they are the lowest and highest rating
+    in the table. Raises InputError if it is unclear which answers count (`list_unclear_rows`), if
+    some answers are numbers and others are not, if ratings are outside the scale, or if there are
+    too few pairs of answers.
     """
     table = read_people(path)
     if lacking := [name for name in (BEFORE, AFTER) if name not in table.columns]:
@@ -103,8 +104,8 @@ def _cells(band: Band) -> Row:
 def _has_ratings(table: pl.DataFrame, scale: tuple[float, float] | None, path: Path) -> bool:
     """Return True if the answers are ratings, and False if they are options.
 
-    Raises InputError with the rows of answers that are no numbers, if others are. Otherwise one
-    slip among ratings would turn them all into options.
+    Raises InputError if some answers are numbers and others are not, and names the rows of the
+    others. Without this error, a single misspelt rating would turn all ratings into options.
     """
     is_rating: list[bool] = []
     problems: list[Problem] = []

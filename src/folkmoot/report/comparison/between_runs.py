@@ -67,8 +67,9 @@ def compare_measures(
 ) -> list[MeasureComparison]:
     """Compare each measure in each condition of each further run with the first run.
 
-    All results form one exploratory family. `claims`: measure → the claims on it, which name the
-    conditions. A difference of shares within ± `margin` is called equivalent.
+    `claims`: measure → the claims on it. If there are claims, only their conditions are compared.
+    The results form one exploratory family, so their p-values are adjusted for their number. A
+    difference of shares within ± `margin` is called equivalent.
     """
     base, *others = runs
     comparisons: list[MeasureComparison] = []
@@ -385,9 +386,9 @@ def effects_by_claim(
 
 
 def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | None:
-    """Return the effect of a claim in a run, or None.
+    """Return the effect of a claim in a run, or None if a condition or all values are missing.
 
-    The claim becomes a member of the exploratory family of the comparison.
+    The claim is made exploratory, because no study file states the comparison of runs.
     """
     arms = [] if measured is None else [measured.arms.get(arm) for arm in claim.contrast]
     if measured is None or any(arm is None for arm in arms):

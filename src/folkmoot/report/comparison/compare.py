@@ -272,8 +272,8 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
 def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) -> None:
     """Raise InputError if a file does not say which measure a row belongs to.
 
-    Several measures may be filtered from one column by the values of another column. The file needs
-    that other column.
+    Several measures may be values of one column in different rows, and the value of a second column
+    in the row then tells them apart. The file must have this second column.
     """
     columns = people.tables["participants"].columns
     for measure in measures:
@@ -292,8 +292,9 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
 def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     """Return the columns of a file of human answers that must be numbers.
 
-    They are the numeric columns in the tables of participants and claims, and variables that a
-    claim names. A file may have one column for each such variable.
+    These are the columns that are numeric in the runs' tables of participants and of claims. If
+    claims select rows by the value of a variable, the file may have a column for each variable, so
+    the names of these variables are included.
     """
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
@@ -314,7 +315,7 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
 
 
 def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
-    """Return texts on conditions and choices in a file of human answers that no run has."""
+    """Return sentences on conditions and choices in a file of human answers that no run has."""
     run_tables = [
         sample.tables["participants"]
         for sample in runs
@@ -417,7 +418,10 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
 
 
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
-    """Return the finding on first and last votes: are they equal in all runs?"""
+    """Return the finding on whether first and last votes are distributed equally in all runs.
+
+    Returns None if no further run has votes to compare with those of the first run.
+    """
     rows: list[Row] = []
     tests: list[tuple[str, float, float]] = []
     base, *others = runs
@@ -576,10 +580,11 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
 
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:
-    """Return the finding that compares rates of change with human figures.
+    """Return the finding that compares rates of change in runs with those of humans.
 
-    They are computed from a table of human answers, if there is one, and published otherwise.
-    Returns None if no run has rates of change, or if too few humans gave two answers.
+    The human rates are computed from a table of human answers if one is among the runs. Otherwise
+    they are the published benchmark. Returns None if no run has rates of change, or if too few
+    humans gave two answers.
     """
     rates_by_run = {
         sample.name: own_rates
@@ -618,7 +623,10 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _band_of_people(people: Sample) -> Band | None:
-    """Return the share of humans who ended with another choice, over the arms of their table."""
+    """Return the share of humans who ended with another choice, as a benchmark over arms.
+
+    Returns None if the file does not hold a first and a final choice.
+    """
     table = people.tables["participants"]
     if not {"initial_choice", "final_choice"} <= {*table.columns}:
         return None

@@ -174,9 +174,9 @@ def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
 
 
 def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[str]:
-    """Return the ids of the changed utterances of a reply, under which prompts quote them.
+    """Return the ids by which prompts quote the changed utterances of a reply.
 
-    A reply without utterances has its address as id.
+    If the reply has no utterances in either run, prompts quote it by its address.
     """
     texts_before, texts_after = (_utterances(run).get(address, {}) for run in (base, fork))
     changed = [
@@ -201,7 +201,8 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
 def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
     """Return the effect of the changed reply on each figure.
 
-    Each repeat holds a fork with the change and a fork without it. The two are paired.
+    In each repeat of `grid`, one cell is a fork with the changed reply and one is a fork with the
+    unchanged reply. The effect is the mean difference of the two cells over repeats.
     """
     pairs = list(pairs_of(grid))
     cells = [(repeat, _values(grid, figures, pair)) for repeat, pair in enumerate(pairs, 1)]
@@ -276,7 +277,10 @@ def _values(
 
 
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
-    """Return the share of closed answers of a run that differ or are missing in its fork."""
+    """Return the share of closed answers of a run that differ or are missing in its fork.
+
+    The changed reply does not count. Returns None if `fork` is None, unfinished, or no fork.
+    """
     change = fork_change(fork) if fork is not None and fork.is_finished else None
     if fork is None or change is None:
         return None

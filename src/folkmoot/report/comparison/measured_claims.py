@@ -36,8 +36,9 @@ class Measured:
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
     """Group claims by their measure: measure without conditions → the claims on this measure.
 
-    A hypothesis belongs to the measure of another claim if both use the same column unchanged.
-    Contrasts between columns of one row are left out, because each run describes them separately.
+    A key is a claim without conditions. A hypothesis is grouped with another claim if both use the
+    same column without a filter or threshold. Claims that compare two columns of one row are left
+    out, because each run describes them separately.
     """
     claims_by_measure: dict[Claim, list[Claim]] = {}
     measure_by_column: dict[str, Claim] = {}
@@ -145,7 +146,8 @@ def _of_people(
 def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:
     """Return the columns that identify subjects.
 
-    They are those of the measure, or ids that distinguish the rows.
+    These are the columns that the measure names, if the table has them. Otherwise they are all id
+    columns, if no two rows have equal ids. If neither is possible, the result is empty.
     """
     if measure.subject and all(column in table.columns for column in measure.subject):
         return measure.subject

@@ -132,10 +132,11 @@ def people_and_models(run: RunFolder) -> Finding | None:
 
 
 def _judge_difference(result: Result) -> Verdict:
-    """Return the verdict on one difference: do models answer as people do?
+    """Return the verdict on whether models answer one question as people do.
 
-    A share is judged by the interval of its difference. A number has no margin that fits all
-    scales. So its check can fail, by the adjusted p-value, but not pass.
+    A share is judged by whether the interval of the difference is inside the margin. Numbers have
+    different scales, so no margin fits all of them. Their verdict is "failed" if the adjusted
+    p-value is significant, and otherwise "not known", never "passed".
     """
     if result.claim.kind == "share":
         return MAX_DIFFERENCE.judge_interval(result.estimate)

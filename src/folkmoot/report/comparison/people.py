@@ -1,8 +1,9 @@
 """Compare human answers with a run: errors of the simulation, and what few humans can correct.
 
-Humans are matched with simulated participants by `participant`, if the file has this column.
-Personas made from a survey keep the ids of its respondents. Files without matching ids are compared
-as separate samples."""
+If the file has the column `participant`, humans are matched with simulated participants by it. This
+works for personas that were made from a survey, because they keep the ids of its respondents. Files
+without matching ids are compared as separate samples.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +68,10 @@ IDS = frozenset({"participant_id", "initial_choice", "final_choice", "status", "
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One measure in one condition, as simulated and as human data.
+    """One measure in one condition, from the simulation and from humans.
 
-    The rows of both tables have `who` (null if ids are unknown), `unit` and `value`. `share`: True
-    if the measure is a share.
+    `simulated` and `people` are tables with the columns `who` (null if ids are unknown), `unit` and
+    `value`. `share`: True if the measure is a share.
     """
 
     measure: str
@@ -144,8 +145,9 @@ def _with_ids(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return both tables with the columns `who`, `unit` and `value`, without missing values.
 
-    `who` is the id of a human in the file, which may be the id of a persona. If ids are not unique,
-    `who` includes the conversation. Without ids, `who` is the conversation.
+    `who` is the id of the human or simulated participant. It is the id column of the run that has
+    most ids in common with the file, such as the persona id. If ids are not unique, `who` also
+    includes the conversation. Without ids, `who` is the conversation.
     """
     model_subject, human_subject = (measure.claim.subject for measure in measured)
     shared = [
@@ -207,9 +209,9 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
 
 
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """Return the simulated table with the ids that the file of humans uses.
+    """Return the simulated table with the ids by which the file of humans names participants.
 
-    They are persona ids if the study gives its participants new numbers.
+    The ids become persona ids if more persona ids than participant ids occur in the file.
     """
     id_column, persona_column = "participant_id", "persona_id"
     if not {id_column, persona_column} <= {*simulated.columns} or id_column not in real.columns:
@@ -543,8 +545,9 @@ def _are_shared(units: pl.Series) -> bool:
 def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
     """Return the corrected difference of two conditions, and the reason if nothing was corrected.
 
-    People who answered in both conditions are compared with themselves. Conditions with the same
-    groups, but too few people in both, have no interval.
+    If the conditions share independent units, the difference is computed within the people who
+    answered in both conditions. With fewer than `FEWEST_UNITS` of these people, there is no
+    interval.
     """
     reasons = dict.fromkeys(filter(None, (first.rectified.refused, second.rectified.refused)))
     if not {*first.people["unit"]} & {*second.people["unit"]}:
@@ -568,10 +571,12 @@ def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
 
 
 def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
-    """Return the finding on rates of change by attribute.
+    """Return the finding that compares groups of participants by attribute.
 
-    If people vote only once, it is on the rate of each first choice. If humans are matched,
-    simulated participants also get the attributes that only the file of humans has.
+    The outcome is the rate of change. If people voted only once, it is the rate of each first
+    choice. If the simulation lacks an attribute that the file of humans has, simulated participants
+    get the attribute of the human with whom they are matched. Returns None if there is nothing to
+    compare.
     """
     if simulated.is_empty():
         return None

@@ -170,8 +170,8 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
     """Return the mean of independent repeats.
 
     With at least five repeats, the interval is a t interval over the repeats. With fewer repeats,
-    or if all are equal, the interval combines the standard errors of the cells. It then does not
-    include variance between repeats.
+    or if all values are equal, it is computed from the intervals within the cells. It then does not
+    include the variance between repeats.
     """
     n = len(cells)
     if n >= FEWEST_UNITS and len({measured_figure.value for measured_figure in cells}) > 1:
@@ -199,10 +199,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return two shares of specifications: those with the pooled sign, and the clear ones.
+    """Return the shares of specifications with the sign of the pooled estimate, and clearly so.
 
-    The pooled sign is that of the pooled estimate. A clear specification has this sign and an
-    interval that excludes the value of no effect.
+    A specification has the sign if its estimate is on the same side of "no effect" as the pooled
+    estimate. It clearly has the sign if, in addition, its interval excludes "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())
@@ -447,7 +447,10 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 
 
 def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
-    """Return a caveat with the figures that some cells do not have, or an empty tuple."""
+    """Return a caveat that lists the figures that some usable cells do not have.
+
+    The result is an empty tuple if every usable cell has every figure.
+    """
     incomplete_labels = [figure.label for figure in effects if len(figure.cells) < usable]
     if not incomplete_labels:
         return ()

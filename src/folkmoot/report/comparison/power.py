@@ -112,11 +112,13 @@ def claim_power(
     expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """Return the power of each primary claim, and the number of units that its margin needs.
+    """Return the power of each primary claim, and the number of units that it needs.
 
-    Power is computed for the rule that decides the claim after the run. `expected`: the expected
-    difference of each claim, or None. A share is assumed to be `BASE` in the second condition. For
-    a mean, differences are in standard deviations, because its spread is unknown before the run.
+    Power is the chance that the rule which decides the claim after the run will support it.
+    `expected`: the expected difference of each claim, or None. Without an expected difference, the
+    margin of the claim decides the number of units. The share in the second condition is assumed to
+    be `BASE`, or 1 − `BASE` for a claim of a decrease. For a mean, differences are in standard
+    deviations, because its spread is unknown before the run.
     """
     # Bonferroni, as in the report of the run.
     alpha = ALPHA / len(claims)
@@ -186,9 +188,10 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
 
 
 def _starting_rate(claim: Claim) -> tuple[int, float]:
-    """Return the sign of the claimed difference, and the assumed rate in the second condition.
+    """Return the sign of the claimed difference, and the assumed share in the second condition.
 
-    The sign is −1 for a claim of a decrease and 1 for all other claims.
+    For a claim of a decrease they are −1 and 1 − `BASE`, because a share can fall far only from a
+    high value. For all other claims they are 1 and `BASE`.
     """
     sign = -1 if claim.direction == "less" else 1
     # A claim of a decrease needs a high rate from which the share can fall.
@@ -262,8 +265,9 @@ def _units_needed(
 ) -> int | None:
     """Return the number of units in each condition for a power of 80 %.
 
-    Returns None if no difference is stated. The caption of `claim_power` explains which difference
-    is used.
+    The power is that at the expected difference. Without one, it is that at twice the margin, or at
+    zero for a claim of equivalence. Returns None if the claim has neither an expected difference
+    nor a margin.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
@@ -300,7 +304,10 @@ def _growing_sizes() -> Iterator[int]:
 
 
 def _least_mean(size: DesignSize, alpha: float) -> str:
-    """Return as text how far a mean must lie beyond the margin, in standard deviations."""
+    """Return a text on the smallest distance of a mean from the margin that the design detects.
+
+    The distance is in standard deviations.
+    """
     if size.kind == "paired":
         smallest_effect, quantity = (
             smallest_d_paired(size.units, alpha=alpha),

@@ -162,8 +162,9 @@ def people_in(run: Sample) -> Sample | None:
 def same_people(first: Sample, second: Sample) -> bool:
     """Return whether two runs drew the same participants.
 
-    This holds if all parts that both plans sealed are equal, except design and claims. Models and
-    prompts belong to the design. Participants and their conditions are sealed separately.
+    The plan of a run seals several parts, each with a hash. Two runs have the same participants if
+    all parts that both plans sealed are equal, except design and claims. Models and prompts belong
+    to the design. Participants and their conditions are separate parts.
     """
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)

@@ -57,8 +57,8 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
 def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
     """Yield each claim that differs between the plan and this version of the study type.
 
-    An item is (position from 1, sealed claim, present claim). Yields nothing if the run sealed no
-    claims. Another version of Folkmoot may word a claim otherwise: that is no difference.
+    An item is (position from 1, sealed claim, present claim). A difference only in wording does not
+    count if another version of Folkmoot made the run. Yields nothing if the run sealed no claims.
     """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
@@ -78,8 +78,9 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
 def both_versions(run: RunFolder, study: Study) -> ResultTable:
     """Return the registered and the actual version of everything that deviated from the plan.
 
-    These are parts that were changed with `--accept-changes`, settings in the `study.yaml` of the
-    run, and claims that this version of the study type states differently.
+    The table has three kinds of rows: parts that were changed with `--accept-changes`, settings in
+    the run's `study.yaml` that differ from the plan, and claims that this version of the study type
+    states differently.
     """
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
     rows: list[dict[str, TableCell]] = []
@@ -134,7 +135,10 @@ def _format_value(value: object) -> str:
 
 
 def changes_since_run(run: RunFolder, study: Study) -> list[str]:
-    """Return the changes since the run that would make a repetition differ."""
+    """Return sentences on changes to Folkmoot after the run that would affect a repetition.
+
+    Only the packaged prompts are compared.
+    """
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
     # This compares prompts that ship with the package, so a run with its own prompts is skipped.
     if study.prompts is None or run.config.get("prompts") or not sealed:

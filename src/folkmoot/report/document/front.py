@@ -99,9 +99,9 @@ class PrimaryContrast(NamedTuple):
 
 
 class TrustLight(NamedTuple):
-    """One reason to trust a run less, with a colour.
+    """A coloured light on the first page, with a reason to trust the run less.
 
-    A green light says that there is no such reason.
+    A green light says that there is no reason.
     """
 
     colour: Colour
@@ -112,9 +112,10 @@ class TrustLight(NamedTuple):
 class Front:
     """The first page of a report.
 
-    `contrasts`: the answers to the question of the study. `fixed`: the sentence that introduces
-    them. `answer`: up to three other sentences. `legend`: the explanation of brackets and of the
-    drawing.
+    `lanes`: the design. `contrasts`: the primary claims with their results. `fixed`: the sentence
+    before the contrasts, which says where they come from. `answer`: up to three statements of other
+    findings. `legend`: the explanation of brackets and of the drawing. `lights`: reasons to trust
+    the run less. `card`: the rows of the validity card.
     """
 
     question: str
@@ -184,9 +185,9 @@ def _contrast(result: Result) -> PrimaryContrast:
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
-    """Return a sentence on the origin of the contrasts.
+    """Return sentences on where the contrasts come from, and whether they were fixed beforehand.
 
-    The sentence also says whether they are only an illustration.
+    If there are fewer than five units, a sentence says that the contrasts are only an illustration.
     """
     if not primary:
         return ""
@@ -231,8 +232,9 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
 def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
     """Yield the statement of each finding without repetitions.
 
-    The statement of an illustration begins with the number of units and says that there is no
-    interval. If several statements begin alike, only the first one keeps its beginning.
+    The statement of a finding with too few units begins with the number of units and says that
+    there is no interval. If several statements in a row have the same beginning, only the first one
+    keeps it.
     """
     before = ""
     for finding in main:

@@ -232,11 +232,11 @@ def _svg_width(svg: str) -> float:
 
 
 def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
-    """Return the share of the page width of each column.
+    """Return the relative width of each column, with 0 for a column of automatic width.
 
-    A share of 0 means that the column takes only the width that it needs, as numbers and short
-    texts do. In a table with long texts, the other columns divide the remaining width by length of
-    text.
+    Columns with numbers or short texts have automatic width. The other columns divide the remaining
+    width of the page in proportion to these numbers, which grow with the length of the longest
+    text. If no text is long, all columns have automatic width.
     """
     columns = list(zip(*rows, strict=True))
     longest = [max(map(len, cells)) for cells in columns] or [0] * len(grid.columns)

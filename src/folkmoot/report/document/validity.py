@@ -65,8 +65,8 @@ Row = Mapping[str, TableCell]
 class Evidence(NamedTuple):
     """One verdict of a finding, with its figure in words.
 
-    `distance`: how far the figure lies on the bad side. Evidence with the same verdict is sorted by
-    it.
+    `distance`: how far the figure lies on the bad side. Of several pieces of evidence with the same
+    verdict, the one with the largest distance comes first.
     """
 
     label: str
@@ -172,9 +172,10 @@ def _card_row(
     advise: Callable[[], str],
     noun: str = "figure",
 ) -> CardRow:
-    """Return the row of a threat. The phrases of `measures.wording` give its consequence.
+    """Return the row of the validity card for a threat.
 
-    `advise`: returns how the researcher can obtain a verdict. It is called if there are no data.
+    `CARD_PHRASES` gives the consequence. `advise`: returns how the researcher can obtain a verdict.
+    It is called if `evidence` is empty. `noun`: the word for one figure, such as "claim".
     """
     phrases = CARD_PHRASES[threat]
     if not evidence:
@@ -227,7 +228,10 @@ def _instructions(findings: Sequence[Finding]) -> list[Evidence]:
 
 
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
-    """Return the checks of the model with these titles, if they measured a value."""
+    """Return the evidence of the checks of the model with these titles.
+
+    Checks that measured no value, or that needed a retest which was not made, are left out.
+    """
     return [
         Evidence("", _verdict(row["verdict"]), str(row["says"]))
         for row in _rows(findings, RESPONDENT_CHECKS_KEY)
@@ -238,10 +242,10 @@ def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
 
 
 def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) -> list[Evidence]:
-    """Return the evidence of a control and of the checks of the model that count beside it.
+    """Return the evidence of a control, with the checks of the model that count beside it.
 
-    If the control was asked, only failed checks count, because a control is more direct. Otherwise
-    all checks count.
+    If the control was asked, a passed check does not count, because a control is more direct. A
+    failed check always counts. If the control was not asked, all checks count.
     """
     return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
 
@@ -308,8 +312,8 @@ def _wordings(over_grid: Finding | None) -> list[Evidence]:
 def _people(findings: Sequence[Finding]) -> list[Evidence]:
     """Return evidence for how the run compares with people.
 
-    A published range of answers can only fail a run and not pass it, because these people were
-    asked other questions.
+    Checks against published ranges of votes or ratings are included only if they failed. A passed
+    one is no evidence, because the people in published studies were asked other questions.
     """
     found = [
         Evidence(
@@ -339,7 +343,7 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> str:
-    """Return the advice how to obtain the verdict that a control would give."""
+    """Return advice to the researcher on how to obtain the verdict that a control would give."""
     if not run.has_table(ExposureRow.table):
         return "this study type records no decisions that a control could continue"
     if control == FACT and not ages_by_participant(run):

@@ -17,8 +17,8 @@ NOT_TICKED = "Tick the box if you mean it."
 def state_of(seat_state: SeatState) -> str:
     """Return a digest of a seat's state, which the confirmation of a final step sends back.
 
-    If a participant has joined or answered since the page was shown, the digest differs. The page
-    then asks for confirmation again.
+    If a participant has joined or answered since the page was shown, the present digest differs
+    from the one sent back. The page then asks for confirmation again.
     """
     return digest(
         seat_state.seat.name, str(seat_state.has_agreed), str(seat_state.answers), size=9

@@ -92,8 +92,8 @@ def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
 def policy_for(images: Collection[str]) -> str:
     """Return the content security policy of a page that may load only these images.
 
-    `images` holds the texts that reference them. If a policy cannot name an image exactly, the page
-    shows the image as a link.
+    `images` holds texts that reference images. Some image addresses cannot be written exactly in a
+    policy. The page shows such an image as a link, and the policy leaves it out.
     """
     urls = (image.url for words in images for image in find_image_references(words))
     image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]

@@ -42,8 +42,8 @@ def build_seat_host(
     participants have seen the last page.
 
     `count_questions` returns the likely number of questions for a participant, or None. It runs in
-    a thread while participants are awaited. The pages then show the number beside that of the
-    question.
+    a thread while the run waits for participants. The pages then show this number beside the number
+    of the current question.
     """
 
     @asynccontextmanager
