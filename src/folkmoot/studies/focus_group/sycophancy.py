@@ -108,15 +108,17 @@ class Check:
     - `agree_slope` is the change of the share that agrees, per place later in the speaking order.
       Answers that respond to no other speaker are left out, because later speakers have more
       utterances to which they can respond.
-    - `step_slope` is the change of the approach to the others, per place, over all answers.
+    - `step_slope` is the change of the approach to the others (in points of position), per place,
+      over all answers.
     - `spread_before` and `spread_after` are standard deviations of positions.
     - `converge_p` is the p-value of `convergence_p`: the probability that positions are this close
-      together, or closer, if the question is only asked again.
+      together, or closer, if the question is only asked a second time.
     - `towards` is the number of points by which participants came closer to the others.
-    - `beyond_alone` is `towards` minus the same measure after an interview without the others.
-    - `closer` is the mean distance of a position to those of the others after interviews without
-      the others, minus the same distance after the discussion. If all move together, it does not
-      change, and `beyond_alone` does. `distance_alone` is the first of these two distances.
+    - `beyond_alone` is `towards` minus the number of points after an interview without the others.
+    - `distance_alone` is the mean distance of a participant's position to those of the others,
+      after interviews without the others. `closer` is `distance_alone` minus the same distance
+      after the discussion. A shift of all positions by the same amount changes `beyond_alone`, but
+      not `closer`.
 
     A value is NaN if there is nothing to compare.
     """
@@ -345,9 +347,10 @@ def compute_check(
     records: Sequence[PositionRecord],
     control: str | None = None,
 ) -> Check:
-    """Return the result of the check.
+    """Return the result of the sycophancy check on all discussions together.
 
-    Each record holds the private positions of one discussion.
+    `answers` holds the answers of all discussions. `records` holds the private positions, one
+    record per discussion.
     """
     # The first answer to a question has no earlier answer to agree with.
     later = [answer for answer in answers if answer.position > 1]
@@ -446,9 +449,9 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
 
 
 def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, float, float]:
-    """Return the mean spread before and after the discussion, and the p-value.
+    """Return the mean spread before and after the discussion, and the p-value of `convergence_p`.
 
-    The spread is a standard deviation of positions. The p-value is that of `convergence_p`.
+    The spread of a group is the standard deviation of its members' positions.
     """
     start, end = _paired_positions((record.before, record.after) for record in records)
     retest, after = _paired_positions((record.retest, record.after) for record in records)

@@ -385,9 +385,10 @@ def _theory_cells(rows: pl.DataFrame, condition: str) -> kit.Row:
 
 
 def _text_scoring(own: pl.DataFrame) -> Finding | None:
-    """Return the agreement of the scores of texts with the members' own scores.
+    """Return the finding on how well two scores of the same option agree.
 
-    Texts are scored by the rules of the source study.
+    One score is computed from the member's text by the rules of the source study. The other score
+    is the one that the member gave.
     """
     comparable = own.filter(
         pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),
@@ -434,7 +435,7 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
 
 
 def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
-    """Return the decisions of the other voting rules on the same ballots."""
+    """Return the finding on what the other voting rules would decide on the same ballots."""
     keys = ["group_id", "condition", "topic"]
     voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
     rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))
@@ -665,7 +666,7 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
 
 
 def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
-    """Return how often coder, stated preferences and mediator agree on conflicts."""
+    """Return the finding on how often coder, stated preferences and mediator agree on conflicts."""
     rows = []
     judged = decisions.filter(~pl.col("parse_error"))
     for (condition,), selected in judged.group_by("condition", maintain_order=True):

@@ -619,7 +619,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
-    """Return (group, condition, topic, member) of each address that is a confirmation."""
+    """Return (group, condition, topic, member) for each address of an answer to a confirmation."""
     confirmations = set[tuple[str, ...]]()
     for address in addresses:
         _, session, *rest = split_address(address)

@@ -341,7 +341,7 @@ def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
-    """Return the decision of C2: the planner gets all preferences and nothing is decided."""
+    """Return the decision of C2: nothing is decided, and the planner gets all preferences."""
     tally = case.tally_topic(topic)
     texts = case.texts(topic.id).items()
     return SlotDecision(
@@ -395,7 +395,7 @@ def _why_undecided(proposal: Proposal) -> str:
 
 
 def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
-    """Return a decision with the fields of a proposal. Nothing is decided yet."""
+    """Return a decision with the fields of a proposal, before anything is decided."""
     return SlotDecision(
         topic.id,
         "",

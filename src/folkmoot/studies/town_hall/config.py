@@ -518,9 +518,12 @@ def declare_claims(config: TownHallConfig) -> list[Claim]:
     """Return the claims of a town hall. Most compare the inclusion gap of two levels within sets.
 
     Comparisons of consecutive main levels are primary up to a maximum number, and then secondary.
-    All other claims are exploratory. They compare other pairs of main levels, and a supplementary
-    with a main level if only the models differ. They also compare, at each main level, vulnerable
-    with general residents, and satisfaction after the discussion with satisfaction before it.
+    All other claims are exploratory:
+
+    - the inclusion gap at other pairs of main levels
+    - the inclusion gap at a supplementary and a main level, if only their models differ
+    - vulnerable compared with general residents, at each main level
+    - satisfaction after the discussion compared with satisfaction before it, at each main level
     """
     # Controls without vulnerable residents have no gap to compare.
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]

@@ -315,10 +315,10 @@ class RecordedTurn(NamedTuple):
 class Round:
     """One round of a discussion, with its answers and their utterances.
 
-    `order` is the order of its statements in prompts. `recorded`, `moderator` and `notes` hold the
-    utterances of `turns`, `moderation` and `reflections`. `parts` is the number of calls of a
-    shared session, and 0 for separate sessions. `planned_parts` is the number of calls if no reply
-    is split.
+    - `order`: the order in which prompts list the statements of the round.
+    - `recorded`, `moderator`, `notes`: the utterances of `turns`, `moderation` and `reflections`.
+    - `parts`: the number of calls of a shared session, or 0 for separate sessions.
+    - `planned_parts`: the number of calls of a shared session if every reply is complete.
     """
 
     number: int
@@ -393,8 +393,9 @@ def on_one_line(utterance: Utterance) -> str:
 class HallSpeakers:
     """The speakers of a meeting.
 
-    Residents are in `seats`, or one shared `session` speaks for them. `portraits` maps resident id
-    → persona text. `longest_reply` is the limit of a shared reply, in tokens.
+    With separate sessions, `seats` holds one speaker per resident. Otherwise `session` is the
+    shared session that speaks for all residents. `portraits` maps resident id → persona text.
+    `longest_reply` is the limit of a shared reply, in tokens.
     """
 
     meeting: Meeting

@@ -1,9 +1,11 @@
 """Measures of a discussion (source, section 7), computed from its tables, and comparison of levels.
 
 The measures say how other residents react to each resident, by round. They are pooled for
-vulnerable and for general residents. The gap is vulnerable minus general. From round 2 on, a
-resident with a readable statement can react to each other resident with a statement in the round
-before. Such a possible reaction without a reference has level 0, ignore.
+vulnerable and for general residents. The gap is vulnerable minus general.
+
+From round 2 on, a resident with a readable statement can react to each other resident with a
+statement in the round before. Each of these pairs is a possible reaction. If the speaker does not
+refer to the target, the reaction has level 0 (ignore).
 
 The ratio of a group is the sum of its numerators over the sum of its denominators. Counts are given
 as totals, as in the source, and per resident, because the groups differ in size. A set has the same
@@ -118,7 +120,7 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
     """Measure how other residents reacted to each resident in a round (source, 7.3).
 
     Returns resident id → columns of `RoundRow`. A ratio or mean without a denominator is None.
-    References of unknown type are counted, but not scored.
+    References of unknown type count in the number of references, but not in the scores.
     """
     level, kind = pl.col("reaction_level"), pl.col("kind")
     reacted = (
@@ -211,8 +213,9 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
     """Return, for each group of residents, the source's totals and the `FIGURES`.
 
     `by` is the column of the table `rounds` that defines the groups: `is_vulnerable` for the two
-    groups, or `agent_id` for single residents. The result maps each value of this column to a dict.
-    If the ballot or the closing text could not be read, figures on it are None and not 0.
+    groups, or `agent_id` for single residents. The result maps each value of this column to its
+    totals and figures. If the ballot or the closing text could not be read, figures that need it
+    are None and not 0.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)

@@ -70,9 +70,10 @@ _DECADE = re.compile(r"(?<![0-9])[0-9]{0,2}0\s*['’]?s\b", re.I)
 
 
 def find_ages(age_group: str) -> AgeBounds | None:
-    """Return the bounds in the name of an age group, such as `30s`, `18-24`, `70s+` or `under 30`.
+    """Return the lowest and highest age that the name of an age group states.
 
-    Returns None if the name contains no number.
+    Examples of names are `30s`, `18-24`, `70s+` and `under 30`. Returns None if the name contains
+    no number.
     """
     numbers = [int(number) for number in _NUMBER.findall(age_group)]
     if not numbers:
@@ -407,7 +408,10 @@ def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
 
 
 def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
-    """Return why three attributes contradict each other. Returns "" if they do not."""
+    """Return the reason why three attributes of a resident contradict each other.
+
+    Returns "" if they do not contradict each other.
+    """
     if income == "high" and pressure == "struggling":
         return "a high income and struggling contradict each other"
     if income == "low" and pressure == "comfortable":
@@ -441,7 +445,10 @@ def joint_shares(
 
 
 def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> str:
-    """Return why both ratios together force contradictions. Returns "" if they do not."""
+    """Return the reason why no sample without contradictions can meet both ratios.
+
+    Returns "" if a sample can meet both.
+    """
     low, high = incomes.get("low", 0.0), incomes.get("high", 0.0)
     comfortable, struggling = pressures.get("comfortable", 0.0), pressures.get("struggling", 0.0)
     if low + comfortable > 1 + 1e-9:

@@ -170,7 +170,8 @@ def record_statement(
 ) -> RecordedTurn:
     """Record a resident's public statement and each question in it.
 
-    An empty statement means silence. Only prompts to the addressee list the question separately.
+    An empty statement means silence. A question is part of the statement, which all residents hear.
+    It is also recorded separately, so that prompts to its addressee can list it.
     """
     speaking, me = turn.speaking, reply.speaker.id
     assert reply.round is not None
@@ -657,10 +658,11 @@ def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
 
 
 def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode | None:
-    """Return the text for the coder on one resident. Returns None if the resident never spoke.
+    """Return the text for the coder on one resident, or None if the resident never spoke.
 
     The concern consists of the resident's public points, or of the statements if there are no
-    points. The text holds everything that others said and proposed after the first of them.
+    points. The text also holds everything that others said and proposed after the resident's first
+    statement.
     """
     rounds, names = discussion.rounds, discussion.meeting.names_by_id
     spoken_rounds = [

@@ -79,7 +79,10 @@ _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 @lru_cache(maxsize=64)
 def matters_in(text: str) -> tuple[str, ...]:
-    """Return the matters in a text: nouns after an article, with the adjectives before them."""
+    """Return the matters in a text.
+
+    A matter is a noun after an article, with the adjectives before the noun.
+    """
     matters = []
     for phrase in _NOUN.findall(text):
         words = phrase.split()
@@ -139,7 +142,8 @@ def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
 def own_matters(mind: SimulatedRespondent) -> list[str]:
     """Return the three matters that a resident likes best, from the persona and the topic.
 
-    Sentences of the topic that name an ownership count only if the resident has this ownership.
+    Some sentences of the topic name an ownership (for example tenants). The matters in such a
+    sentence count only for residents with this ownership.
     """
     own_status = _OWNERSHIP.search(mind.who.key)
     told_matters = [

@@ -582,7 +582,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """Return the reply to the last re-ask as an invalid answer."""
+        """Return the last reply as an invalid answer, for use after the last re-ask."""
         text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")

@@ -96,10 +96,11 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the tables `responses` and `computed` without the answers listed in `excluded`.
+    """Return the tables `responses` and `computed` without the values of `excluded` answers.
 
-    If any answer of a session is excluded, all computed values of the session are left out, because
-    they may depend on it. Addresses have the form `sessions/experiment.number/task/…`.
+    An excluded answer keeps its row in `responses`, with empty cells. If any answer of a session is
+    excluded, the session has no rows in `computed`, because computed values may depend on the
+    answer. Addresses have the form `sessions/experiment.number/task/…`.
     """
     excluded_keys = {
         (session_id.rpartition(".")[0], task, participant_id)
@@ -306,7 +307,10 @@ def by_treatment(
     *,
     main: bool = True,
 ) -> Finding:
-    """Build the finding that compares a measure between treatments. `main` makes it a headline."""
+    """Build the finding that compares a measure between treatments.
+
+    With `main`, the finding is a headline of the report.
+    """
     participants = per_participant(measure, values)
     estimates = {
         treatment: _mean_of_people(participants.filter(treatment=treatment))

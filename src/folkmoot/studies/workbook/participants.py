@@ -81,7 +81,7 @@ class Experiment:
     workbook: Workbook
 
     def find_special_role(self, name: str) -> Role | None:
-        """Return the role that acts as this special role, or None."""
+        """Return the workbook's role that acts as the special role `name`, or None."""
         return next((role for role in self.roles.values() if role.special_name == name), None)
 
 

@@ -171,7 +171,8 @@ TABLES = (
 def unusable_reason(run: RunFolder) -> str:
     """Return the reason why a whole run has no usable data. Returns "" if the run has usable data.
 
-    A run is unusable if none of its responses is valid. A run without validation is usable.
+    A run with validation is unusable if none of its responses is valid. A run without validation is
+    always usable.
     """
     # A run without validation has only unchecked answers, which are usable.
     statuses = set(run.read_table("responses")["status"])

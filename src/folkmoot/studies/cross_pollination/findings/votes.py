@@ -122,7 +122,7 @@ class ConditionVotes:
 
     @property
     def changed_flags(self) -> list[bool]:
-        """For each participant with both votes: True if the choice changed."""
+        """One flag per participant with both votes: True if the participant changed the choice."""
         return [bool(voter.position_changed) for voter in self.two_vote_voters]
 
 

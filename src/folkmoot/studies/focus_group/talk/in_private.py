@@ -106,8 +106,8 @@ async def interview_participants(
 ) -> dict[str, Interview]:
     """Interview each participant without the others, if the study has `control: alone`.
 
-    The interviewer asks all questions of the guide word for word. At the start the participant
-    knows only the first opinion, as at the start of the discussion.
+    The interviewer asks all questions of the guide word for word. The prompts contain the
+    participant's first opinion and no words of other participants.
     """
 
     async def interview_person(scope: Scope, participant: Participant) -> Interview:

@@ -128,8 +128,8 @@ def counterfactual_outcomes(
 ) -> dict[str, Outcome]:
     """Return the decision of every operator on this tally, by operator.
 
-    An operator gets the binding role that it has elsewhere in the strategy table for this group
-    type. If the group type does not use the operator, all members are binding.
+    Each operator has the binding role from a row of the strategy table with this operator and the
+    group type. Without a row, all members are binding.
     """
     binding = {
         row.operator: row.binding
@@ -221,7 +221,7 @@ def format_names(tally: Tally, ids: Sequence[str]) -> str:
 def first_choice_groups(
     tally: Tally, voters: Sequence[Member] | None = None
 ) -> dict[str, list[str]]:
-    """Return the ids of the members with each first choice, options alphabetically."""
+    """Return first choice → ids of the members with this first choice, options alphabetically."""
     return _by_option(tally.first_choices(voters))
 
 
@@ -259,7 +259,7 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
 
 
 def least_misery(tally: Tally, case: Case) -> Outcome:
-    """Pick the option with the fewest strong rejections, then the highest lowest score."""
+    """Pick the option with the fewest strong rejections. Ties go to the highest minimum score."""
     pick = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)), tally.lowest_score(option))
     )

@@ -64,10 +64,9 @@ def fold_name(name: str) -> str:
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the values that mean several members, with the ids of these members.
+    """Return the values that name several members, such as "the parents", with the members' ids.
 
-    Examples are "everyone" and "the parents". There is no such value for a role with one member or
-    with all members.
+    A role has a value only if it has more than one member and at least one member has another role.
     """
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:

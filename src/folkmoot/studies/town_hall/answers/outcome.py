@@ -205,7 +205,10 @@ class Planned(Record):
     def _drop_repeated_items(
         cls, items: tuple[PlannedItem, ...], info: ValidationInfo
     ) -> tuple[PlannedItem, ...]:
-        """Drop unknown ids, repeated items and items above the maximum number. Note each one."""
+        """Drop repeated items, items above the maximum number and unknown ids of residents.
+
+        Every dropped value is noted as a repair.
+        """
         repairer = Repairer.from_info(info)
         kept: dict[str, PlannedItem] = {}
         for item in items:
@@ -229,7 +232,7 @@ class Planned(Record):
 
 
 def planned_ballot_type(asked: AskContext) -> Json[Planned]:
-    """Return the answer type for the planner's ballot. `asked` is the context for reading it."""
+    """Return the answer type for the planner's ballot. `asked` is the context for parsing."""
     return Json(Planned, validation_context=asked, schema=asked_schema(Planned))
 
 

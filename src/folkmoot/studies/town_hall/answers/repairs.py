@@ -47,7 +47,7 @@ _SYNONYMS = {
 
 
 def resolve_id(raw: object, ids: Sequence[str]) -> str:
-    """Return the id that a text names. Returns "" if it names no id or several.
+    """Return the id that a text names, or "" if the text names no known id or more than one id.
 
     `a3`, `Resident A03` and `A03 (teacher)` all name A03.
     """
@@ -60,10 +60,10 @@ def resolve_id(raw: object, ids: Sequence[str]) -> str:
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Return the distinct known ids in a text, followed by words that look like unknown ids.
+    """Return the ids in a text: first the distinct known ids, then words that look like ids.
 
-    A number without a letter counts only if it is the whole text. `A99` is an example of an unknown
-    id.
+    The words are those that have the form of an id (`A99`) but are no known id. A number without a
+    letter counts as an id only if the text contains nothing else.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
     bare_number = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
@@ -294,7 +294,10 @@ class Repairer:
         return option if option is not None else (raw or "none given")
 
     def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
-        """Return the objects in a list and drop other entries. One object becomes a list."""
+        """Return the objects in a list, without entries that are not objects.
+
+        A single object counts as a list of one object.
+        """
         if isinstance(value, Mapping):
             self.note(name, "wrong_shape", "object", "list")
             value = [value]

@@ -477,7 +477,7 @@ class Turn(Record):
 
     @property
     def has_known_references(self) -> bool:
-        """True if it is known to which residents the statement refers."""
+        """True if the references of the statement to other residents could be read."""
         return not self.speaking.unanswered and "references" not in self.speaking.missing
 
     @property
@@ -536,7 +536,7 @@ def turn_answer_type(asked: AskContext) -> Json[Turn]:
 
 
 def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
-    """Return the answer type of REFLECT. `asked` is the context for reading the answer."""
+    """Return the answer type of REFLECT. `asked` is the context for parsing the reply."""
     options = asked.options
     closed = tuple(
         (f"stance_evolution.{name}", texts)

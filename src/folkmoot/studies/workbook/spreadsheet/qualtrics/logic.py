@@ -286,7 +286,11 @@ def _count_condition(asked: Asked, name: str, operand: str) -> Condition | None:
 def _recoded_value_condition(
     asked: Asked, ids: tuple[str, ...], name: str, operand: str
 ) -> Condition | None:
-    """Return the condition that compares the recoded value of the selected choice."""
+    """Return the condition that the selected choice has a recoded value that fulfils a comparison.
+
+    `name` is the operator, and `operand` the value to compare with. Returns None if the workbook
+    cannot express the condition.
+    """
     found = asked.variable(*ids)
     if found is None:
         return None
@@ -303,7 +307,11 @@ def _recoded_value_condition(
 def _entry_condition(
     item: Item, variable: str, name: str, operand: str, ignore_case: bool
 ) -> Condition | None:
-    """Return the condition that compares the number or text that a participant entered."""
+    """Return the condition that the number or text entered by a participant fulfils a comparison.
+
+    `name` is the operator, and `operand` the value to compare with. Returns None if the workbook
+    cannot express the condition.
+    """
     number = as_number(operand)
     if item.bounds is not None or item.var_type in ("integer", "float"):
         if number is None or name not in SYMBOLS:

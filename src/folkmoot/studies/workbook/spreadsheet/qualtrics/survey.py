@@ -267,7 +267,7 @@ def _numeric_sort_key(key: str) -> float:
 
 
 def nested_list(value: object) -> list[Mapping[str, Any]]:
-    """Return the objects in a list, or in an object with numbers as keys."""
+    """Return the objects in a list, or in an object with numbers as keys (see `in_order`)."""
     return [each for _, each in in_order(value) if isinstance(each, dict)]
 
 
