@@ -5,7 +5,7 @@ a string that carries its source. Templates, joins and histories keep the source
 So a request knows the source of each of its characters, and no code searches for known texts inside
 other texts. docs/provenance.md explains this to researchers.
 
-The kinds are a closed list. The id states where the text is recorded:
+A source has a kind, from this closed list, and an id, which states where the text is recorded:
 
     kind            id
     utterance       `utterance_id` in the table `utterances`
@@ -66,8 +66,8 @@ class Source(NamedTuple):
     """The source of a text.
 
     `speaker`: the id of the speaker who said or chose the text, or of the participant whom a
-    persona describes. It is empty for other texts. `altered`: True if a filter such as `upper`
-    changed the text, so that it differs from the recorded text.
+    persona describes. `speaker` is empty for other texts. `altered`: True if a filter such as
+    `upper` changed the text, so that it differs from the recorded text.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Source(NamedTuple):
     def address(self) -> str:
         """The address of the reply that contains the text.
 
-        It is empty for prescribed words and for texts that no speaker said.
+        The address is empty for prescribed words and for texts that no speaker said.
         """
         reply = self.id.rpartition("/")[2].partition("#")[0]
         if self.kind not in ("utterance", "answer", "reply") or not reply.startswith("ask"):

@@ -106,7 +106,7 @@ class Run:
     def manifest(self) -> Mapping[str, Any]:
         """The models, settings, versions and cost of the run.
 
-        It is empty if the process of the run was killed.
+        The manifest is empty if the process of the run was killed.
         """
         return self.folder.manifest
 

@@ -1,8 +1,8 @@
 """HTTP with aiohttp: concurrent requests over kept connections, and the download of a file.
 
-`http_client.py` sends requests with this module, and `persona_hub.py` downloads with it. It handles
-size limits, proxies (as the environment defines them), certificates (of the system and of the
-environment) and the wording of failures. It knows nothing about models."""
+`http_client.py` sends requests with this module, and `persona_hub.py` downloads with it. This
+module handles size limits, proxies (as the environment defines them), certificates (of the system
+and of the environment) and the wording of failures. It knows nothing about models."""
 
 from __future__ import annotations
 

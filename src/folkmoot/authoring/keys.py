@@ -1,7 +1,7 @@
 """The keys of a study file as data: default, values, description, and nested keys.
 
-They are read from the annotated JSON Schema of a configuration class. The tables of keys in `docs/`
-and the templates are made from them.
+This data is read from the annotated JSON Schema of a configuration class. The tables of keys in
+`docs/` and the templates are made from it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 
 
 def fold_option(raw: object) -> str:
-    """Return an option in lower case, without surrounding marks, joined by underscores."""
+    """Return an option in lower case, without surrounding marks and with `_` between words."""
     if not isinstance(raw, str):
         return ""
     return re.sub(r"[\s-]+", "_", raw.strip().strip(_MARKS).casefold())

@@ -123,7 +123,7 @@ class PromptLibrary:
     prompt of the study type fails.
 
     `renders_for_people`: whether prompts also get their wording for humans. Only a run in which
-    humans take part needs it.
+    humans take part needs this wording.
     """
 
     renders_for_people = False

@@ -30,8 +30,8 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: object) -> None:
     """Write data as JSON, atomically, with keys in the given order (see `format_json`).
 
-    The data, or a value of the outermost object, may be an iterator. It becomes a list in the file,
-    and only one of its items at a time is in memory.
+    The data, or a value of the outermost object, may be an iterator. An iterator becomes a list in
+    the file, and only one of its items at a time is in memory.
     """
     write_with(path, lambda file: file.writelines(_encode_pieces(data)))
 

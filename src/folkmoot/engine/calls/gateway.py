@@ -200,14 +200,14 @@ class Gateway:
         )[0]
 
     def total_use(self) -> tuple[float, int]:
-        """Return the cost (USD) and the number of all calls so far, replayed ones included."""
+        """Return the cost (USD) and the number of all calls so far, including replayed calls."""
         usage_by_model = self.usage_by_model.values()
         return sum(usage.cost_usd for usage in usage_by_model), sum(
             usage.calls + usage.replayed for usage in usage_by_model
         )
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Start no new calls and raise `error` in waiting ones. The first error is kept.
+        """Start no new calls and raise `error` in waiting calls. The first error is kept.
 
         Calls in flight continue. `wait_for_calls_in_flight` waits for them.
         """

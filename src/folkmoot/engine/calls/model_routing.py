@@ -109,9 +109,10 @@ class ModelRouter:
     def embedding_choice(self) -> str | Problem:
         """The embedding model, or the problem to report if there is none.
 
-        It is the model that the study file names. Otherwise it is an embedding model of the vendor
-        that answers, or one on this machine if no vendor answers. With `--model synthetic` texts
-        are always embedded on this machine, even if the file names a hosted model.
+        This is the model that the study file names. If it names none, an embedding model of the
+        vendor that answers is chosen, or a model on this machine if no vendor answers. With
+        `--model synthetic` texts are always embedded on this machine, even if the file names a
+        hosted model.
         """
         configured_model = self._config.embedding_model
         if (
@@ -148,7 +149,7 @@ class ModelRouter:
         """Look up every named model and its key before anything is written.
 
         Raises InputError with one problem for each model that is unknown, has no key, or cannot see
-        the `images` of the study. It has one more problem if the study embeds texts
+        the `images` of the study. The error has one more problem if the study embeds texts
         (`uses_embeddings`) but has no embedding model.
         """
         if self._given is not None:

@@ -106,7 +106,8 @@ class Notice:
 class PreflightCheck:
     """The result of one preflight call, in words.
 
-    `problem` says why the study cannot work with the model. It is empty if the model can be used.
+    `problem` says why the study cannot work with the model. `problem` is empty if the model can be
+    used.
     """
 
     model: str

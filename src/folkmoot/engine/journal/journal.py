@@ -71,7 +71,7 @@ MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT
 
 
 class Journal(JournalReader):
-    """The journal of a run in progress. It is a context manager, or call `close`.
+    """The journal of a run in progress. Use it as a context manager, or call `close` at the end.
 
     Raises ForeignJournalError for a file that is corrupt, not a journal, or changed since it was
     written. Raises StorageError if the disk is full or read-only.
@@ -113,7 +113,7 @@ class Journal(JournalReader):
         self._thread.start()
 
     def end_repair(self) -> None:
-        """Remove the repair mark, because the calls that the repair set aside are repeated."""
+        """Remove the repair mark: all calls that the repair set aside have been made again."""
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))

@@ -10,8 +10,9 @@ Schema:
     broken(at, address, …)         broken-off replies that may have been billed, with maximum cost
     loans(number, at, who, …)      calls that may be unsettled (`journal_loans.py`)
 
-`integrity.py` describes the hashes. Format 3 had weaker ones and formats 1 and 2 had none. Format 1
-hashed requests in another way. Such journals can be read, but their runs cannot be resumed.
+`integrity.py` describes the hashes. Format 3 had weaker hashes, and formats 1 and 2 had none.
+Format 1 hashed requests in another way. Journals of these three formats can be read, but their runs
+cannot be resumed.
 
 Used by `journal.py`, `withdrawal.py` and `repair.py`.
 """
@@ -250,10 +251,10 @@ def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageEr
 def _open_connection(
     path: Path, database: str | Path, **connect_options: Any
 ) -> Iterator[_Connection]:
-    """Context manager that opens a connection and closes it if the file is refused.
+    """Context manager that opens a connection and closes it only if the block fails.
 
-    An open connection would leave its write-ahead log beside the file. SQLite would apply this log
-    to the journal that the researcher puts back.
+    A block fails if it refuses the file. An open connection would then leave its write-ahead log
+    beside the file, and SQLite would apply this log to the journal that the researcher puts back.
     """
     try:
         with ExitStack() as cleanup:
@@ -300,7 +301,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a journal of any format read-only. It works on read-only media, too."""
+    """Open a journal of any format read-only. This works on read-only media, too."""
     # Without a write-ahead log the file has no writer. With `immutable`, SQLite then leaves no
     # files beside it.
     access = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"

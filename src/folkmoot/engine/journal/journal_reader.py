@@ -51,10 +51,10 @@ from folkmoot.randomness import digest
 
 
 class JournalReader:
-    """A journal opened for reading, in any format. It is a context manager, or call `close`.
+    """A journal opened for reading, in any format, as a context manager.
 
-    Raises ForeignJournalError for a file that is corrupt or not a journal. Raises StorageError if
-    the file does not exist.
+    Without a `with` block, call `close` at the end. Raises ForeignJournalError for a file that is
+    corrupt or not a journal. Raises StorageError if the file does not exist.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:

@@ -91,7 +91,11 @@ class JournalShard(Journal):
 
 
 def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
-    """Lock a shard until this process ends or releases it. Return None if it is locked."""
+    """Lock a shard and return the lock, or None if another process holds the lock.
+
+    The function waits for the lock for at most this number of `seconds`. The lock ends with this
+    process, if it is not released before.
+    """
     lock = FileLock(shard.with_name(f"{shard.name}.lock"))
     try:
         lock.acquire(timeout=seconds)

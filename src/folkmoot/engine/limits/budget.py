@@ -239,7 +239,7 @@ class Budget:
         return max(0, int(min(repeats)))
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Admit no more calls and raise `error` in waiting ones."""
+        """Admit no more calls and raise `error` in waiting calls."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
         for waiter in waiting:

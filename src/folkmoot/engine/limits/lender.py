@@ -44,8 +44,8 @@ class LoanWish(NamedTuple):
     """The loan that a process asks for.
 
     The loan should cover the calls that have `begun`, the `waiting` calls, and `ahead` further
-    calls of this `price` (USD). `urgent` means that calls wait, or soon will. `unpriced` means that
-    the process calls a model of unknown price.
+    calls of this `price` (USD). `urgent` means that calls wait for this loan already, or will wait
+    soon. `unpriced` means that the process calls a model of unknown price.
     """
 
     begun: Amount = NOTHING
@@ -102,8 +102,9 @@ class Loan:
         self._stopped: FolkmootError | None = None
 
     def try_cover(self, usd: float) -> bool:
-        """Cover a call of this maximum cost (USD) if the loan suffices. Return whether it is
-        covered.
+        """Cover a call of this maximum cost (USD) if the loan suffices.
+
+        Returns whether the call is covered.
         """
         if self._arrived is not None:
             self._take_arrivals()
@@ -206,7 +207,7 @@ class Loan:
             self._ask()
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Cover no more calls and raise `error` in waiting ones."""
+        """Cover no more calls and raise `error` in waiting calls."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
         for waiter in waiting:
@@ -349,7 +350,10 @@ class LoanManager:
         loan.apply_loan(self._accounts[OWN_PROCESS].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
-        """Reduce the loan of a process that starts no more calls to the calls that it began."""
+        """Reduce the loan of a process that starts no more calls.
+
+        The loan then covers exactly the calls that have `begun`.
+        """
         account = self._accounts.get(borrower)
         if account is not None and account.lent != begun:
             self._record_loan(borrower, begun)

@@ -227,7 +227,7 @@ class RateLimiter:
         """Apply a grant of the cluster head.
 
         Calls that ended since the report have left free slots here. The granted slots are added to
-        them.
+        these free slots.
         """
         self.allowed += grant.extra_slots
         self.requests = _filled_bucket(grant.call_starts, UNLIMITED)
@@ -253,7 +253,7 @@ class RateLimiter:
         return demand
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Admit no more calls and raise `error` in waiting ones."""
+        """Admit no more calls and raise `error` in waiting calls."""
         self._stopped = error
         if self._timer is not None:
             self._timer.cancel()
@@ -274,7 +274,7 @@ class RateLimiter:
             raise self._stopped.with_traceback(None)
 
     def _try_to_admit(self, tokens: float, now: float) -> float:
-        """Take a slot and return 0, or return the seconds to wait for one.
+        """Take a slot and return 0, or return the seconds to wait for a slot.
 
         The result is infinite if the call must wait until another call ends.
         """

@@ -354,7 +354,7 @@ def estimate_run(
 ) -> RunEstimate:
     """Estimate the calls, the tokens and the longest chain of a run of this study.
 
-    If `model` is given, it answers for every role. Errors of the protocol are raised.
+    If `model` is given, this model answers for every role. Errors of the protocol are raised.
     """
     config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
     whole = replace(study_file, config=config)

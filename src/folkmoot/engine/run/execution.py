@@ -152,7 +152,10 @@ class RunOptions:
     change: ReplyChange | None = None
 
     def to_overrides(self) -> tuple[str, ...]:
-        """Return the overrides of the study file as `key=value`, those of dedicated flags last."""
+        """Return the options as overrides `key=value` of the study file.
+
+        A key that has an option here, such as `seed`, follows the keys of `--set` and so prevails.
+        """
         flags = {
             "concurrency": self.concurrency,
             "budget_usd": self.budget,
@@ -210,8 +213,8 @@ async def execute_study(execution: Execution) -> None:
 
     Whatever is raised, the function awaits replies in flight and writes all replies to the disk.
     The log and the manifest then say how the process ended. A resume that fails before it adds an
-    entry to the journal leaves every file unchanged. Until its first entry, it therefore holds back
-    the log, the settings and the files of the study.
+    entry to the journal leaves every file unchanged. Until a resume adds its first entry, it
+    therefore holds back the log, the settings and the files of the study.
     """
     secrets = execution.providers.secrets
     is_resumed = execution.options.resume

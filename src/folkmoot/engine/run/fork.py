@@ -1,7 +1,7 @@
 """Fork a finished run: repeat it with one reply replaced, dropped, or asked of another model.
 
 The fork takes every reply that does not depend on the changed one from the journal of the source
-run. It asks all others again. The source run stays unchanged. The command line and
+run. The fork makes all other calls again. The source run stays unchanged. The command line and
 `folkmoot.fork` use this module.
 """
 

@@ -324,7 +324,7 @@ def _sealed_cell(grid: Path, cell: GridCell) -> Path:
 
 
 def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
-    """Write `grid.json`, and keep the preflight results that it already holds."""
+    """Write `grid.json`, and keep the preflight results that the file already holds."""
     path = grid.path / GRID_FILE
     preflight_rows = read_json(path).get(PREFLIGHT_KEY, []) if path.exists() else []
     write_json(

@@ -28,8 +28,8 @@ class RepairPlan:
     """The entries that a repair sets aside and the calls that a resume may then make.
 
     Costs are in USD, or None if the cost of a reply is unknown. `max_later_calls` is the number of
-    intact calls after the first damaged entry. A resume repeats those that differ because of the
-    new answers.
+    intact calls after the first damaged entry. A resume repeats each of these calls with a request
+    that differs because of the new answers.
     """
 
     problems: tuple[str, ...]

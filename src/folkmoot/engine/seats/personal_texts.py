@@ -399,7 +399,10 @@ def _is_in(seat: Seat, *paths: str) -> bool:
 
 
 def question_address(address: str) -> str:
-    """Return the address of a question, given this address or that of a re-ask (`.r1`, `.long`)."""
+    """Return the address of the question to which an address belongs.
+
+    The address may be that of the question itself, or of one of its re-asks (`.r1`, `.long`).
+    """
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"
 

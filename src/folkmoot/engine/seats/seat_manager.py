@@ -378,7 +378,7 @@ class SeatManager:
     def record_link_ids(self, seat_state: SeatState, query: Mapping[str, str]) -> None:
         """Record the recruitment ids in the query of a link.
 
-        Only the keys that the study file names are recorded. They go into a separate file, apart
+        Only the keys that the study file names are recorded. The ids go into a separate file, apart
         from the data of the run.
         """
         # Cut to 200 characters, because anyone with the link can write anything into its query.

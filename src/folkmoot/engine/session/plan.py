@@ -28,7 +28,7 @@ def digest_registration(plan: Mapping[str, Any]) -> str:
     """Return the digest of the parts that a plan sealed before the first call.
 
     It is computed from the content of the parts, not from the hashes stored in the plan. If the
-    plan sealed none of these parts, it is an empty string.
+    plan sealed none of these parts, the digest is an empty string.
     """
     sealed = plan.get("sealed", {})
     hashes = {name: _hash_data(sealed[name]["data"]) for name in REGISTERED if name in sealed}

@@ -74,7 +74,7 @@ class ForkItem(NamedTuple, Generic[I]):
 
 
 class ForkLike(Protocol[I, R_co]):
-    """A fork, as an executor sees it: where it is, and how to start an item."""
+    """A fork, as an executor sees it: the path of its scope, and a method that starts an item."""
 
     @property
     def path(self) -> tuple[str, ...]: ...
@@ -410,7 +410,7 @@ class RunContext:
         return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
-        """Move the held files to their places and write further files at once."""
+        """Move the held files to their places. From now on, files are written directly."""
         held_files, self.held_files = self.held_files or {}, None
         for target, held_path in held_files.items():
             if held_path != target:

@@ -99,7 +99,7 @@ async def ask_people_afterwards(run: RunContext) -> None:
 def record_announcements(run: RunContext) -> None:
     """Record the messages that the researcher sent to humans.
 
-    They cannot be computed again, so the plan keeps them, and a replay reads them there.
+    A replay cannot compute these messages, so the plan keeps them and a replay reads the plan.
     """
     if run.seat_manager is not None and run.seat_manager.announcements:
         run.plan.add_note(ANNOUNCED, run.seat_manager.announcements)

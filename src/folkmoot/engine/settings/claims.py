@@ -91,7 +91,7 @@ def is_same_contrast(claim: Claim, stated: Claim) -> bool:
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
     """Return the results of claims in order.
 
-    Each is corrected for the other claims of its family.
+    Each result is corrected for the other claims of its family.
     """
     return judge_families(claims, ClaimReader(run).read_sides)
 
@@ -239,8 +239,9 @@ class ClaimReader:
 def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
     """Return a claim and its rows in a table, or the reason why there are none.
 
-    The rows have one row for each subject and arm. Their columns are those of the subject, `arm`,
-    `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the table.
+    The result has one row for each subject and arm. Its columns are the columns that identify the
+    subject, `arm`, `value` (null if unknown) and `unit`. The returned claim has the kind and the
+    unit of the table.
     """
     if claim.by == ACROSS:
         table = _lengthen(table, column, claim)

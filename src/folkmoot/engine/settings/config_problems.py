@@ -71,7 +71,8 @@ def problems_from_validation(
 ) -> list[Problem]:
     """Return the errors of a validation as problems, one for each key.
 
-    If an unknown key resembles a missing one, only the unknown key is reported, with a hint.
+    If an unknown key resembles a missing key, only the unknown key is reported. The hint then names
+    the missing key.
     """
     messages_by_path: dict[KeyPath, list[str]] = {}
     hints: dict[KeyPath, str] = {}

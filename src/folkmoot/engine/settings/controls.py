@@ -80,7 +80,10 @@ class ControlQuestion(BaseModel):
 
     @property
     def equivalence_margin(self) -> float:
-        """The largest distance that counts as none: `margin`, or the default of its answer type."""
+        """The largest difference between conditions that counts as no difference.
+
+        This is `margin`, or the default for the type of the answer.
+        """
         if self.margin is not None:
             return self.margin
         return MARGIN_OF_SHARES if self.options else MARGIN_OF_MEANS

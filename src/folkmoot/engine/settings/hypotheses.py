@@ -149,8 +149,8 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
 def stated_claims(run: RunFolder) -> list[Claim]:
     """Return the hypotheses of a run as claims.
 
-    They are primary only if the sealed plan proves them older than the data. A hypothesis that may
-    have been written after the data confirms nothing.
+    The hypotheses are primary only if the sealed plan proves them older than the data. A hypothesis
+    that may have been written after the data confirms nothing.
     """
     hypotheses, doubt = read_sealed(run)
     return [hypothesis.as_claim("exploratory" if doubt else "primary") for hypothesis in hypotheses]
@@ -163,8 +163,8 @@ def build_hypotheses_finding(
 
     The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni). So if no difference
     exists, the probability that any hypothesis is called supported is at most 5 %. `doubt` is the
-    reason why the plan does not prove that the hypotheses are older than the data. They are then
-    exploratory and get no verdict.
+    reason why the plan does not prove that the hypotheses are older than the data. The hypotheses
+    are then exploratory and get no verdict.
     """
     family: Family = "exploratory" if doubt else "primary"
     results = evaluate_claims(run, [hypothesis.as_claim(family) for hypothesis in hypotheses])

@@ -106,9 +106,9 @@ def load_study_file(
 ) -> StudyFile:
     """Load a study file and apply overrides `key=value` (dotted keys, YAML values).
 
-    If `models` is true, the models that the file names are checked as well. They need no check if
-    another model answers for every role. Raises InputError with all problems that can be found at
-    once.
+    If `models` is true, the models that the file names are checked as well. This check is not
+    needed if another model answers for every role. Raises InputError with all problems that can be
+    found at once.
     """
     path = Path(path)
     _require_file(path)

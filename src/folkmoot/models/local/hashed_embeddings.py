@@ -1,9 +1,9 @@
 """Embeddings without a download: 512 numbers from hashed words and character n-grams.
 
-They are used with `embedding_model: synthetic`. The default is `word_vectors`. Features are
-weighted by tf-idf with a fixed idf table (docs/decisions/0003). So the vector of a text depends on
-that text alone, and batches and scheduling do not change it. Like all embeddings, these distinguish
-topic and wording better than stance."""
+These embeddings are used with `embedding_model: synthetic`. The default is `word_vectors`. Features
+are weighted by tf-idf with a fixed idf table (docs/decisions/0003). So the vector of a text depends
+on that text alone, and batches and scheduling do not change it. Like all embeddings, these
+distinguish topic and wording better than stance."""
 
 from __future__ import annotations
 

@@ -255,7 +255,8 @@ def _streamed_reply_error(body: bytes) -> FatalModelError:
 def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
     """Return embeddings, shape (expected, d), from the rows of a response.
 
-    `rows`: a function that returns the rows. Raises TransientError for rows of any other form.
+    `rows`: a function that returns the rows. Raises TransientError for rows from which no such
+    array can be made.
     """
     try:
         vectors = np.array(rows(), dtype=np.float32)
