@@ -327,7 +327,10 @@ def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
 
 
 def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
-    """Return the addresses of a conversation or of a speaker. An address gives itself."""
+    """Return the addresses of the questions in a conversation or to a speaker.
+
+    If `id` is an address, the result is this address.
+    """
     if journal.entry_at(base_of(id), expand_texts=False) is not None:
         return [id]
     empty_table = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})

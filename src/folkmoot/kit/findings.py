@@ -1,7 +1,7 @@
 """Build findings: format one estimate as table cells, as a chart line and as words.
 
 A finding gives the same numbers in its table, its chart and its statement, because all three are
-made from one `Estimate` (value, interval, p). It comes from `wilson_rates`, from
+made from one `Estimate` (value, interval, p). An `Estimate` comes from `wilson_rates`, from
 `folkmoot.measures`, or from the study's own JSON file by `estimate_from_json`.
 
     wilson_rates(counts)                group → (count, n)  to  group → Estimate (Wilson)
@@ -11,7 +11,7 @@ made from one `Estimate` (value, interval, p). It comes from `wilson_rates`, fro
     interval_chart(estimates, "unit")   the chart
     format_share(e), format_points(e), format_mean(e), format_change(e)
                                         the words: "16 % (9 to 23 %)"
-    is_significant(e)                   whether chance is ruled out; None if it is unknown
+    is_significant(e)                   whether a difference is significant, None if unknown
     respondent_checks_finding(...)      the finding on whether the model is fit to answer
 
 An unknown value becomes a blank cell, "no interval", or a chart without the line.

@@ -84,10 +84,11 @@ def best_clustering(
 
     `vectors` (n, d). There is one cluster with fewer than three members, `max_k` below 2, or
     identical rows. Distances are Euclidean. For L2-normalised rows they order pairs like the cosine
-    does. Of equal silhouettes, the one with fewer clusters wins. Labels count from 0 in order of
-    first appearance, so they do not depend on a library's internal order. Above 2,000 rows the
-    silhouette uses a fixed random sample of 2,000, because its cost is quadratic. Above 10,000 rows
-    see `labels_at`. Raises ValueError if `vectors` is not two-dimensional.
+    does. If two clusterings have equal silhouettes, the one with fewer clusters is returned. Labels
+    count from 0 in order of first appearance, so they do not depend on a library's internal order.
+    Above 2,000 rows the silhouette uses a fixed random sample of 2,000, because its cost is
+    quadratic. Above 10,000 rows see `labels_at`. Raises ValueError if `vectors` is not
+    two-dimensional.
 
     Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
     """
@@ -155,9 +156,9 @@ def too_large(n: int) -> str:
 
 
 def _as_clustered(vectors: Vectors) -> Vectors:
-    """Return the rows in double precision.
+    """Return the rows in double precision, in which they are clustered.
 
-    Above `LARGE` rows they are returned unchanged, because a copy may not fit into memory.
+    More than `LARGE` rows are returned unchanged, because a copy may not fit into memory.
     """
     return vectors if len(vectors) > LARGE else np.ascontiguousarray(vectors, dtype=np.float64)
 

@@ -449,13 +449,13 @@ FEWEST_PAIRS = 10
 def check_instability(repeats: Collection[Repeat]) -> Check:
     """Check whether two answers of a participant to one question agree.
 
-    Repeats without new information between the answers decide first. The quantity is the share of
-    changed choices, or the correlation of two numbers. The limit of the correlation is the lowest
-    correlation of people over days of deliberation.
+    If repeats without new information between the answers give a verdict, this is the verdict. The
+    checked quantity is the share of changed choices, or the correlation of two numbers. The limit
+    of the correlation is the lowest correlation that human studies found over days of deliberation.
 
-    Repeats with new information cannot show that a model is stable. They can only reveal random
-    answers: the two answers of a participant then agree no more than those of two random
-    participants.
+    Otherwise repeats with new information count too. They cannot show that a model is stable. They
+    can only reveal random answers: the two answers of a participant then agree no more than those
+    of two random participants.
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))
@@ -654,13 +654,13 @@ def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> 
 
     `before` (k,): first votes per option. The check fails below the human benchmark (too uniform)
     and above it (as if random). The benchmark covers five to nine options. Votes on fewer options
-    are more even for arithmetical reasons. The check can then only fail for too little spread and
-    otherwise gives no verdict.
+    are more even for arithmetical reasons. With fewer options, the check can therefore only fail
+    for too little spread, and otherwise its verdict is "not known".
 
     `moves` (k, k): first votes in rows and last votes in columns, of participants who voted twice.
-    The check also fails if the effective number of options shrinks more than its benchmark allows.
-    That benchmark comes from days of deliberation, and no shorter treatment should narrow votes
-    more.
+    The check also fails if the effective number of options shrinks more than a second benchmark
+    allows. The second benchmark comes from days of human deliberation. A shorter treatment should
+    not narrow votes more than that.
     """
     title = SPREAD_OF_VOTES
     counts = np.asarray(before, float)

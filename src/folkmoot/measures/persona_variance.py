@@ -56,12 +56,13 @@ def explained_share(
     """Return the share of the variance of answers that an attribute explains, adjusted.
 
     `answers`, `values`, `units` (n,): the answer, the value of the attribute, and the independent
-    unit. The result is ε² = 1 − (1 − η²)(n − 1)/(n − k) for k values: Kelley (1935),
-    doi:10.1073/pnas.21.9.554. η² is 1 − within/total sum of squares, for categories that of Light
-    and Margolin (1971), doi:10.1080/01621459.1971.10482297. ε² is 0 on average if the attribute has
-    no effect, so it can be negative. 95 % interval: jackknife over units of −log(1 − ε²). NaN for
-    fewer than 30 participants, or one value, or equal answers. Values of fewer than five
-    participants are left out.
+    unit of each participant. Values of fewer than five participants are left out. The result is ε²
+    = 1 − (1 − η²)(n − 1)/(n − k) for k values. It is 0 on average if the attribute has no effect,
+    so it can be negative. It is NaN with fewer than 30 participants, with only one value, or if all
+    answers are equal. The 95 % interval is the jackknife over units of −log(1 − ε²).
+
+    ε²: Kelley (1935), doi:10.1073/pnas.21.9.554. η² is 1 − within/total sum of squares, for
+    categories that of Light and Margolin (1971), doi:10.1080/01621459.1971.10482297.
     """
     counts = {value: list(values).count(value) for value in set(values)}
     kept = [n for n, value in enumerate(values) if counts[value] >= FEWEST_PER_VALUE]

@@ -21,8 +21,9 @@ class Repeat:
     """Two answers of one participant to one question. Both are options or both are numbers.
 
     `unit`: the unit of analysis, a participant or a group that talked between the answers.
-    `untouched`: True if the participant read and heard nothing between the answers. `askings`: the
-    number of answers of the participant, if this pair is one of all pairs of them.
+    `untouched`: True if the participant read and heard nothing between the answers. `askings`: how
+    often the participant was asked the question. With more than two askings, each pair of answers
+    is a separate `Repeat`.
     """
 
     unit: Hashable

@@ -81,7 +81,7 @@ class WorkbookForm:
         return self.sheets.reason
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
-        """Return problems by the id of the field of their cell, and all others."""
+        """Return problems by the id of the field of their cell, and problems without a field."""
         return place_cell_problems(self.sections, problems)
 
     def save(
@@ -114,7 +114,7 @@ AnyForm = StudyForm | WorkbookForm
 
 
 def _cells_of(sent: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Yield the cells of the fields that were sent, as sheet, number of the row and column."""
+    """Yield (sheet, row number, column letters) of each cell among the submitted fields."""
     for name in sent:
         try:
             path = json.loads(name)

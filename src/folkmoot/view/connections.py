@@ -160,7 +160,11 @@ class ConnectionPool:
         self._closed = asyncio.Event()
 
     def add_connection(self, connection: PageConnection) -> None:
-        """Add a new connection. If a limit is exceeded, close another one."""
+        """Add a new connection. If there are now too many, close the oldest of one address.
+
+        The address is that of the new connection, if its own limit is exceeded. If the limit of all
+        untrusted connections is exceeded, it is the address with the most of them.
+        """
         self._open.add(connection)
         same_address = self._untrusted.setdefault(connection.address, {})
         same_address[connection] = None

@@ -195,7 +195,7 @@ class Reader:
         return render_page("compare.html.j2", variables)
 
     def grid_page(self, request: Request) -> Response:
-        """Show the cells of a grid as a matrix, with the finding of interest."""
+        """Show the cells of a grid as a matrix, with the effects of the claim in the query."""
         name = request.path_params["grid"]
         if name not in grid_names(self.runs.root):
             raise HTTPException(404, f"There is no grid {name} here.")

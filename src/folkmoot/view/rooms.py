@@ -133,7 +133,10 @@ def spoken_by(run: RunFolder, speaker: str) -> set[str]:
 
 
 def _utterance_addresses(run: RunFolder, *conditions: pl.Expr) -> set[str]:
-    """Return the addresses of utterances that match conditions. Old runs record no addresses."""
+    """Return the addresses in the rows of the table `utterances` that fulfil all `conditions`.
+
+    The result is empty for runs of earlier versions, because they recorded no addresses.
+    """
     table = run.scan_table(UTTERANCES) if run.has_table(UTTERANCES) else pl.LazyFrame()
     if "address" not in table.collect_schema().names():
         return set()

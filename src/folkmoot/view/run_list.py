@@ -219,7 +219,7 @@ class RunCollection:
 
 
 def _as_text(name: str) -> str:
-    """Return the name of a folder as valid text of one line, as addresses need it."""
+    """Return the name of a folder as one line of valid text, for use in the address of a page."""
     return name.replace("\n", " ").encode("utf-8", "replace").decode()
 
 

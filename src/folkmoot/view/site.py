@@ -265,7 +265,8 @@ def answer_unchanged(tag: str) -> Response:
 def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
     """Return the part, or an empty response if the page already shows it.
 
-    With `is_last`, the page stops polling, and the event `over` tells the rest of the page.
+    With `is_last`, the page stops polling. It also gets the event `over`, by which other parts of
+    the page can react to the end.
     """
     headers = {"ETag": part.tag}
     if is_last:

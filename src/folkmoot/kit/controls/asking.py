@@ -403,8 +403,8 @@ async def _ask_replaced(
 ) -> None:
     """Ask the decision in one version of its prompt, or record why it cannot be asked.
 
-    The replies that depend on a replaced text are asked first. If one of them is missing, so is the
-    decision.
+    The replies that depend on a replaced text are asked first. If one of these replies is missing,
+    the decision is not asked and counts as missing.
     """
     # A `Refusal` is a string, and its text is the reason of the missing answer.
     got: Any = Missing(version) if isinstance(version, str) else None
@@ -444,7 +444,7 @@ async def _ask_replaced(
 async def _ask_version(
     scope: Scope, speaker: Speaker, said: Sequence[Utterance], answer: AnswerType[Any]
 ) -> Any:
-    """Ask with these messages, of which the last is the question."""
+    """Send these messages to a speaker and return the answer. The last message is the question."""
     *before, last = said
     return await scope.ask(
         speaker, last.text, history=Transcript(tuple(before)), answer_type=answer

@@ -198,7 +198,8 @@ def _without_persona(
 ) -> list[Replacement]:
     """Return replacements for persona texts.
 
-    The first description becomes a person without attributes. All other texts become "not stated".
+    The first full description is replaced by that of a person without attributes. All other persona
+    texts are replaced by "not stated".
     """
     parts, is_described = [], False
     for span in own:

@@ -25,7 +25,10 @@ TURNS = 4
 
 
 def _exposure_share(mind: SimulatedRespondent) -> float:
-    """Return how much the participant has read of others, 0 to 1. `TURNS` passages count as 1."""
+    """Return how much the participant has read of other speakers, from 0 to 1.
+
+    The result grows with the number of passages and is 1 from `TURNS` passages on.
+    """
     said = of_kind(mind.reading.passages, "utterance", "summary", own=False)
     return min(1.0, len(said) / TURNS)
 
@@ -38,7 +41,7 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 
 
 def answer_choice(mind: SimulatedRespondent) -> object:
-    """Answer a negative control.
+    """Answer a negative control: a question that no treatment should affect.
 
     The answer is the attribute that the persona states, if it states one. Otherwise it is the
     persona's stable option, or the first option if the participant has drifted.

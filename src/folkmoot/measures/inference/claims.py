@@ -524,9 +524,9 @@ def judge_families(
     `read` returns the data of a claim, or a text with the reason why there are none. Primary claims
     have intervals at the level 1 − alpha / number of primary claims (Bonferroni), which hold
     jointly. Their p-values are multiplied by that number, so p is below alpha exactly if the
-    interval excludes zero. The chance that any true claim of no effect is supported is at most
-    alpha. Secondary and exploratory claims have separate 95 % intervals. Holm's p-values over the
-    family decide their verdicts.
+    interval excludes zero. The chance that at least one primary claim is supported although it has
+    no effect is at most alpha. Secondary and exploratory claims have separate 95 % intervals.
+    Holm's p-values over the family decide their verdicts.
 
     Primary claims that cannot be tested count too, because the number was fixed in advance. Dunn
     (1961), doi:10.1080/01621459.1961.10482090. Holm (1979), Scand. J. Statist. 6, 65–70.
@@ -544,9 +544,10 @@ def judge_families(
 
 
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
-    """Return results with p-values adjusted for their families. Each result was judged alone.
+    """Return the results with p-values adjusted for their families.
 
-    For secondary and exploratory claims, the adjusted p-values also decide the verdicts.
+    The given results must be unadjusted, each judged as the only claim. For secondary and
+    exploratory claims, the adjusted p-values also decide the verdicts.
     """
     size = Counter(result.claim.family for result in results)
     ps = {family: iter(_adjust_in_family(results, family)) for family in size}

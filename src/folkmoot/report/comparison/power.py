@@ -265,9 +265,10 @@ def _units_needed(
 ) -> int | None:
     """Return the number of units in each condition for a power of 80 %.
 
-    The power is that at the expected difference. Without one, it is that at twice the margin, or at
-    zero for a claim of equivalence. Returns None if the claim has neither an expected difference
-    nor a margin.
+    For a share, the power is that at the expected difference. Without an expected difference, it is
+    that at twice the margin, or at zero for a claim of equivalence. For a mean or a paired design,
+    it is that at a difference of half a standard deviation. Returns None for a share with neither
+    an expected difference nor a margin, or if no size up to `MAX_UNITS` suffices.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:

@@ -161,7 +161,10 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def _possibly_paid(possibly_paid: Mapping[str, Any] | None) -> dict[str, object]:
-    """Return the calls for which a killed process may have paid. The cost does not include them."""
+    """Return the number and maximum cost of calls for which a killed process may have paid.
+
+    The cost of the run does not include these calls. The result is empty if there are none.
+    """
     if not possibly_paid:
         return {}
     calls = "calls in flight when a process was killed (possibly paid, not in the cost)"

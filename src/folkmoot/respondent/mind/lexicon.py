@@ -95,8 +95,9 @@ def general_lexicon() -> Lexicon:
 def camp_match(counts: Sequence[float], camp: int) -> float:
     """Return how well arguments fit a person of `camp`, from 0 to 1.
 
-    `counts` holds the argument words of each camp. The result is 1 if their proportions equal the
-    camp's mixture, with which the person would argue. It is 0 if there are no arguments.
+    `counts` holds the number of argument words of each camp. A person of a camp uses words of all
+    three camps in fixed proportions, the mixture of the camp. The result is 1 if `counts` has these
+    proportions, and 0 if there are no arguments.
     """
     total = sum(counts)
     if not total:

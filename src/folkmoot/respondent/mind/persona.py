@@ -1,7 +1,8 @@
-"""The traits of a persona: reason camp, tastes, leanings, susceptibility and voice.
+"""The traits of a persona: camp, tastes, leanings, susceptibility and voice.
 
-They depend only on the text of the persona and the seed of the run, and never on an address. So a
-person is the same in all stages of a study.
+A camp is a preferred way to justify choices (see `lexicon`). Traits depend only on the text of the
+persona and the seed of the run, and never on an address. So a person is the same in all stages of a
+study.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ _VOICED = {
 class PersonaTraits:
     """The latent traits of one persona.
 
-    `key` is the text of the persona. `camp` (0 to 2) is the index of the reason camp.
-    `susceptibility` is in (0, 1). `warmth` in (−1, 1) is a general tendency to agree. `calling` is
-    the self-description ("a retired teacher") or "".
+    `key` is the text of the persona. `camp` (0 to 2) is the index of the persona's camp in the
+    lexicon. `susceptibility` is in (0, 1). `warmth` in (−1, 1) is a general tendency to agree.
+    `calling` is the self-description ("a retired teacher") or "".
     """
 
     key: str

@@ -40,8 +40,8 @@ class PromptReading:
     """Everything that the embedded respondent reads in one request. `read_prompt` makes it.
 
     The docstring of `folkmoot.respondent` describes most fields. `told` holds the passages that can
-    contain arguments. `described` is text without a source in the system message. It describes the
-    person if no passage does. Instructions are not included.
+    contain arguments. `described` is the text of the system message that has no known source. If no
+    passage is a persona, this text determines the person.
     """
 
     role: str

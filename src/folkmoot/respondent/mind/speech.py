@@ -1,6 +1,7 @@
 """Sentences of the embedded respondent.
 
-They are made from sentence frames in `speech.yaml` and from argument phrases.
+They are made from the frames in `speech.yaml` and from argument phrases. A frame is a sentence with
+slots for phrases and names.
 """
 
 from __future__ import annotations

@@ -171,8 +171,8 @@ def _with_degrees(groups: Array, per_cent: Sequence[float]) -> Array:
 def _race_shares(counts: Sequence[float]) -> Array:
     """Return the shares of `RACES` from counts of all, white, Black, Asian and Hispanic people.
 
-    Hispanic people are also counted as white, Black or Asian. 90 % of them are assumed to be white
-    and 3 % Black.
+    The published counts include Hispanic people a second time as white, Black or Asian. 90 % of
+    them are assumed to be counted as white and 3 % as Black, and are subtracted from these counts.
     """
     total, white, black, asian, hispanic = counts
     alone = np.array([white - 0.9 * hispanic, black - 0.03 * hispanic, asian, hispanic])

@@ -91,7 +91,7 @@ def read_panel(path: Path) -> Panel:
 def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
     """Return a problem for each empty value in a row of another country's table.
 
-    Without these problems, American values would be drawn for people of another country.
+    An empty value would be filled with a random American one, which does not fit another country.
     """
     if str(row.get("country", "")).strip().casefold() in _AMERICAN:
         return []
