@@ -126,8 +126,8 @@ def user_cache_dir() -> Path:
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Context manager: open a binary file that replaces `path` only if the block succeeds.
 
-    Raises StorageError for a disk error. Other errors of the block are raised unchanged. This
-    includes errors of a connection, although they are OSErrors like disk errors.
+    Raises StorageError for a disk error. Other errors of the block are raised unchanged, such as
+    errors of a network connection, which are OSErrors too.
     """
     # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")

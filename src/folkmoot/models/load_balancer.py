@@ -47,7 +47,7 @@ class LoadBalancer:
         )
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the output limit that is sent with the request, including reasoning tokens."""
+        """Return the limit of output tokens, including reasoning, that is sent with the request."""
         get_limit = getattr(self._servers[0], "max_output_tokens", None)
         limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
         return limit

@@ -57,8 +57,8 @@ class Parts:
 class PartialRun(RunFolder):
     """A view of an unfinished run with only the rows of its complete parts.
 
-    Tables without the column of the parts are shown with all rows. `columns` declares the columns
-    of the study's tables, so that tables without rows exist as well.
+    Tables without a column that names the part are shown with all rows. `columns` declares the
+    columns of the study's tables, so that tables without rows exist as well.
     """
 
     def __init__(

@@ -509,8 +509,9 @@ async def open_cluster(
 def connect_to_ray(address: str, workers: int | None) -> Iterator[None]:
     """Context manager that is connected to Ray while it is open.
 
-    It uses an existing connection, the cluster at the address `address`, or a new local cluster.
-    Ray's authentication settings are not changed. Raises InputError if it cannot connect.
+    The connection is an existing one, one to the cluster at `address`, or one to a new local
+    cluster. Ray's authentication settings are not changed. Raises InputError if no connection can
+    be made.
     """
     if ray.is_initialized():
         yield

@@ -112,7 +112,7 @@ def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class WorkerAccount:
-    """A worker as the head knows it: its last report, and the budget and slots that it holds."""
+    """What the head knows of a worker: its last report, and the budget and slots that it holds."""
 
     demands: dict[str, ModelDemand] = field(default_factory=dict)
     # Slots by model.

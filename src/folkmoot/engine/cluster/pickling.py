@@ -181,8 +181,9 @@ def _function_location(fn: Callable[..., object] | None) -> tuple[str, int] | No
 def picklable_error(error: BaseException) -> BaseException:
     """Return the error in a form that can be sent to another process.
 
-    It carries the line of the study author's code that caused it, and its traceback as a note. An
-    error that cannot be pickled becomes a ProtocolError with the same message.
+    The returned error has the line of the study author's code that caused the error, and a note
+    with the traceback. An error that cannot be pickled becomes a ProtocolError with the same
+    message.
     """
     location = getattr(error, "location", None) or last_author_location(error)
     # One error may end many items. Its notes are part of its traceback, so a note for each item

@@ -3,8 +3,8 @@
 Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
 model. The seal covers the whole row, with usage, cost, times and attempts. The digests of a run are
 hashes over the hashes of all entries, in order of address. A chain is a hash over the seals in the
-order of writing. It is stored with every commit, so it shows added or removed entries even after a
-crash.
+order of writing. The chain is stored with every commit, so it shows added or removed entries even
+after a crash.
 
 The check finds damage and manual changes. It cannot detect a change after which every hash was
 recomputed. Only a digest that was published elsewhere reveals such a change. Journals of formats 1
@@ -200,7 +200,7 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def find_damage(db: sqlite3.Connection, format_version: int) -> list[Damage]:
-    """Return all differences between a journal and the data written to it, by its hashes.
+    """Return all differences between a journal and what was written to it, as its hashes show.
 
     `db` needs a `text_factory` that accepts bytes that are not UTF-8. Otherwise the address of a
     damaged entry could not be named.

@@ -335,7 +335,7 @@ def _read_format(db: sqlite3.Connection, path: Path) -> int:
 
 
 def read_chain(db: sqlite3.Connection) -> Chain:
-    """Return the hash chain as it was at the last commit."""
+    """Return the hash chain that the last commit stored."""
     count, _, value = read_meta_value(db, "chain").partition(" ")
     return Chain(int(count), bytes.fromhex(value))
 

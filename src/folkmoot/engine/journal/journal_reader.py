@@ -127,7 +127,7 @@ class JournalReader:
         )
 
     def human_answer_count(self) -> int:
-        """Return the number of answers by humans. They count against no budget."""
+        """Return the number of answers by humans, which no budget counts."""
         query = "SELECT count(*) FROM entries WHERE model_asked = ?"
         return int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
 
@@ -253,7 +253,8 @@ class JournalReader:
     def entry_at(self, address: str, *, expand_texts: bool = True) -> JournalEntry | None:
         """Return the entry at an address, or None.
 
-        If `expand_texts` is false, hashes stay in place of the long texts of its request.
+        If `expand_texts` is false, the request holds the hashes of its long texts and not the
+        texts.
         """
         row = next(self._read_rows("WHERE address = ?", (address,)), None)
         if row is None:
@@ -376,8 +377,8 @@ class JournalReader:
     def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
         """Yield the entries of the table `entries` or `superseded` in the order of writing.
 
-        Long texts are restored. The second value is the time at which the entry was superseded, in
-        seconds since 1970, or 0.
+        Long texts are restored. Each item is the entry and the time at which the entry was
+        superseded, in seconds since 1970, or 0.
         """
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()

@@ -109,7 +109,7 @@ class Budget:
         self._stopped: FolkmootError | None = None
 
     async def reserve_call(self, price: CallPrice) -> float:
-        """Wait until a call fits, reserve its maximum cost (USD) and return it.
+        """Wait until a call fits, reserve its maximum cost and return the reserved amount (USD).
 
         Raises BudgetReachedError, or the error given to `stop_calls`.
         """
@@ -316,7 +316,7 @@ class Budget:
         return bool(self._in_flight or self._lent_calls or self._lent_usd > _USD_TOLERANCE)
 
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:
-        """Return the error for a run in which the next call, at this price, does not fit."""
+        """Return the error to raise if the next call has this price and the budget is too small."""
         calls, usd = self._possible
         if self.calls is not None and (self.usd is None or self.spent_calls >= self.calls):
             possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""

@@ -201,7 +201,7 @@ class CountingProvider:
     def _cached_prefix_tokens(self, request: ModelRequest) -> float:
         """Return the tokens of the longest beginning shared with an earlier request of the model.
 
-        Returns 0 if it is too short for the cache of any vendor.
+        Returns 0 if this beginning is too short for the cache of any vendor.
         """
         # Each digest covers the one before it, so the time is linear in the number of messages.
         prefix_digest, tokens, repeated_tokens = b"", 0.0, 0.0

@@ -154,7 +154,8 @@ class RunOptions:
     def to_overrides(self) -> tuple[str, ...]:
         """Return the options as overrides `key=value` of the study file.
 
-        A key that has an option here, such as `seed`, follows the keys of `--set` and so prevails.
+        The overrides of `--set` come first. Those of `--concurrency`, `--budget`, `--seed` and
+        `--batch` come last, so they replace earlier values of the same key.
         """
         flags = {
             "concurrency": self.concurrency,
@@ -269,7 +270,7 @@ async def execute_study(execution: Execution) -> None:
 
 @dataclass
 class _End:
-    """The outcome of one process. It is reported once, and again only if it changes."""
+    """The outcome of one process, which is reported once, and again only if it changes."""
 
     progress: Progress
     secrets: Collection[str]
@@ -384,7 +385,7 @@ def _build_run_context(
 def unpriced_in(journal: JournalReader) -> list[str]:
     """Return the models with calls of unknown cost, in words for a message.
 
-    Calls of killed processes are listed without a model, because loans do not record it.
+    The calls of killed processes are listed without their model, because loans do not record it.
     """
     _, _, unpriced = journal.total_calls_and_cost()
     if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):

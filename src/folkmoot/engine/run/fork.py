@@ -103,7 +103,7 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
     """Return the study file of a run as sealed, with budget and concurrency taken from `options`.
 
     Raises InputError if the run is unfinished or damaged, or if its study cannot be rebuilt. Raises
-    InputError also for a run with humans, because they cannot be asked again.
+    InputError also for a run with humans, because the humans cannot be asked again.
     """
     if not run.is_finished:
         hint = "finish it with --resume first"

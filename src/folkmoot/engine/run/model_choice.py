@@ -1,8 +1,8 @@
 """Choose the models of a run by one rule for all study types.
 
-The first of these that names a model decides: the command line, the sealed plan (on a resume), the
-study file, `DEFAULT_MODEL` in the environment or `.env`. If none does, the embedded respondent
-answers, so that no vendor bills a run for which no model was chosen. The runner and
+The first of these sources that names a model is used: the command line, the sealed plan (on a
+resume), the study file, `DEFAULT_MODEL` in the environment or `.env`. If none does, the embedded
+respondent answers, so that no vendor bills a run for which no model was chosen. The runner and
 `folkmoot check` use this module.
 """
 

@@ -85,8 +85,8 @@ class Words:
     def find_beginning(self, line: str, min_characters: int) -> int | None:
         """Return the number of the word from which the rest of this text is a beginning of `line`.
 
-        A text that was cut off ends in this way. The rest must have at least `min_characters`
-        characters. Returns None if there is no such word.
+        This finds the end of a text that was cut off within a recorded text. The rest must have at
+        least `min_characters` characters. Returns None if there is no such word.
         """
         word_numbers = self.find_word_sequence(line[: min_characters + 1])
         remainders = (

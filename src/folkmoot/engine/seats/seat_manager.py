@@ -336,7 +336,7 @@ class SeatManager:
         self.close_seat(self._at[seat], SCREENED_OUT)
 
     def finish_seat(self, seat: Seat) -> None:
-        """Show the human in a seat the end of the study, because no more questions follow."""
+        """Show the end of the study to the human in a seat, because no more questions follow."""
         seat_state = self._at[seat]
         seat_state.ended = seat_state.ended or "done"
         seat_state.notify_change()
@@ -436,7 +436,7 @@ class SeatManager:
         return seat_state
 
     def readmit(self, seat_state: SeatState, visit: str) -> None:
-        """Recognise the person in a seat by another cookie from now on."""
+        """From now on, recognise the person in a seat by another cookie."""
         assert self.lobby is not None
         code = self.lobby.occupants[seat_state.seat.name].code
         self.lobby.occupants[seat_state.seat.name] = Occupant(digest_visit(visit), code)
@@ -454,7 +454,7 @@ class SeatManager:
         self._changed += 1
 
     def note_code(self, seat_state: SeatState) -> None:
-        """Delete the return code of a person who has noted it, so that pages show it no more."""
+        """Delete the return code of a person who has written it down, so that pages hide it."""
         if seat_state.return_code:
             seat_state.return_code = ""
             self._changed += 1

@@ -38,9 +38,9 @@ _INTRODUCTIONS = {
 def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: int) -> Speaker:
     """Return the speaker with the stated attributes added to the persona in the system prompt.
 
-    A speaker without a persona in the system prompt, such as a moderator or a coder, is returned
-    unchanged. The values depend only on the seed and the participant's id, so all prompts of a
-    participant state the same values.
+    Speakers without a persona, such as a moderator or a coder, are returned unchanged. The values
+    depend only on the seed and the participant's id, so all prompts of a participant state the same
+    values.
     """
     stated = settings.stated if settings is not None else ()
     # Only text that quotes this speaker's own persona counts: a moderator's prompt may quote the

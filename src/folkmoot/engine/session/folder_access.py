@@ -83,7 +83,8 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
 def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
     """Return the folder to run in, and whether the run continues an earlier run there.
 
-    An earlier run without calls does not count. Raises InputError for an unknown `if_exists`.
+    An earlier run without calls does not count as a run. Raises InputError for an unknown
+    `if_exists`.
     """
     if if_exists not in IF_EXISTS:
         allowed = ", ".join(map(repr, IF_EXISTS))
@@ -171,7 +172,7 @@ def describe_other_version(folder: Path) -> str:
 
 
 def _has_no_calls(folder: Path) -> bool:
-    """Return whether the run in this folder has no answer and no call that may be billed."""
+    """Return whether the run in this folder has neither an answer nor a call that may be billed."""
     journal = folder / JOURNAL
     if list_shards(folder / SHARD_FOLDER) or not journal.exists() or not journal.stat().st_size:
         return False

@@ -213,8 +213,8 @@ class RunContext:
     def requested_model(self, named: str | None, role: str) -> str:
         """Return the model that answers a role.
 
-        The first that exists decides: `--model`, the model `named` by the speaker, the role's
-        model, the study's model, the default.
+        The first of these that is set is used: `--model`, the model `named` by the speaker, the
+        role's model, the study's model, the default.
         """
         key = (named, role)
         if key not in self.models_by_seat:

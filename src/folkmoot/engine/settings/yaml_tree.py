@@ -271,10 +271,10 @@ def _parse_plain_scalar(text: str) -> object:
 
 
 class StudyDumper(yaml.SafeDumper):
-    """A YAML dumper of which `parse_yaml` reads every text as the same text.
+    """A YAML dumper with output that `parse_yaml` reads back without a change to any text.
 
-    PyYAML leaves `1e5` without quotes, which `parse_yaml` reads as a number. It also writes some
-    line separators as they are, which are read as spaces.
+    PyYAML itself writes the text `1e5` without quotes, and `parse_yaml` would read a number. PyYAML
+    also writes some line separators unescaped, which would be read as spaces.
     """
 
 
@@ -349,7 +349,7 @@ def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
 
 
 def _rest_of_key(key: str, path: KeyPath) -> str:
-    """Return the part of a dotted key that comes after an existing path."""
+    """Return the part of a dotted key that comes after `path`, which exists in the data."""
     for part in path:
         if isinstance(part, int):
             key = key[key.index("]") + 1 :]

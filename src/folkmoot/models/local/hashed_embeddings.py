@@ -113,7 +113,7 @@ def word_weight(word: str) -> float:
 
 
 class _TokenIndex(dict[str, list[int]]):
-    """A cache: piece of text between white space → numbers of its words.
+    """A cache: text between two white spaces → the word numbers of its words.
 
     Words with the weight 0 get no number.
     """

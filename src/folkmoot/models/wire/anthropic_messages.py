@@ -211,8 +211,8 @@ def _split_system_prompt(
 ) -> tuple[str, list[JsonObject]]:
     """Return the system prompt and the other messages in the Anthropic format.
 
-    The format begins with a user message. One is added if the first message is an assistant
-    message.
+    This format must begin with a user message. If the first message is an assistant message, a user
+    message is added before it.
     """
     systems = [message for message in messages if message.role == "system"]
     turns = [message for message in messages if message.role != "system"]
