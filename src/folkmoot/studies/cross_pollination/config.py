@@ -483,7 +483,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         )
 
     def conditions_with(self, *switches: str) -> tuple[str, ...]:
-        """Return the conditions in which all these switches are on."""
+        """Return the conditions in which all of `switches` are on."""
         designs = self.condition_designs.items()
         return tuple(
             name for name, design in designs if all(getattr(design, switch) for switch in switches)

@@ -62,8 +62,10 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Return the state with an opposing option for each participant of a dialogue.
 
-    A participant without an interview has given no reasons. The opposing option is then the other
-    option with the most votes. A participant is skipped if no other option has votes.
+    The method in the study file chooses the option. A participant without an interview has given no
+    reasons, so the method is not applied. The opposing option is then the one with the most first
+    votes apart from the participant's own choice. A participant is skipped if no other option has
+    votes.
     """
     data = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]

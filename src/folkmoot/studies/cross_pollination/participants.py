@@ -263,7 +263,7 @@ class State:
         return [participant for participant in self.people.values() if participant.is_active]
 
     def participants_in(self, conditions: Container[str]) -> list[Participant]:
-        """Return the participants of these conditions who are still in the study, in order."""
+        """Return the participants of `conditions` who are still in the study, in order."""
         return [
             participant
             for participant in self.active_participants
@@ -271,7 +271,7 @@ class State:
         ]
 
     def with_updates(self, changed: Iterable[Participant]) -> State:
-        """Return a copy of the state with these participants' records replaced."""
+        """Return a copy in which the records `changed` replace those with the same ids."""
         return replace(
             self, people={**self.people, **{participant.id: participant for participant in changed}}
         )

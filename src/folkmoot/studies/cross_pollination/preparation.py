@@ -96,7 +96,8 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     """Return settings with at most `limit` participants, but at least one in each condition.
 
-    The number of summary draws is lowered too, so that each draw has a reader in every condition.
+    A condition may then have fewer participants than there are draws of the summaries. In this case
+    the number of draws is lowered, so that each draw still has a reader in every condition.
     """
     per_condition = max(
         1, min(config.participants_per_condition, limit // len(config.condition_designs))
@@ -179,7 +180,7 @@ def _persona_id(voter: Voter) -> str:
 
 
 def _most_voted(conversation: PolisConversation, comment_id: str) -> list[str]:
-    """Return the numbers of the other comments, ordered by their number of votes, largest first."""
+    """Return the numbers of all comments except `comment_id`, those with the most votes first."""
     counts = {
         comment: sum(comment in voter.votes for voter in conversation.voters)
         for comment in conversation.comments

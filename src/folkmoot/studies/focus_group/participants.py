@@ -340,7 +340,7 @@ class Participant:
 
     @property
     def description(self) -> dict[str, str]:
-        """The parts of the persona's description in words, without scores or numbered traits."""
+        """The parts of the persona's description, without scores or numbered traits."""
         persona = self.persona
         if self.speaks_as_self:
             introduction = f"{SELF_DESCRIPTION_PLACEHOLDER} The others call you {persona.name}."
@@ -479,7 +479,7 @@ class Participant:
     ) -> tuple[PurchaseIntent, ...]:
         """Ask for the private purchase intent at the product's own price and at each ladder price.
 
-        The prompt of one question does not contain the answers to the other ones.
+        Each price is a separate question, and its prompt contains no answer to another price.
         """
         answers = [await self._would_buy(scope, when, context, self.texts.price)]
         for price in self.texts.ladder:

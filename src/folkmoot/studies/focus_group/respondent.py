@@ -59,9 +59,9 @@ MAX_NEUTRAL_POSITION = 0.15
 class Opinion(NamedTuple):
     """An opinion of the product.
 
-    `first` is the opinion before the views of others, and `now` the opinion after them.
-    `by_concern` maps each concern to its contribution to the opinion. The scale is unbounded, and
-    `bounded_position` maps it to −1 to 1.
+    `first` is the opinion that the participant has without the views of others. `now` is the
+    opinion that has moved towards these views. `by_concern` maps each concern to its contribution
+    to the opinion. The scale is unbounded, and `bounded_position` maps `now` to −1 to 1.
     """
 
     first: float
@@ -378,7 +378,7 @@ def give_reasons(
 
 
 def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequence[str]) -> str:
-    """Return the sentences as one turn. A reason for the other side is joined with "but"."""
+    """Join the sentences of a turn. A reason for the other side begins with "but"."""
     turn_sentences = [*sentences]
     if mind.draws.draw_chance(0.35):
         turn_sentences[0] = (

@@ -68,9 +68,9 @@ class PositionedAnswer(NamedTuple):
     """An answer with its place in the speaking order.
 
     `question` is an id that begins with the group ("group/…"). `step` is the number of points by
-    which the answer brought the speaker closer to the others (`answer_movements`), or None if it is
-    not known. `takes_up` is True if the answer responds to another participant. None means not
-    known and counts as True.
+    which the answer brought the speaker closer to the others (`answer_movements`), or None if the
+    number is unknown. `takes_up` is True if the answer responds to another participant. It is None
+    if this is unknown, and is then treated as True.
     """
 
     question: str
@@ -330,7 +330,7 @@ def movement_towards_others(first: Positions, after: Positions) -> dict[str, flo
 
 
 def distances_to_others(positions: Positions) -> dict[str, float]:
-    """Return the distance of each position to the mean of the others' positions, by id.
+    """Return the distance of each position to the mean of all other positions, by participant id.
 
     The result is empty for a single participant.
     """

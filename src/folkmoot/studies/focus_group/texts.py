@@ -100,7 +100,7 @@ class DiscussionTexts:
         return [quote_value(text, "material", f"{GUIDE}.{phase.value}.{part}") for text in texts]
 
     def name(self, persona_id: str, first_name: str) -> str:
-        """Return the name by which the other participants address this one."""
+        """Return the name of a participant in prompts to other participants, with its source."""
         return quote_value(first_name, "value", cell_id(NAME, self.group, persona_id))
 
     def quote_names(self, by_id: Mapping[str, str], persona_ids: Iterable[str]) -> list[str]:

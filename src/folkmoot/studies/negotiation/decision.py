@@ -215,7 +215,7 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return in words which options were given to members who strongly reject them.
+    """Return text that names the options given to members who strongly reject them.
 
     `overridden` maps options to member ids. Return an empty string if there are none.
     """
@@ -229,7 +229,7 @@ def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]])
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
-    """Return the promise to members who did not get their first choice, in words.
+    """Return a sentence with the promise to members who did not get their first choice.
 
     `targets` maps member ids to the promised options.
     """

@@ -562,7 +562,7 @@ def _is_catalogue_option(topic: str, option: str) -> str | None:
 
 
 def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
-    """Return the request for a plan in words, with all decisions as sentences."""
+    """Return the text that asks the planner for a plan, with all decisions as sentences."""
     route = "".join(
         f" {preposition} {stated[key]}"
         for preposition, key in (("from", "org"), ("to", "dest"))

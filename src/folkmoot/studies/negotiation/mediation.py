@@ -501,7 +501,7 @@ async def _feedback_round(
 
 
 def _wished_option(text: str, options: Sequence[str]) -> list[str]:
-    """Return a list with the option that has the highest score in a text.
+    """Return the option that has the highest score in a text, as a list of one option.
 
     Return an empty list if no score is above zero.
     """

@@ -75,7 +75,7 @@ def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
 
 @cache
 def _option_phrases() -> Mapping[str, str]:
-    """Return the form of each option inside a sentence, by option."""
+    """Return option → wording of the option inside a sentence."""
     phrases: dict[str, str] = packaged_yaml(__file__, "respondent.yaml")["phrases"]
     return phrases
 
@@ -427,7 +427,7 @@ def _as_list(value: object) -> list[str]:
 
 
 def _shares_as_stated(shares: Sequence[Reply]) -> list[Reply]:
-    """Return shares in the form of a reply, with "everyone" in place of no members."""
+    """Return shares in the form of a reply. A share without members gets "everyone"."""
     return [
         {**share, "members": share["members"] or [EVERYONE], "new_option": ""} for share in shares
     ]

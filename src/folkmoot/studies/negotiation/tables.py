@@ -608,9 +608,9 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return the row with the measures of a session, computed without some decisions.
+    """Return the row with the measures of a session without decisions that needed a re-ask.
 
-    `left_out` is the number of these decisions, which needed a re-ask.
+    `left_out` is the number of decisions without which `values` was computed.
     """
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 

@@ -204,7 +204,7 @@ class Meeting:
         )
 
     def public_history(self, rounds: Sequence[Round], *, excluding: str = "") -> list[RoundRecord]:
-        """Return the public utterances of these rounds, without the statements by `excluding`."""
+        """Return the public utterances of `rounds`, without the statements by `excluding`."""
         return [
             {
                 "round": quote_round(round_.number),
@@ -370,7 +370,7 @@ class Discussion:
 
 
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:
-    """Return the statements of one resident in these rounds, for prompts."""
+    """Return the statements of one resident in `rounds`, for prompts."""
     statements = {round_.number: round_.recorded[resident].statement for round_ in rounds}
     return [
         {"round": quote_round(number), "text": on_one_line(utterance)}
@@ -551,7 +551,7 @@ class ResidentHistory(TypedDict):
 
 
 def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> ResidentHistory:
-    """Return the history of one resident over these rounds."""
+    """Return the history of resident `me` over those of `rounds` that prompts show."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds, excluding=me)
     return {
@@ -566,7 +566,7 @@ def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> Re
 
 
 def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, object]:
-    """Return the history of a shared session over these rounds, as variables of prompts."""
+    """Return the history of a shared session over those of `rounds` that prompts show."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds)
     return {

@@ -441,7 +441,7 @@ def _by_model(calls: pl.DataFrame) -> dict[str, dict[str, object]]:
 
 
 def _sum_calls(calls: pl.DataFrame) -> dict[str, object]:
-    """Return the totals of these calls.
+    """Return the totals over the rows of `calls`.
 
     Total tokens and total cost (USD) are None if they are unknown for any call.
     """

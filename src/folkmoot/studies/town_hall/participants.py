@@ -482,7 +482,7 @@ def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
 
 
 def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], list[Problem]]:
-    """Return the readable profiles in order, and the problems of the others.
+    """Return the readable profiles in order, and the problems of the unreadable ones.
 
     Files of a folder are read in alphabetical order.
     """

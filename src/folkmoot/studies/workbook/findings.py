@@ -474,8 +474,8 @@ def distribution_finding(
 ) -> Finding:
     """Build the finding on the distribution of numbers, by treatment.
 
-    Up to `MOST_BARS` distinct numbers get one bar each. More of them are grouped in equal
-    intervals.
+    With up to `MOST_BARS` distinct numbers, each number gets one bar. With more distinct numbers,
+    the bars are equal intervals.
     """
     data = rows_of(measure, values)
     numbers = data["number"].to_numpy()

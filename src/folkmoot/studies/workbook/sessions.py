@@ -176,7 +176,7 @@ class SessionState:
             self.ended, self.stopped_in = why, task.task.task_id
 
     def add_to_history(self, ids: Sequence[str], utterance: Utterance) -> None:
-        """Add an utterance to the histories of these speakers."""
+        """Add an utterance to the histories of the speakers with `ids`."""
         for speaker_id in ids:
             self.histories[speaker_id] = (
                 self.histories.get(speaker_id, EMPTY_TRANSCRIPT) + utterance

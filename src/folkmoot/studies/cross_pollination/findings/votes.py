@@ -117,7 +117,7 @@ class ConditionVotes:
 
     @property
     def final_choices(self) -> list[str]:
-        """The final choices of these participants, in the order of `first_choices`."""
+        """The final choices of participants with both votes, in the order of `first_choices`."""
         return [str(voter.final_choice) for voter in self.two_vote_voters]
 
     @property
@@ -174,7 +174,7 @@ class Votes:
         return condition_switches(self.config)
 
     def conditions_with(self, switch: str) -> list[ConditionVotes]:
-        """Return the conditions with this switch on and at least one second vote."""
+        """Return the conditions with `switch` on and at least one second vote."""
         return [
             condition_votes
             for condition_votes in self.two_vote_conditions

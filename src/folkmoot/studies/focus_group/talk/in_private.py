@@ -1,4 +1,4 @@
-"""Private questions before and after the discussion, and interviews without the others."""
+"""Private questions before and after the discussion, and interviews with single participants."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class TableDiscussion:
     """The discussion of one group so far, with the method that asks a question.
 
     `silences` holds (question, participant id, reason) for missing answers. `questions` and
-    `probes` are the numbers of both so far.
+    `probes` are the numbers of questions and probes so far.
     """
 
     config: DiscussionConfig
@@ -194,7 +194,8 @@ class TableDiscussion:
     def current_position(self, participant: Participant) -> float | None:
         """Return the last known position of a participant.
 
-        This is the last coded position in the discussion, or otherwise the private one before it.
+        This is the last position that the coder read in the discussion. Without one, it is the
+        private position before the discussion.
         """
         own_positions = [
             message.valence

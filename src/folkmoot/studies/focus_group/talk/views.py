@@ -90,7 +90,7 @@ def collapse_spaces(text: str) -> str:
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """Return the passages that come from these columns or study file keys, in order."""
+    """Return the passages from any of `columns` (table columns or study file keys), in order."""
     return [
         passage
         for passage in mind.reading.passages

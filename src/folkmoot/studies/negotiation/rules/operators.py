@@ -171,8 +171,8 @@ def pick_best(
 ) -> Pick:
     """Return the option with the highest key.
 
-    Ties are broken by total score, then alphabetically. If `by_score` is False, they are broken
-    alphabetically at once.
+    Ties are broken by total score, then alphabetically. If `by_score` is False, the total score is
+    not used.
     """
     candidates = list(tally.options if options is None else options)
     keys = {option: key(option) for option in candidates}
@@ -688,8 +688,8 @@ def decide_together(tally: Tally, case: Case) -> Outcome:
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
     """Split the group into two branches, around the top two options of the tally.
 
-    Every member joins the branch of the preferred option. The margin is the lead of the second
-    option over the third one.
+    Every member joins the branch with the option that the member prefers. The margin is the total
+    score of the second option minus that of the third one.
     """
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
     totals = [tally.total(option) for option in tally.ranked_options()]

@@ -352,10 +352,10 @@ def read_hard_no(
     unmatched: list[str],
     own_option: str = "",
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the options that a member firmly rejects, and the other objections.
+    """Return the options that a member firmly rejects, and the member's objections.
 
-    An entry that names no listed option is an objection in the member's words. It is also added to
-    `unmatched`.
+    Objections are in the member's words. One is the field `objection` of the reply. The others are
+    entries of `hard_no` that name no listed option. These entries are also added to `unmatched`.
     """
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)

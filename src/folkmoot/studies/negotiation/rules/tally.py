@@ -201,8 +201,8 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     """Return the score of each option in a text, in the order of options.
 
     An option that is named in full gets +2. A negation cue in the window of a mention adds −4. A
-    positive cue before a mention without a negation adds +2. Each of these is added once, even if
-    the text repeats it.
+    positive cue before a mention without a negation adds +2. Each of the three is added at most
+    once, even if the text repeats it.
 
     An option that is not named gets +1 for each distinct word in common with the text. Stop words,
     words of other options and words under a negation cue do not count.
@@ -358,9 +358,9 @@ def _kept_together(
 class Ballot:
     """One member's ballot. Options have their listed names.
 
-    If the ballot has `scores`, these replace the preference text and all other fields except
-    `hard_no`. `objections` are firm rejections in the member's words. An objection counts as soon
-    as an option with this name is on the table.
+    If the ballot has `scores`, the scores replace the member's stated preference and all other
+    fields except `hard_no`. `objections` are firm rejections in the member's words. An objection
+    counts as soon as an option with the same words is on the table.
     """
 
     member_id: str
@@ -485,11 +485,11 @@ def count_votes(
 
 
 def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
-    """Return one member's scores: those of the text, changed by the ballot.
+    """Return one member's scores: the scores of the text, changed by the ballot.
 
     An acceptable option gets +1. A top choice that the text does not name gets at least +2. No
     acceptable option has a higher score than the top choice. A firm rejection lowers the score to
-    −2 or less. Scores on the ballot replace those of the text.
+    −2 or less. If the ballot has scores, they replace the scores of the text.
     """
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:

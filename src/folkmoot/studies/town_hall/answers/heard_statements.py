@@ -69,7 +69,7 @@ class HeardStatements:
                     self._mentions.append((speaker, named_ids))
 
     def with_statements(self, statements: Sequence[tuple[str, str]]) -> HeardStatements:
-        """Return a copy with these statements added."""
+        """Return a copy with `statements` added after the present ones."""
         return HeardStatements(
             (*self.statements, *statements), self.names, self.leader_texts, self.questions
         )

@@ -185,9 +185,10 @@ class Planned(Record):
     @field_validator("items", mode="before")
     @classmethod
     def _keep_proposals(cls, raw: object, info: ValidationInfo) -> object:
-        """Keep the items that hold a proposal, and drop the others.
+        """Keep the items that hold a proposal, and drop all other items.
 
-        Dropping a single item that only repeats the prompt keeps the rest of the ballot.
+        An item that only repeats the prompt holds no proposal. Without this step the other items of
+        the ballot would be lost as well.
         """
         echoed = ValidationContext.from_info(info).echoed
         return (

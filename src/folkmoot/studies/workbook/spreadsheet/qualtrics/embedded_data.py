@@ -32,8 +32,8 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 class Setting:
     """One element of the flow that sets a field if `condition` holds.
 
-    `template` is the value as a text of the workbook. `value` is the value if it contains no piped
-    text, and None otherwise.
+    `template` is the value as a text of the workbook. `value` is the same value, or None if the
+    value contains piped text.
     """
 
     condition: Condition

@@ -251,9 +251,10 @@ def as_number(value: object) -> float | None:
 
 
 def in_order(value: object) -> list[tuple[str, Any]]:
-    """Return the entries of a list, or of an object in the order of its numeric keys, as pairs.
+    """Return the entries of a list or JSON object as (key, entry) pairs in order.
 
-    Entries of a list are numbered from 1.
+    The keys of a list are the numbers from 1. Entries of an object are in the order of their
+    numeric keys.
     """
     if isinstance(value, dict):
         entries = [(without_hidden(key), entry) for key, entry in value.items()]

@@ -172,7 +172,7 @@ class Treatments:
         return as_text(element.get("FlowID")) or "arm"
 
     def _names_of(self, element: Mapping[str, Any]) -> Iterator[str]:
-        """Yield possible names of an element: first its own name, then those of its children."""
+        """Yield possible names of an element: its own name, then the names of its children."""
         kind = as_text(element.get("Type"))
         if kind in ("Block", "Standard"):
             block = self._survey.blocks.get(as_text(element.get("ID")))
@@ -211,7 +211,7 @@ class Treatments:
     # --- conditions ----------------------------------------------------------------------------
 
     def write_numbers(self, numbers: frozenset[int]) -> str:
-        """Return an expression that is true in exactly these treatments."""
+        """Return an expression that is true only in the treatments with these `numbers`."""
         chosen: list[ArmKey] = []
         within = [key for key in self._varying if self._sets[key] <= numbers]
         covered: frozenset[int] = frozenset()
