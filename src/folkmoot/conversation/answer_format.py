@@ -2,9 +2,9 @@
 
 The schema of an answer type is the only statement of its fields. `describe_format` renders the
 schema as a list for a prompt (`{{ answer_format }}`), so prompt and schema cannot disagree. Small
-models often repeat a description as their answer, as in `"reason": "why, in one sentence"`. It
-would be recorded as the words of a participant. `drop_descriptions` removes such fields from the
-reply and keeps the rest."""
+models often repeat a description as their answer, as in `"reason": "why, in one sentence"`. Without
+a check, this description would be recorded as the words of a participant. `drop_descriptions`
+removes such fields from the reply and keeps the rest."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A choice is one of the listed options, and a number is within bounds. Answers are never guessed.
 Each answer type tries parse steps from strict to lenient and reports the step that succeeded. A
-speaker can always take a way out, and every constrained reply allows one."""
+speaker can always take a way out: every schema for a reply allows the ways out, too."""
 
 from __future__ import annotations
 

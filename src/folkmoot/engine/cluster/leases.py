@@ -210,7 +210,7 @@ class Leases:
         return {model: seconds for model, seconds in hold_seconds.items() if seconds}
 
     def _apply_demand(self, model: str, demand: ModelDemand) -> None:
-        """Apply what a worker learned about a model to the model's limiter on the head."""
+        """Update the head's limiter of a model by a worker's report on the model."""
         limiter = self._get_limiter(model)
         for bucket, tokens_left in (
             (limiter.requests, demand.starts_left),

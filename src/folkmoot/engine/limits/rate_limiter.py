@@ -238,7 +238,10 @@ class RateLimiter:
         self._admit_waiting_calls()
 
     def take_report(self) -> ModelDemand:
-        """Return the events since the last report, and give back unused slots and tokens."""
+        """Return the demand and the events since the last report, and give back free slots.
+
+        Unused call starts and tokens are given back, too.
+        """
         demand, self._use = self._use, ModelDemand()
         waiting = [waiter.tokens for waiter in self._waiting if not waiter.admitted.done()]
         demand.in_flight, demand.hold_seconds = self.in_flight, self.hold_seconds

@@ -57,7 +57,7 @@ NOT_RUN_SUFFIX = " (not run)"  # follows the name of a stage in the table
 
 @dataclass(slots=True)
 class TokenUse:
-    """Counted calls and tokens. They are fractions if a sample was weighted."""
+    """Counted calls and tokens. The counts are fractions if the items of a sample were weighted."""
 
     calls: float = 0.0
     input_tokens: float = 0.0

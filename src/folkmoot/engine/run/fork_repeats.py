@@ -109,7 +109,10 @@ class _RepeatedFork:
     stopper: RunStopper | None
 
     def run_cells(self, change: ReplyChange) -> RunGrid:
-        """Run every cell that has not finished, the changed one of each repeat first."""
+        """Run every cell that has not finished.
+
+        In each repeat, the cell with the changed reply runs first.
+        """
         with lock_folder(self.grid.path):
             for changed, as_it_was in pairs_of(self.grid):
                 change_of_repeat = replace(change, draw=changed.repeat)

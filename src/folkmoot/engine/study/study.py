@@ -145,24 +145,26 @@ class Study(Generic[ConfigT]):
             name.
         derived: yields name and content of files that follow from the tables and the journal. Text
             is written unchanged, other data as JSON. These files are written when a run ends or
-            pauses, and with the report of a run that was killed or is active. uses_embeddings: the
-            protocol needs embeddings. A run without an embedding model is then rejected before any
-            cost. with_limit: returns the configuration with at most this number of participants or
-            sessions (`--limit N`). None if the study type cannot be reduced. tables: the row
-            classes of the study's tables (`storage.rows.Row`). A table without rows is written as
-            well. unusable_reason: returns why a finished run is unusable as a whole (exit status
-            3), or an empty string. The engine itself finds runs in which no answer could be parsed.
-            derived_tables: yields rows of tables that are made from a finished run. It receives the
+            pauses, and with the report of a run that was killed or is active.
+        uses_embeddings: the protocol needs embeddings. A run without an embedding model is then
+            rejected before any cost.
+        with_limit: returns the configuration with at most this number of participants or sessions
+            (`--limit N`). None if the study type cannot be reduced.
+        tables: the row classes of the study's tables (`storage.rows.Row`). A table without rows is
+            written as well.
+        unusable_reason: returns why a finished run is unusable as a whole (exit status 3), or an
+            empty string. The engine itself finds runs in which no answer could be parsed.
+        derived_tables: yields rows of tables that are made from a finished run. It receives the
             folder, the journal and the texts of the prompts by name. `tables` lists their classes.
-            codebook: the meaning of the study's columns: column → text, or table → {column → text}.
-            template_files: returns name → content of the files that `folkmoot new` writes beside a
-            new study file. A file named `NAME.yaml` replaces the new study file. respondent_part:
-            answers and topics of this study for the embedded respondent. Without it, the respondent
-            answers by the answer type alone. from_polis: (conversation, comment) returns the files
-            of a new study about one comment of a conversation on the platform Polis. If `comment`
-            is None, the study type chooses one. importers: file suffix of another program →
-            function that converts such a file to a study. The function raises InputError for a file
-            that it cannot read.
+        codebook: the meaning of the study's columns: column → text, or table → {column → text}.
+        template_files: returns name → content of the files that `folkmoot new` writes beside a new
+            study file. A file named `NAME.yaml` replaces the new study file.
+        respondent_part: answers and topics of this study for the embedded respondent. Without it,
+            the respondent answers by the answer type alone.
+        from_polis: (conversation, comment) returns the files of a new study about one comment of a
+            conversation on the platform Polis. If `comment` is None, the study type chooses one.
+        importers: file suffix of another program → function that converts such a file to a study.
+            The function raises InputError for a file that it cannot read.
     """
 
     name: str

@@ -155,7 +155,7 @@ class StudyCode:
 
 
 def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
-    """Return the module of a Python file. It is executed unless this was done before.
+    """Return the module of a Python file, which is executed unless it was executed before.
 
     `consent` is None if a caller in Python names the file. Raises InputError without consent, and
     for a file that cannot be executed.
