@@ -124,7 +124,7 @@ def test_cells_of_a_matrix_share_one_scale_and_its_legend() -> None:
     shown = {(row, column): colour for column, row, colour in re.findall(cell, svg)}
     assert shown["a", "x"] == shown["b", "x"] != shown["a", "y"]
     assert "share of it" in svg  # the title of the legend
-    assert ">1</text>" in svg  # shares end at 1, whatever the largest of them
+    assert ">100%</text>" in svg  # shares end at 100 %, whatever the largest of them
 
 
 def test_ratios_stand_on_their_own_axis_with_one_as_no_effect() -> None:

@@ -234,20 +234,22 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
     )
 
 
-def report_command(name: str, pdf: bool) -> None:
-    """Write the report and print its path."""
+def report_command(name: str, pdf: bool, figures: Path | None = None) -> None:
+    """Write the report, and the charts into the folder `figures`. Print the paths."""
     from folkmoot.report.document.html import write_grid_report, write_report
 
     grid = find_grid(name)
     if grid is not None:
         if pdf:
             raise InputError("there is no PDF of a grid; write the PDF of a cell instead")
+        if figures is not None:
+            raise InputError("--figures belongs to one run; name a cell of the grid")
         output_console().print(f"wrote {escape(str(write_grid_report(grid)))}", soft_wrap=True)
         return
     run = open_run(find_run(name).path)
     study = find_study_of_run(run)
     covered_run = complete_parts(study, run)
-    path = write_report(covered_run, pdf=pdf)
+    path = write_report(covered_run, pdf=pdf, figures=figures)
     # A killed run has not written the files that the study derives from its results.
     if (
         isinstance(covered_run, PartialRun)
@@ -261,6 +263,8 @@ def report_command(name: str, pdf: bool) -> None:
     if covered_run.partial:
         print_warning(covered_run.partial)
     output_console().print(f"wrote {escape(str(path))}", soft_wrap=True)
+    if figures is not None:
+        output_console().print(f"wrote {escape(str(figures))}", soft_wrap=True)
 
 
 def export_command(

@@ -21,11 +21,19 @@ app = typer.Typer()
 def report(
     run: RunArg,
     pdf: Annotated[bool, typer.Option("--pdf", help="Also write a PDF.")] = False,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            "--figures",
+            metavar="FOLDER",
+            help="Also save all charts as SVG and PNG files in this folder.",
+        ),
+    ] = None,
 ) -> None:
     """Write the report of a run to report.html in its folder."""
     from folkmoot.cli.results import report_command
 
-    report_command(run, pdf)
+    report_command(run, pdf, figures)
 
 
 @app.command("controls", epilog=EXIT_CODES)

@@ -20,7 +20,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.measures.inference.estimates import format_count, format_percent
 from folkmoot.provenance import Source
-from folkmoot.storage.findings import Finding, Heatmap, ResultTable
+from folkmoot.storage.findings import Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
@@ -320,11 +320,14 @@ def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
     return kinds_by_decision
 
 
-def exposure_finding(run: RunFolder) -> Finding | None:
+def exposure_finding(
+    run: RunFolder, label: Callable[[str], str] = column_heading
+) -> Finding | None:
     """Return the finding with the matrix of conditions and kinds of text.
 
-    A cell is the share of decisions with a text of this kind in the prompt. Returns None if the run
-    has no table `exposure` or no decisions.
+    A cell is the share of decisions with a text of this kind in the prompt. `label` returns the
+    name of a condition that the chart shows. Returns None if the run has no table `exposure` or no
+    decisions.
     """
     if not run.has_table(ExposureRow.table):
         return None
@@ -365,7 +368,7 @@ def exposure_finding(run: RunFolder) -> Finding | None:
         Heatmap(
             tuple(
                 (
-                    f"{exposure_cell.condition}: {exposure_cell.decision}",
+                    f"{label(exposure_cell.condition)}: {column_heading(exposure_cell.decision)}",
                     exposure_cell.kind,
                     exposure_cell.shown_count / exposure_cell.decisions,
                 )

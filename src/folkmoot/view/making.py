@@ -17,9 +17,10 @@ from folkmoot.errors import FolkmootError
 from folkmoot.report.document.document import Document, build_document
 from folkmoot.report.document.front import design_lanes, question_of
 from folkmoot.report.document.html import format_prose, write_page
+from folkmoot.report.document.saved_figures import save_figures, saved_by_panel
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.overview import FINDINGS, title_of
+from folkmoot.view.overview import FIGURES, FINDINGS, title_of
 from folkmoot.view.site import template_environment
 
 
@@ -32,6 +33,7 @@ def make_pages(run: RunFolder, folder: Path) -> None:
     if run.table_names() and not is_held(run.path):
         content = build_document(run)
         write_page(content, folder)
+        save_figures(content, folder / FIGURES)
     front = content.front if content else None
     question = front.question if front else question_of(run.config)
     env = template_environment()
@@ -39,6 +41,7 @@ def make_pages(run: RunFolder, folder: Path) -> None:
     env.filters["drawing"] = draw_chart
     page = env.get_template("findings.html.j2").render(
         doc=content,
+        saved=saved_by_panel(content) if content else {},
         question=question if title_of(run.config) != question else "",
         lanes=(
             design := front.lanes if front else tuple(design_lanes(run, find_study_of_run(run)))

@@ -21,6 +21,8 @@ from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_folder
 from folkmoot.view.people import file_stamp
 
 FINDINGS = "findings.html"
+# The folder of the cache with the charts as SVG and PNG files.
+FIGURES = "figures"
 # The file that records of which state of the run the cached overview is.
 MADE = "made"
 

@@ -52,7 +52,7 @@ from folkmoot.storage.run_folder import (
     RunSoFar,
 )
 from folkmoot.storage.table_buffer import ROWS
-from folkmoot.view.overview import FINDINGS, Overviews, title_of
+from folkmoot.view.overview import FIGURES, FINDINGS, Overviews, title_of
 from folkmoot.view.people import file_stamp, journal_of, names_in, table_of
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import find_rooms, in_room, room_columns
@@ -90,8 +90,10 @@ ZIP_CHUNK = 1 << 16
 # Utterances shown before and after the one to which a link leads.
 AROUND = 6
 REPORT = "report.html"
-# A report contains its styles and drawings and has no scripts.
-REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+# A report contains its styles and drawings and has no scripts. Its links save its drawings.
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-downloads"
+)
 TABS = (("Overview", ""), ("Participants", "people"), ("Rooms", "rooms"), ("Report", "report"))
 # Colours of speakers, as in view.css. Leaders of a conversation have a separate colour.
 COLOURS = 8
@@ -126,6 +128,7 @@ class Reader:
             "live": keep_if_unreadable(self.live_run),
             "findings": self.findings_page,
             "report": self.report_page,
+            "figure": self.download_figure,
             "file": _retry_while_running(self.download_run_file),
             "zip": _retry_while_running(self.download_zip),
             "people": _retry_while_running(self.people),
@@ -267,6 +270,16 @@ class Reader:
             return render_page("waiting.html.j2", {**context, "what": "the report"})
         path = folder / REPORT
         return HTMLResponse(path.read_bytes(), headers={"Content-Security-Policy": REPORT_POLICY})
+
+    async def download_figure(self, request: Request) -> Response:
+        """Send a chart of the report as an SVG or PNG file."""
+        run, _ = await run_in_threadpool(self._resolve_run, request, "")
+        name = request.query_params.get("name", "")
+        figures = await self.overviews.get(run.path) / FIGURES
+        # Only names of files in the folder are known, so no name can lead out of it.
+        if not figures.is_dir() or name not in {path.name for path in figures.iterdir()}:
+            raise HTTPException(404, f"There is no figure {name} in {run.id}.")
+        return FileResponse(figures / name, filename=name)
 
     def download_run_file(self, request: Request) -> Response:
         """Send a file for download, if the engine or the study type wrote the file."""

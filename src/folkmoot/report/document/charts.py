@@ -38,6 +38,10 @@ MOST_CHARACTERS = 45
 WIDER = 0.8
 # This format has enough decimals to keep two ticks distinct.
 PERCENT = "~%"
+# Axis labels of a difference of shares, which is given in percentage points.
+POINTS = "datum.value ? format(100 * datum.value, '+~g') : '0'"
+# A legend of a colour scale has at most this many ticks.
+MOST_TICKS = 6
 
 
 def render_svgs(chart: Chart, description: str) -> list[str]:
@@ -60,7 +64,9 @@ def _render_svg(chart: Any, labels: list[str]) -> str:
     spec = _remove_unprintable(chart.to_dict())
     spec["config"] = chart_theme()
     # The reader's font may be wider than the font with which the renderer measured the labels.
-    spec["padding"] = {"left": 5 + WIDER * max(map(len, labels), default=0), "right": 12}
+    # A side that is not named has no padding, and letters of the axis title would be cut below.
+    left = 5 + WIDER * max(map(len, labels), default=0)
+    spec["padding"] = {"left": left, "right": 12, "top": 5, "bottom": 5}
     return str(vl_convert.vegalite_to_svg(spec))
 
 
@@ -69,7 +75,8 @@ def _word_keys(chart: Any) -> Any:
 
     Ids such as `p_0001` are not changed.
     """
-    named = [name for name in ("items", "each", "bands", "links") if hasattr(chart, name)]
+    texts = ("items", "unit_values", "bands", "links", "unit", "x", "y", "row", "column")
+    named = [name for name in texts if hasattr(chart, name)]
     return replace(chart, **{name: _readable_words(getattr(chart, name)) for name in named})
 
 
@@ -128,9 +135,8 @@ def _interval_spec(chart: IntervalChart) -> Any:
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     y = alt.Y("label:N", sort=_values_in_order(chart.items, 0), title=None)
     title = chart.unit or None
-    # A difference of shares is given in percentage points.
     if chart.percent and chart.reference_line is not None:
-        axis = alt.Axis(labelExpr="datum.value ? format(100 * datum.value, '+~g') : '0'")
+        axis = alt.Axis(labelExpr=POINTS)
         title = f"{chart.unit}, points".removeprefix(", ")
     # The axis of shares starts at 0 %, so that readers can compare lengths. Other measures have no
     # such zero.
@@ -183,12 +189,16 @@ def _bar_spec(chart: BarChart) -> Any:
     categories = _values_in_order(chart.items, 0)
     counts = all(float(item[2]).is_integer() for item in chart.items)
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
+    title = chart.unit or None
     if counts and not chart.percent:
         axis = _category_axis([0.0, *(item[2] for item in chart.items)])
+    # Shares cannot be negative, so these are changes of shares.
+    if chart.percent and any(item[2] < 0 for item in chart.items):
+        axis, title = alt.Axis(labelExpr=POINTS), f"{chart.unit}, points".removeprefix(", ")
     several = len(series) > 1
     encoding: dict[str, Any] = {
         "y": alt.Y("category:N", sort=categories, title=None),
-        "x": alt.X("value:Q", title=chart.unit or None, axis=axis, stack=None),
+        "x": alt.X("value:Q", title=title, axis=axis, stack=None),
         "color": alt.Color(
             "series:N", sort=series, title=None, legend=alt.Legend() if several else None
         ),
@@ -219,7 +229,9 @@ def _line_spec(chart: LineChart) -> Any:
         line = base.mark_line(strokeWidth=1, opacity=0.45)
         return line.properties(width=WIDTH - 90, height=240)
     line = base.mark_line(strokeWidth=2)
-    dots = base.mark_point(filled=True, size=45).encode(shape=_shape_encoding("series", series))
+    dots = base.mark_point(filled=True, size=45, opacity=1).encode(
+        shape=_shape_encoding("series", series)
+    )
     both = alt.layer(line, dots)
     return both.properties(width=WIDTH - 90, height=240)
 
@@ -262,6 +274,7 @@ def _heatmap_spec(chart: Heatmap) -> Any:
         columns = rows
     values = [item[2] for item in chart.items]
     low, high = _colour_scale_ends(chart, values)
+    number = ".0%" if _holds_shares(chart, values) else ".3~g"
     data = _inline_data(("row", "column", "value"), chart.items)
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=rows, title=chart.row or None, axis=alt.Axis(labelOverlap=False)),
@@ -283,9 +296,9 @@ def _heatmap_spec(chart: Heatmap) -> Any:
                 type="symbol",
                 symbolType="square",
                 symbolStrokeWidth=0,
-                values=[low + (high - low) * key / 4 for key in range(5)],
-                format=".3~g",
-                columns=5,
+                values=round_ticks(low, high, whole=all(float(x).is_integer() for x in values)),
+                format=PERCENT if number == ".0%" else "~g",
+                columns=MOST_TICKS,
             ),
         )
     )
@@ -293,7 +306,7 @@ def _heatmap_spec(chart: Heatmap) -> Any:
     layers = [cells]
     if size >= 18:
         text = base.mark_text(fontSize=10).encode(
-            text=alt.Text("value:Q", format=".3~g"),
+            text=alt.Text("value:Q", format=number),
             color=alt.condition(
                 alt.datum.value > (low + high) / 2, alt.value("#000000"), alt.value("#ffffff")
             ),
@@ -312,11 +325,33 @@ def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, floa
     """
     if not values:
         return 0.0, 1.0
-    if "share" in chart.unit and min(values) >= 0 and max(values) <= 1:
+    if _holds_shares(chart, values):
         return 0.0, 1.0
     low = min(0.0, *values)
-    # The tiny width keeps the scale valid if all values are equal.
-    return low, max(*values, low + 1e-9)
+    # A scale needs a width, also if no value is above its low end.
+    return low, max(values) if max(values) > low else low + 1
+
+
+def _holds_shares(chart: Heatmap, values: list[float]) -> bool:
+    return "share" in chart.unit and all(0 <= value <= 1 for value in values)
+
+
+def round_ticks(low: float, high: float, *, whole: bool) -> list[float]:
+    """Return up to six round numbers from `low` to `high`: multiples of 1, 2, 2.5 or 5 × 10ⁿ.
+
+    `whole`: the values are counts, so that no tick may lie between two whole numbers.
+    """
+    power = 10.0 ** (math.floor(math.log10(high - low)) - 1)
+    steps = [factor * power * tens for tens in (1, 10, 100) for factor in (1, 2, 2.5, 5)]
+    for step in steps:
+        if whole and not step.is_integer():
+            continue
+        # The division leaves a tiny error, which must not lose a tick at the end of the scale.
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < MOST_TICKS:
+            # Fifteen digits remove the error of the multiplication, such as 0.6000000000000001.
+            return [float(f"{step * number:.15g}") for number in range(first, last + 1)]
+    return [low, high]
 
 
 def _scatter_plot(chart: ScatterChart) -> Any:

@@ -13,6 +13,7 @@ from folkmoot.engine.run.grid import RunGrid
 from folkmoot.report.comparison.pooled import findings_of_cells
 from folkmoot.report.document.document import Document, build_document, grid_document
 from folkmoot.report.document.pdf import load_typst, write_pdf
+from folkmoot.report.document.saved_figures import save_figures, saved_by_panel
 from folkmoot.report.document.validity import CARD_NOTE, claims_over_wordings
 from folkmoot.storage.findings import (
     CardBoard,
@@ -34,10 +35,12 @@ def write_report(
     pdf: bool = False,
     known: Sequence[Finding] = (),
     over_grid: Finding | None = None,
+    figures: Path | None = None,
 ) -> Path:
     """Write `report.html` into the run folder and return its path.
 
-    With `pdf`, also write `report.pdf` and return its path. `known`: findings that the caller has
+    With `pdf`, also write `report.pdf` and return its path. With `figures`, also save all charts as
+    SVG and PNG files in this folder. `known`: findings that the caller has
     already computed. `over_grid`: the judgement of the primary claims over all wordings, if the run
     is a cell of a grid. If a PDF is requested and Typst is not installed, raises InputError and
     writes no file.
@@ -47,6 +50,8 @@ def write_report(
         load_typst()
     content = build_document(run, known, over_grid)
     path = write_page(content, run.path)
+    if figures is not None:
+        save_figures(content, figures)
     if pdf:
         return write_pdf(content, run.path / PDF)
     return path
@@ -70,6 +75,7 @@ def write_page(content: Document, folder: Path) -> Path:
         .get_template("report.html.j2")
         .render(
             doc=content,
+            saved=saved_by_panel(content),
             card_note=CARD_NOTE,
             css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
         )

@@ -22,8 +22,6 @@ from folkmoot.storage.findings import ResultTable, column_heading, format_cell, 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
 TABLES = TEMPLATE.with_name("tables.typ")
 REGISTRATION = TEMPLATE.with_name("preregistration.typ")
-MARK = """#set page(width: auto, height: auto, margin: 0pt, fill: none)
-#rotate(-35deg, reflow: true, text(62pt, weight: "bold", fill: rgb(0, 0, 0, 14))[MARK])"""
 # The caption of a longer table gives the number of rows left out. The HTML report shows all rows.
 MOST_ROWS = 40
 # In a table with a cell longer than this (in characters), columns of text share the width.
@@ -58,10 +56,6 @@ def write_pdf(document: Document, path: Path) -> Path:
             (folder / template.name).write_text(template.read_text("utf-8"), "utf-8")
         data = _Writer(folder).document_data(document)
         (folder / "report.json").write_text(json.dumps(data), "utf-8")
-        # The provenance label behind the text is drawn as an image. As text, its letters would be
-        # copied along with the sentences of the page.
-        (folder / "mark.typ").write_text(MARK.replace("MARK", document.mark), "utf-8")
-        typst.compile(str(folder / "mark.typ"), str(folder / "mark.svg"), format="svg")
         write_bytes(path, typst.compile(str(folder / "report.typ")))
     return path
 

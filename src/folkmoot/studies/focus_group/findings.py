@@ -34,7 +34,7 @@ from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
+from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable, column_heading
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import (
@@ -383,7 +383,10 @@ def position_finding(concept: Concept) -> Finding | None:
             pl.col("shifts").sum(),
         )
         chart = LineChart(
-            tuple(mean_position_by_question(concept.opinions)),
+            tuple(
+                (column_heading(group), number, mean)
+                for group, number, mean in mean_position_by_question(concept.opinions)
+            ),
             "question",
             "mean position of the group",
         )

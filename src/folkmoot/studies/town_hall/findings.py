@@ -118,7 +118,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         stance_finding(rounds),
         answer_quality_finding(quality_of_run(run)) if run.has_table("quality") else None,
         coding.coding_finding(run),
-        exposure_finding(run),
+        exposure_finding(run, "level {}".format),
     )
 
 

@@ -9,6 +9,7 @@ from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.findings import collect_findings
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.cross_pollination.config import condition_label
 from folkmoot.studies.cross_pollination.findings.changes import (
     difference_finding,
     main_effects,
@@ -60,5 +61,5 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         attrition_finding(votes),
         quality_findings(votes),
         reason_findings(votes),
-        exposure_finding(run),
+        exposure_finding(run, condition_label),
     )

@@ -272,7 +272,10 @@ def _cluster_map(groups: list[OptionReasons]) -> Finding:
         f"close points may still differ in other respects.{sample_note}",
         ResultTable(("participant_id", "cluster", "x", "y"), tuple(placed)),
         ScatterChart(
-            tuple((x, y, cluster, participant_id) for participant_id, cluster, x, y in placed),
+            tuple(
+                (x, y, cluster.replace("_cluster_", ", cluster "), participant_id)
+                for participant_id, cluster, x, y in placed
+            ),
             x="first component",
             y="second component",
         ),

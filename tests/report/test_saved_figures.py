@@ -1,0 +1,119 @@
+"""Saved figures: complete SVG and PNG files in words, with the mark below the plot."""
+
+from __future__ import annotations
+
+import re
+import struct
+from base64 import b64decode
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from folkmoot.cli.app import app
+from folkmoot.report.document.charts import render_svgs, round_ticks
+from folkmoot.storage.findings import BarChart, Chart, Heatmap
+from folkmoot.storage.run_folder import RunFolder
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def figures(finished: RunFolder, tmp_path: Path) -> Path:
+    """All figures of a small run of each study type, as the command line writes them."""
+    folder = tmp_path / "paper" / "figures"
+    result = CliRunner().invoke(app, ["report", str(finished.path), "--figures", str(folder)])
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def _texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_every_figure_of_a_run_is_an_svg_and_a_png_with_the_mark_below_the_plot(
+    figures: Path, finished: RunFolder
+) -> None:
+    drawn = sorted(figures.glob("*.svg"))
+    assert drawn
+    assert [path.with_suffix(".png") for path in drawn] == sorted(figures.glob("*.png"))
+    for path in drawn:
+        root = ElementTree.parse(path).getroot()
+        assert root.tag == f"{SVG}svg"
+        width, height = float(root.attrib["width"]), float(root.attrib["height"])
+        plot, mark = root.find(f"{SVG}svg"), root.find(f"{SVG}text")
+        assert plot is not None and mark is not None
+        assert (mark.text or "").startswith("SYNTHETIC: ")
+        plot_end = float(plot.attrib["y"]) + float(plot.attrib["height"])
+        assert plot_end < float(mark.attrib["y"]) < height
+        assert "currentColor" not in path.read_text("utf-8")
+        image = path.with_suffix(".png").read_bytes()
+        assert image.startswith(b"\x89PNG")
+        assert struct.unpack(">II", image[16:24]) == pytest.approx((3 * width, 3 * height), abs=3)
+    assert not finished.partial
+
+
+def test_labels_of_figures_are_words_and_not_keys(figures: Path) -> None:
+    for path in figures.glob("*.svg"):
+        for text in _texts(path.read_text("utf-8")):
+            assert not re.search(r"[^\W_]_[^\W_]", text), (path.name, text)
+
+
+def test_the_report_page_holds_each_of_its_drawings_as_a_file(
+    figures: Path, finished: RunFolder
+) -> None:
+    page = (finished.path / "report.html").read_text("utf-8")
+    links = re.findall(r'download="([^"]+)" href="data:image/svg\+xml;base64,([^"]+)"', page)
+    saved = {path.name: path.read_bytes() for path in figures.glob("*.svg")}
+    assert {name: b64decode(data) for name, data in links} == saved
+
+
+def test_a_file_in_place_of_the_folder_is_refused_by_name(
+    finished: RunFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").write_text("mine")
+    command = ["report", str(finished.path), "--figures", str(tmp_path / "taken")]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code != 0 and "taken" in result.output
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "whole", "ticks"),
+    [
+        (0, 3, True, [0, 1, 2, 3]),
+        (0, 1, True, [0, 1]),
+        (0, 2, True, [0, 1, 2]),
+        (0, 17, True, [0, 5, 10, 15]),
+        (0, 3.52, False, [0, 1, 2, 3]),
+        (0, 1, False, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (-0.4, 0.35, False, [-0.4, -0.2, 0, 0.2]),
+    ],
+)
+def test_ticks_are_round_and_those_of_counts_whole(
+    low: float, high: float, whole: bool, ticks: list[float]
+) -> None:
+    assert round_ticks(low, high, whole=whole) == ticks
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        Heatmap((("a", "b", 0), ("b", "a", 3)), unit="replies"),
+        Heatmap((("a", "b", 0), ("b", "a", 0)), unit="replies"),
+        BarChart((("a", "before", 2), ("a", "after", 1)), unit="people"),
+    ],
+)
+def test_a_chart_of_counts_has_no_fractions(chart: Chart) -> None:
+    (svg,) = render_svgs(chart, "")
+    numbers = [text for text in re.findall(r">([^<]+)</text>", svg) if text[0].isdigit()]
+    assert numbers and all(text.isdigit() for text in numbers)
+
+
+def test_shares_and_their_changes_have_the_units_of_the_text() -> None:
+    (matrix,) = render_svgs(Heatmap((("a", "b", 0.25), ("b", "a", 0.5)), unit="share of it"), "")
+    assert {"25%", "50%", "0%", "100%"} <= set(_texts(matrix))
+    changes = BarChart((("a", "x", -0.02), ("a", "y", 0.02)), "net change in share", percent=True)
+    (bars,) = render_svgs(changes, "")
+    assert {"net change in share, points", "+2", "−2"} <= set(_texts(bars))
