@@ -567,9 +567,10 @@ def talk_time(concept: Concept) -> Finding | None:
             {"group": group, "gini of words": round(value, 3)}
             for group, value in gini_by_group.items()
         ]
-        bars = [(group, "Gini", round(value, 3)) for group, value in gini_by_group.items()][
-            : 2 * MAX_LINES
-        ]
+        bars = [
+            (column_heading(group), "Gini", round(value, 3))
+            for group, value in gini_by_group.items()
+        ][: 2 * MAX_LINES]
     return concept.finding(
         "talk_time",
         "Who spoke how much?",
