@@ -51,7 +51,7 @@ class BuildConfig(StudyConfig):
 def run_name(lines: Sequence[str]) -> str:
     """Return the name of the run that makes personas from these lines.
 
-    The same lines give the same name, so that a second attempt resumes the first one.
+    Equal lines give equal names, so that a second call of the command resumes the first run.
     """
     return f"personas-{digest(*lines, size=5).hex()}"
 

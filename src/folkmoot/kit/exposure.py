@@ -309,7 +309,7 @@ def describe_deviations(run: RunFolder) -> list[str]:
 
 
 def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
-    """Return decision → the kinds of text in its prompt, for one participant."""
+    """Return decision → the kinds of text in the prompt of the decision, for one participant."""
     if not run.has_table(ExposureRow.table):
         return {}
     own = run.scan_table(ExposureRow.table).filter(participant_id=participant_id).collect()

@@ -3,8 +3,8 @@
 All numbers and their sources are in `human_bands.json`, one entry per benchmark. The sentences give
 the simulated and the human values and the design of the human studies, without a verdict. In most
 of these studies people deliberated for days, so their values are no norm for a participant who only
-reads a text. Only the checks of the spread of votes and ratings (`diagnostics`) use a benchmark as
-their margin, and their sentences say so.
+reads a text. There is one exception: the checks of the spread of votes and ratings (`diagnostics`)
+use a benchmark as their margin and give a verdict. The sentences of these checks say so.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Clusters of reasons: which members belong together, and whether the clusters are reliable.
 
-Cross-pollination clusters the embeddings of utterances. The report shows the silhouettes that
-selected the number of clusters, the stability of the clusters, a map, and the members nearest to
-each centre. The same input gives the same labels on every machine. scikit-learn takes a second to
-load, so each function imports it when it needs it.
+Cross-pollination clusters the embeddings of utterances, so the members are utterances. The report
+shows the silhouettes that selected the number of clusters, the stability of the clusters, a map,
+and the members nearest to each centre. The same input gives the same labels on every machine.
+scikit-learn takes a second to load, so each function imports it when it needs it.
 """
 
 from __future__ import annotations

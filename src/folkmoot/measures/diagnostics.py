@@ -1,12 +1,13 @@
 """Checks of a model as a respondent: each check detects one known failure of models.
 
-The report and studies use these checks. The first ones concern the form of answers (rows of the
-table `answers`, which every study type records). The others concern opinions: instability, position
-bias, sycophancy, too little variance, too even votes.
+The report and studies use these checks. The first group concerns the form of answers (rows of the
+table `answers`, which every study type records). The second group concerns opinions: instability,
+position bias, sycophancy, too little variance, too even votes.
 
 Each check estimates one quantity and states the margin of acceptable values. It passes if the whole
 interval lies inside the margin, and fails if the whole interval lies outside. Otherwise the verdict
-is "not known", for example if there are too few answers."""
+is "not known", for example if there are too few answers.
+"""
 
 from __future__ import annotations
 
@@ -255,9 +256,9 @@ def check_malformed(answers: Collection[Row]) -> Check:
 def check_cut_replies(answers: Collection[Row]) -> Check:
     """Check that the token limit cut no reply, including re-asks with twice the limit.
 
-    The check counts all replies and is no estimate. A single cut reply fails the check, because
-    half a sentence would be used as a whole answer. The verdict is "not known" if no reply has a
-    finish reason.
+    The check counts all replies and is no estimate. A single cut reply fails the check, because its
+    text would be used as if it were complete. The verdict is "not known" if no reply has a finish
+    reason.
     """
     title, margin = "Cut replies", Margin(high=0.0)
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)

@@ -174,9 +174,9 @@ class MigrationResult:
 def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult:
     """Add the personas in `participants.json` of earlier runs to the pool.
 
-    A persona is known if the pool or an earlier folder has its base line. A folder without a
-    readable `participants.json` raises no error, and the result lists the problem. A record without
-    a base line or description counts as unfit.
+    A persona is known, and not added again, if its base line is in the pool or in a run folder that
+    was read before. If a folder has no readable `participants.json`, the result lists the problem,
+    and no error is raised. A record without a base line or description counts as unfit.
     """
     seen = {persona.key for persona in pool.load_personas()}
     new_personas: list[Persona] = []

@@ -203,10 +203,10 @@ def _start_milliseconds(run: RunFolder) -> int:
 
 
 def _answered_at(run: RunFolder, condition: pl.Expr, *columns: str) -> pl.DataFrame:
-    """Return columns of the selected answers, sorted by the time of their calls.
+    """Return the answers that fulfil `condition`, sorted by the time of their calls.
 
-    The added column `at` holds the time in milliseconds. The table is empty if the run has no
-    answers or no journal.
+    The result has the given columns and `at`, the time in milliseconds since 1970. It is empty if
+    the run has no answers or no journal.
     """
     path = run.path / JOURNAL
     if not run.has_table("answers") or not path.exists():

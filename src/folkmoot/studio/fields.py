@@ -319,7 +319,7 @@ def _field(
 
 
 def _accepts(node: Node, value: Any) -> bool:
-    """Return whether a value has the type of a variant."""
+    """Return whether a value has the type that a variant (one alternative of a schema) requires."""
     if value is None or value is UNSET:
         return False
     if "enum" in node or "const" in node:
@@ -376,7 +376,11 @@ def _kind_of(
 def _kind_of_object(
     node: Node, definitions: Mapping[str, Node], shown_value: Any, path: KeyPath, place: KeyPath
 ) -> tuple[Kind, tuple[StudyField, ...], Any]:
-    """Return the fields of an object: a group if its keys are fixed, otherwise a mapping."""
+    """Return (kind, inner fields, value of a new entry) of the field for an object.
+
+    The kind is a group if the keys are fixed, a mapping if the researcher chooses the keys, and
+    otherwise YAML text.
+    """
     value_node = node.get("additionalProperties")
     if isinstance(value_node, dict):
         entries = shown_value if isinstance(shown_value, Mapping) else {}
@@ -416,7 +420,7 @@ def _rows_instead(kind: Kind, variants: Sequence[Node], definitions: Mapping[str
 
 
 def _is_closed(node: Node) -> bool:
-    """Return whether a variant has a fixed set of values."""
+    """Return whether a JSON schema allows only a fixed set of values."""
     return "enum" in node or "const" in node or node == {"type": "boolean"}
 
 

@@ -420,8 +420,8 @@ def _label_ways_out(
 ) -> tuple[tuple[str, JsonValue], ...]:
     """Return the ways out `way_values` as (label, value) pairs.
 
-    `null` is the way out with the same meaning as the value null, which gives the label of null.
-    Null is left out if the field may stay blank, or if `way_values` already contains that way out.
+    The value null gets the label of the way out `null`, because it has the same meaning. Null is
+    left out if the field may stay blank, or if `way_values` also contains that way out.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(

@@ -208,7 +208,7 @@ def count_of(run: RunFolder) -> int | None:
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
-    """Return id → name of the participants in a conversation. `key` is the key of its room."""
+    """Return id → name of the participants in the conversation with the key `key`."""
     people = people_of(run)
     frame = people_frame(run, people)
     if len(people.within) > len(key):

@@ -306,7 +306,10 @@ def _shorten_address(address: str, speaker_id: str, key: Sequence[str]) -> str:
 def _references_by_utterance(
     run: RunFolder, columns: Sequence[str], conditions: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
-    """Return (round, speaker) → the speaker's references, as kind → targets."""
+    """Return (round, speaker) → references that the speaker made in this round, as kind → targets.
+
+    The result is empty if the run has no table of references with the needed columns.
+    """
     needed_columns = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):
         return {}

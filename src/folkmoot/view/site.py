@@ -319,7 +319,10 @@ def template_environment() -> Environment:
 
 
 def in_order(items: Iterable[object], name: str) -> list[tuple[object, list[object]]]:
-    """Group consecutive items with the same value of an attribute. The order is kept."""
+    """Group consecutive items in which the attribute `name` has the same value.
+
+    The result holds (value, items) pairs in the order of the items.
+    """
     return [(key, list(group)) for key, group in groupby(items, attrgetter(name))]
 
 

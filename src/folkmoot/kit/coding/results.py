@@ -211,7 +211,7 @@ class CodebookResults:
         return self.coder_summary
 
     def describe_withheld(self, content: str) -> str:
-        """Return the statement of a finding that embedded codes do not support.
+        """Return the statement of a finding that is withheld because the coder was embedded.
 
         `content` is the beginning of a sentence. It names the result that codes of a model or a
         human would show.

@@ -67,9 +67,10 @@ class Estimate:
 def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float, float]:
     """Return the bias-corrected value and its standard error.
 
-    `whole`: the value from all units. Units with equal data are one of m kinds. `without` (m,): the
-    value without one unit of each kind. `times` (m,): the number of units of each kind. Quenouille
-    (1956), doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
+    `whole`: the value from all units. Units with equal data give equal values, so they are grouped
+    into m kinds. `without` (m,): for each kind, the value from all units except one of this kind.
+    `times` (m,): the number of units of each kind. Quenouille (1956),
+    doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
     """
     values, weights = np.asarray(without, float), np.asarray(times, float)
     n = weights.sum()

@@ -120,7 +120,7 @@ def _without_nameless_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def _without_fractions(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with whole numbers in the columns of floats that hold nothing else.
+    """Return the table with float columns of whole numbers turned into columns of integers.
 
     R and pandas store whole numbers as floats if one is missing. A persona should be 31 years old,
     not 31.0.
@@ -203,7 +203,10 @@ def _find_sheet(path: Path) -> RawSheet:
 
 
 def _find_gaps(sheet: RawSheet) -> list[tuple[str, str, str]]:
-    """Return problems of the layout as (message, location, hint): a table is a plain rectangle."""
+    """Return (message, location, hint) for each problem because of which a sheet is no table.
+
+    These are merged cells, hidden rows or columns, and cells without a column name above them.
+    """
     problems = [
         ("these cells are merged", f"{sheet.name}!{area}", "unmerge them and fill in each cell")
         for area in sheet.merged

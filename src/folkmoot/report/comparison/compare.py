@@ -389,8 +389,9 @@ def _list_names(names: Sequence[str]) -> str:
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
     """Return the claims to compare: those of the first run that has claims.
 
-    If no run has claims, there is one claim for each condition except the plainest one. It says
-    that more participants change their choice in this condition than in the plainest one.
+    If no run has claims, each condition except the baseline gets one claim. It says that the shares
+    of participants who change their choice differ between this condition and the baseline. The
+    baseline is the first condition of `split_by_condition`.
     """
     stated = next((sample.claims for sample in runs if sample.claims), ())
     if stated:

@@ -1,11 +1,12 @@
 """Join the runs of a grid: which claims hold, pooled estimates, and sources of their variance.
 
-Primary claims, or hypotheses if the study file has some, are judged over all cells with direction
-and margin. The method is joint inference over people (`specification_curve`).
+Primary claims are judged over all cells together by `specification_curve`, which uses the direction
+and the margin of a claim. If the study file has hypotheses, they are the primary claims.
 
 All other estimates that findings draw with an interval are pooled over the cells and described
 without a verdict. Their independent unit is the repeat, because cells of one repeat share their
-participants."""
+participants.
+"""
 
 from __future__ import annotations
 

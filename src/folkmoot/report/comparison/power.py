@@ -305,9 +305,9 @@ def _growing_sizes() -> Iterator[int]:
 
 
 def _least_mean(size: DesignSize, alpha: float) -> str:
-    """Return a text on the smallest distance of a mean from the margin that the design detects.
+    """Return a sentence part on the true difference of means that the design detects.
 
-    The distance is in standard deviations.
+    It says how far the difference must lie beyond the margin, in standard deviations.
     """
     if size.kind == "paired":
         smallest_effect, quantity = (

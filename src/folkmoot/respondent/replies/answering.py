@@ -103,7 +103,8 @@ def answer_text(mind: SimulatedRespondent) -> str:
 def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
     """Return a response to an argument for the option `rival`.
 
-    The closer the utility of the rival is, the more often the person concedes the argument.
+    The person concedes the argument more often, the less the utility of `rival` is below that of
+    the person's current option.
     """
     utility_of = dict(zip(mind.options, mind.option_utilities(), strict=True))
     gap = utility_of[mind.current_option] - utility_of[rival]

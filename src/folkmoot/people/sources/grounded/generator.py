@@ -99,7 +99,7 @@ class PersonaGenerator:
         return [person.model_copy(update={"source": "table"}) for person in profiles]
 
     def with_new_opinion(self, profile: Profile, rng: np.random.Generator) -> Profile:
-        """Return the profile with a new random first opinion about another concept."""
+        """Return the profile with a new first opinion, drawn for the concept of this generator."""
         scores = {trait: profile.traits.standard_score(trait) for trait in TRAITS}
         opinion = draw_opinion(rng, scores, profile.consumer, figures(), {}, self.appeal)
         return profile.model_copy(update={"opinion": opinion})
@@ -161,8 +161,8 @@ class PersonaGenerator:
         """Return profiles that meet the quotas, and the known attributes of each.
 
         For each participant, candidates are drawn until one fits the remaining quotas. With a
-        panel, the candidates are its rows in the order of a weighted draw. Rows that were not used
-        yet are tried first.
+        panel, the candidates are its rows in the order of a weighted draw. A row is used a second
+        time only after all other rows were used.
         """
         remaining = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
         people: list[Profile] = []
