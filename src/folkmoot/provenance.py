@@ -5,7 +5,8 @@ a string that carries its source. Templates, joins and histories keep the source
 So a request knows the source of each of its characters, and no code searches for known texts inside
 other texts. docs/provenance.md explains this to researchers.
 
-A source has a kind, from this closed list, and an id, which states where the text is recorded:
+A source has a kind, from the closed list `Kind`, and an id, which states where the text is
+recorded:
 
     kind            id
     utterance       `utterance_id` in the table `utterances`

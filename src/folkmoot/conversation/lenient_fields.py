@@ -191,7 +191,10 @@ def _repair_value(
 def _drop_unreadable(
     model: type[BaseModel], value: Any, path: _Path, note: Note, *, salvage: bool
 ) -> bool:
-    """Drop the nearest optional value at or around a path. Return True if one was dropped."""
+    """Drop the optional value at a path, or the nearest optional value around it.
+
+    Returns True if a value was dropped.
+    """
     for end in range(len(path), 0, -1):
         parent_path = path[:end]
         field, raw = _field_at(model, parent_path), _value_at_path(value, parent_path)

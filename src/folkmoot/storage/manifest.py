@@ -299,7 +299,7 @@ def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -
 def _synthetic_section(
     facts: RunFacts, answers: pl.DataFrame | None, provenance: pl.LazyFrame | None
 ) -> dict[str, object]:
-    """Return the provenance label, the note and the planted effects of a run, for the manifest.
+    """Return the provenance label, the note and the built-in effects of a run, for the manifest.
 
     Returns an empty mapping if only models answered.
     """

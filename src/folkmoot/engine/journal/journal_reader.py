@@ -389,7 +389,7 @@ class JournalReader:
     def count_entries(self) -> int:
         """Return the number of entries that were written.
 
-        It is taken from the hash chain if rows are missing.
+        If rows are missing, the number is taken from the hash chain.
         """
         event_count = read_meta_value(self._reader, "chain").partition(" ")[0]
         # The chain counts a superseded entry twice: when it was written and when it was superseded.

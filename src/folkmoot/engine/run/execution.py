@@ -512,8 +512,8 @@ def build_design(
 ) -> dict[str, Any]:
     """Return the design of a study as its plan seals it.
 
-    `sealed` is the design that the run sealed when it started, empty before that. It decides the
-    embedding model and which settings are compared.
+    `sealed` is the design that the run sealed when it started, empty before that. The sealed design
+    decides the embedding model and which settings are compared.
     """
     # The embedding model is restored before it is read below: a resume uses the sealed model, even
     # if another one would be chosen today.

@@ -1,8 +1,9 @@
 """Repeat a fork, to separate the effect of a changed reply from the randomness of the models.
 
 Each repeat has two forks, and the models answer again in both. One fork has the changed reply, the
-other the original reply. The second one repeats every call that the first one had to make. The
-forks are cells of a grid with the axis `reply`, so that reports and pages of grids can show them.
+other the original reply. The fork with the original reply repeats every call that the fork with the
+changed reply had to make. The forks are cells of a grid with the axis `reply`, so that reports and
+pages of grids can show them.
 """
 
 from __future__ import annotations

@@ -87,9 +87,9 @@ async def ask_each_once(
 ) -> list[PreflightResult]:
     """Make each call once, in order, and return the results.
 
-    If `embedding` is a model, it first embeds a text at `embedding_address`, and this result comes
-    first. Raises every error that stops a run. The calls are made in order, so that the first wrong
-    key stops all others.
+    If `embedding` names a model, this model first embeds a text at `embedding_address`, and the
+    result of the embedding is the first result. Raises every error that stops a run. The calls are
+    made in order, so that the first wrong key stops all others.
     """
     results: list[PreflightResult] = []
     if embedding:

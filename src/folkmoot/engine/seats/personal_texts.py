@@ -416,7 +416,7 @@ def _reply_of(source: Source) -> str:
 
 
 def _may_contain_any_text(source: Source) -> bool:
-    """Return whether a text of this source was composed from others and may quote anyone."""
+    """Return whether this is the source of a composed text, which may quote any speaker."""
     table = source.id.partition(".")[0]
     return source.kind in COMPOSED_SOURCES and table not in (STUDY, PROTOCOL)
 

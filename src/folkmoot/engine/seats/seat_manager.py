@@ -519,8 +519,8 @@ class SeatManager:
     ) -> bool:
         """Answer a question and return whether the answer is on disk.
 
-        `text` is None if the human declines to answer. Only the first answer counts. Later answers,
-        from a double click or from another tab, change nothing.
+        `text` is None if the human declines to answer. Only the first answer to a question counts.
+        A later answer, from a double click or from another tab, changes nothing.
         """
         if not question.reply.done():
             question.reply.set_result(

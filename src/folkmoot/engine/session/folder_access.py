@@ -211,8 +211,9 @@ def remove_empty_run(folder: Path) -> None:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Context manager that locks the run folder for this process.
 
-    Raises RunLockedError, which names the present holder. The operating system owns the lock and
-    releases it whenever the process ends, even if it is killed.
+    Raises RunLockedError, with the name of the holder, if another process has locked the folder.
+    The operating system owns the lock and releases it whenever the process ends, even if it is
+    killed.
     """
     lock = FileLock(folder / LOCK_FILE)
     try:

@@ -365,8 +365,8 @@ class RunContext:
     def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
         """Report that a fork starts, and return the name of its stage.
 
-        Forks at the root and one level below it are reported. Deeper ones are too many, so their
-        stage name is an empty string.
+        Forks at the root and one level below it are reported. Deeper forks are too many to report,
+        so their stage name is an empty string.
         """
         self.is_large = self.is_large or total > LARGE_FORK_ITEMS
         stage = "/".join(path[:1]) or "run"

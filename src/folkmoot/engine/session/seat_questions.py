@@ -89,7 +89,11 @@ def note_question(run: RunContext, seat: Seat, stage: str) -> None:
 
 
 async def ask_people_afterwards(run: RunContext) -> None:
-    """Ask each human who took part the checks that are left, a review, and the last questions."""
+    """Ask the humans who took part what is left at the end of the protocol.
+
+    These are the checks that have not been asked, a review of the human's own answers, and the
+    questions afterwards.
+    """
     if run.asks_people:
         humans = [seat for seat in run.seats if seat in run.answered_seats]
         await _gather([_ask_afterwards(run, seat) for seat in humans])

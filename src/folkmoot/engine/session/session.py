@@ -639,7 +639,10 @@ def _with_source(value: Any, answer_type: AnswerType[Any], address: str, speaker
 
 
 async def _get_self_description(run: RunContext, seat: Seat) -> Quoted:
-    """Return the self-description of the human in a seat. The first call asks for it."""
+    """Return the self-description of the human in a seat.
+
+    The first call asks the human for the self-description.
+    """
     if seat not in run.self_descriptions:
         run.self_descriptions[seat] = asyncio.ensure_future(_ask_self_description(run, seat))
     # The caller may be cancelled. Others wait for the same question.

@@ -248,7 +248,7 @@ def _content_block(part: MessagePart) -> JsonObject:
 def _parse_usage(data: object, text: str) -> Usage:
     """Return the usage of a response.
 
-    Anthropic does not count cached input as input. `Usage.input_tokens` includes it.
+    Anthropic does not count cached input as input, but `Usage.input_tokens` includes cached input.
     """
     if not isinstance(data, dict):
         return Usage()
