@@ -501,7 +501,11 @@ def _summarise_folder(folder: RunFolder) -> str:
 
 
 def _describe_missing_answers(folder: RunFolder) -> str:
-    """Return a text about missing, clarified and minimal answers, or an empty string."""
+    """Return a text about missing, clarified and minimal answers, or an empty string.
+
+    A clarified answer needed a second question. A minimal answer is the one that the protocol
+    prescribes for an unreadable reply.
+    """
     answer_facts = folder.manifest.get("answers", {})
     count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})
     clarified, minimal = (

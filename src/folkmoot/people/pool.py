@@ -35,7 +35,7 @@ def draw_personas(
 ) -> list[Persona]:
     """Return `count` different personas, drawn at random.
 
-    Raises InputError if there are fewer. The error names the file `source`.
+    Raises InputError if there are fewer than `count` personas. The error names the file `source`.
     """
     if count > len(personas):
         hint = "add people, or run fewer participants with --limit"

@@ -107,7 +107,7 @@ class StudyField:
 
     @property
     def summary(self) -> str:
-        """The first texts of a folded row."""
+        """The text that a folded row shows: the first texts of its fields."""
         texts = [field.value.replace("\n", " ") for field in self.inner if field.value]
         return " · ".join(text[:LONG_TEXT] for text in texts[:4])
 

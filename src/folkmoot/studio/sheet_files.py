@@ -198,7 +198,10 @@ def _changed_cells(
 
 
 def _value_of_text(text: str) -> str | int | float | None:
-    """Return the value of a cell. As in a spreadsheet program, a number becomes a number."""
+    """Return the value of a cell with this text: a number if the text is one, otherwise the text.
+
+    A text that a number would not reproduce exactly, such as 007, stays a text.
+    """
     text = NO_XML_CHARACTERS.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub("\ufffd", text))
     if not text:
         return None

@@ -237,8 +237,8 @@ def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str,
 def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
     """Return speaker id → name for the speakers of utterances in these prompts.
 
-    The same id can belong to another speaker in another conversation. So names come from the
-    utterances.
+    The names are those of the quoted utterances. A search by id alone could give another speaker,
+    because an id may occur in several conversations.
     """
     ids = {span.source.id for span in spans if span.source.kind == "utterance"}
     if not ids or not run.has_table(UTTERANCES):

@@ -223,7 +223,7 @@ def _spent_in(folder: Path) -> tuple[int, float]:
 
 
 def study_of(run: RunFolder) -> Study[ControlsConfig]:
-    """Return the controls of this run as a study type."""
+    """Return the study type that asks the controls of this run."""
     study = find_study_of_run(run)
     part = part_for(study.respondent_part, study.config.model_validate(run.config))
     return Study(

@@ -22,13 +22,13 @@ POWER = 0.8
 class DesignSize:
     """The number of units in a design, by which power is computed.
 
-        independent  participants who did not talk to each other. `units` per condition
-        paired       blocks, groups or replications that pass through all conditions
-        clustered    sessions of `size` participants who talk. `units` per condition
+        independent  a unit is a participant, and participants do not talk to each other
+        paired       a unit is a block, group or replication that passes through all conditions
+        clustered    a unit is a session of `size` participants who talk
 
-    `arms`: number of conditions. `units`: number of units, in total for a paired design.
-    `unit_name`: the word for a unit. `setting`: the key of the study file that sets the size, and
-    its value. The key is empty if several keys determine the size.
+    `arms`: number of conditions. `units`: number of units in each condition. In a paired design it
+    is the number in total. `unit_name`: the word for a unit. `setting`: the key of the study file
+    that sets the size, and its value. The key is empty if several keys determine the size.
     """
 
     kind: Literal["independent", "paired", "clustered"]

@@ -87,10 +87,11 @@ def rectified_mean(
     computed on the scale of log odds. The interval of people alone is Wilson's for shares of
     independent people. Otherwise it is that of `clustered_share` or `clustered_mean`.
 
-    Nothing is corrected with fewer than 20 people, 10 clusters of people or of `simulated`, or, for
-    a share, 10 people with the rarer answer. Raises ValueError for fewer than two people, or
-    lengths that differ. Angelopoulos et al. (2023), doi:10.1126/science.adi6000. Angelopoulos,
-    Duchi and Zrnic (2023), arXiv:2311.01453, for the weight.
+    A correction needs at least 20 people, 10 clusters of people and 10 clusters of `simulated`. For
+    a share, the rarer answer must also come from at least 10 people. Otherwise nothing is
+    corrected. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos et
+    al. (2023), doi:10.1126/science.adi6000. Angelopoulos, Duchi and Zrnic (2023), arXiv:2311.01453,
+    for the weight.
     """
     y, f, many = (np.asarray(values, float) for values in (people, predicted, simulated))
     n, others = len(y), len(many)

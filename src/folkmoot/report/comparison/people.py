@@ -145,9 +145,10 @@ def _with_ids(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return both tables with the columns `who`, `unit` and `value`, without missing values.
 
-    `who` is the id of the human or simulated participant. It is the id column of the run that has
-    most ids in common with the file, such as the persona id. If ids are not unique, `who` also
-    includes the conversation. Without ids, `who` is the conversation.
+    `who` identifies the human or simulated participant. A run may have several id columns, such as
+    the participant id and the persona id. The function uses the one that has most ids in common
+    with the file. If ids are not unique, `who` also includes the conversation. Without ids, `who`
+    is the conversation.
     """
     model_subject, human_subject = (measure.claim.subject for measure in measured)
     shared = [

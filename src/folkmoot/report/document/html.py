@@ -105,7 +105,7 @@ def _template_environment() -> Environment:
 def format_prose(text: str) -> Markup:
     """Return a sentence as HTML.
 
-    Text in backticks becomes code, and a number stays on one line with its unit.
+    Text in backticks becomes code. The space before a percent sign becomes a no-break space.
     """
     kept = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(kept))))

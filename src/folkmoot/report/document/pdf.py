@@ -214,7 +214,7 @@ class _Writer:
 def _strip_markup(text: str) -> str:
     """Return a text without the backticks of code.
 
-    A number stays on one line with its unit.
+    The space before a percent sign becomes a no-break space.
     """
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text).replace("`", "")
 

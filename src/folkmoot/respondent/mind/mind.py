@@ -109,7 +109,7 @@ class SimulatedRespondent:
 
     @cached_property
     def mentioned_names(self) -> tuple[str, ...]:
-        """The study's names that occur in the passages."""
+        """The names of the study (`RespondentPart.option_names`) that occur in the passages."""
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:

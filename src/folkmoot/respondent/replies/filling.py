@@ -41,7 +41,11 @@ class _Filler:
         self._parts = tuple(_parts_of(root))
 
     def fill_schema(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
-        """Return a value for a schema. `name` is the path of field names, used as its topic."""
+        """Return a value for a schema.
+
+        `name` is the path of field names to the value. Its words are part of the question that the
+        person's opinion answers.
+        """
         schema = self._resolve_schema(schema)
         if "const" in schema:
             return schema["const"]
