@@ -59,7 +59,8 @@ LABELS: Mapping[str, str] = {
 def condition_label(condition: str) -> str:
     """Return the name of a condition as reports and tables show it, such as "Simple voting".
 
-    A condition that the study file adds has no label. Its key is turned into words.
+    A condition that the study file adds has no label. Its name is then made from its key: "my_test"
+    becomes "My test".
     """
     return LABELS.get(condition, condition.replace("_", " ").capitalize())
 

@@ -118,8 +118,8 @@ async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: S
     """Return the state with the clusters of reasons of each option and their descriptions.
 
     The individual summaries are embedded, clustered within each option and described by a model. If
-    the model gives no description, for example because it refuses, the run warns. The cluster then
-    keeps its members, but readers are not shown it.
+    a description is missing, for example because the model refuses, there is a warning. The cluster
+    then keeps its members, but readers are not shown the cluster.
     """
     interviewed = state.participants_in(config.conditions_with("interview"))
     reasons_by_option = {

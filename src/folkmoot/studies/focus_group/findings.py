@@ -264,7 +264,7 @@ def _is_primary(result: Result | None) -> bool:
 
 
 def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
-    """Return a phrase on whether most would buy, and the verdict on the change of intent."""
+    """Return a phrase on whether most would buy, with the verdict on the change of intent."""
     side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
     return f"{side}; {change_result.verdict_phrase}" if change_result is not None else side
 

@@ -84,10 +84,10 @@ class _Stated(BaseModel):
 
 
 def _by_topic(value: object) -> object:
-    """Return stated preferences by topic, with `lodging` split into its two topics.
+    """Return stated preferences by topic, with the slot `lodging` split into its two topics.
 
     The value of `lodging` may be one text for both topics, or a mapping from each topic to a text.
-    Raises ValueError if a key is no slot.
+    Raises ValueError if a key is neither a slot nor a topic.
     """
     if not isinstance(value, Mapping):
         return value

@@ -447,9 +447,9 @@ class Negotiation:
 
     @property
     def with_all_statements(self) -> Negotiation:
-        """This negotiation with the statements of all members.
+        """A copy of this negotiation with the statements of all members.
 
-        It is needed for C1, which hears one member but is measured by the statements of all.
+        C1 needs the copy: it hears one member, but is measured by the statements of all members.
         """
         return replace(self, condition=CONDITIONS["C2"])
 

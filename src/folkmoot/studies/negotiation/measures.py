@@ -231,7 +231,7 @@ def _own_scores(case: Negotiation, topic: Topic, slot_decision: SlotDecision) ->
 
 
 def _minority_members(tally: Tally) -> dict[str, str]:
-    """Return member id → first choice, for members without the most common first choice.
+    """Return member id → first choice, for members who do not share the most common first choice.
 
     The result depends only on the statements, so it is the same under every condition.
     """

@@ -128,10 +128,10 @@ async def ask_mediator(
     minimal: M,
     find_problems: Callable[[M], Problems],
 ) -> MediatorReply[M]:
-    """Ask the mediator for a reply and parse it as the type of `minimal`.
+    """Ask the mediator for a reply of the same type as `minimal`.
 
-    `minimal` is used in place of an unreadable reply. `find_problems` returns the problems of a
-    reply that cause one re-ask.
+    If the reply is missing or unreadable, `minimal` replaces it. `find_problems` returns the
+    problems of a readable reply. Problems cause one re-ask.
     """
     topic = case.topic(vocabulary.topic)
     allowed = vocabulary.allowed_values

@@ -186,7 +186,7 @@ def quote_options(
 
 
 def record_options(scope: Scope, case: Negotiation) -> None:
-    """Record the options that the statements put on the table, once for all conditions."""
+    """Record the options that are named in the statements, once for all conditions."""
     for topic in case.topics:
         for option in case.with_all_statements.tally_topic(topic).options:
             ids = {**ids_of_decision(case, topic), "condition": BEFORE}
@@ -225,7 +225,7 @@ def show_shares(
     *,
     stated: bool = False,
 ) -> tuple[Share, ...]:
-    """Record the shares of a decision for the prompts of a step and return them with sources.
+    """Record the shares of a decision, and return them with sources for the prompts of a step.
 
     `stated` is True if the mediator stated the decision, and False if an operator decided it.
     """
@@ -266,9 +266,9 @@ def show_shares(
 def show_sentence(
     scope: Scope, case: Negotiation, topic: Topic, step: str, text: str, *, stated: bool = False
 ) -> str:
-    """Record a sentence about a decision for the prompts of a step.
+    """Record a sentence about a decision, and return it with its source for the prompts of a step.
 
-    Return the sentence with its source. Parts that have a source already keep it.
+    Parts of the sentence that have a source already keep their source.
     """
     if not text:
         return ""

@@ -25,7 +25,7 @@ MAIN_LEVELS = ("1", "2-1", "3", "4")
 
 
 def _as_text(value: object) -> object:
-    """Return a number as text. YAML reads the first value of `levels: [1, 2-1]` as a number."""
+    """Return a number as text, because YAML reads the 1 of `levels: [1, 2-1]` as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -123,7 +123,10 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
-    """Return the results of claims that compare a supplementary level with a main one."""
+    """Return the results of claims that compare a supplementary level with a main one.
+
+    `between` holds the results of claims that compare two main levels.
+    """
     return [result for result in results if result.claim.measure == GAP and result not in between]
 
 
@@ -144,7 +147,10 @@ def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[s
 
 
 def _level_figures(summary: Json, figure: str) -> dict[str, Estimate]:
-    """Return group → the estimate of one figure. `summary` is a level or a difference of levels."""
+    """Return group → the estimate of one figure.
+
+    `summary` is the summary of a level, or of the difference between two levels.
+    """
     return {
         group: estimate_from_json(summary["figures"][figure][group], "sets") for group in GROUPS
     }

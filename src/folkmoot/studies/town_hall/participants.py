@@ -194,7 +194,10 @@ class ResidentSet:
 def make_set(
     config: TownHallConfig, profiles: Sequence[Resident], seed: int, number: int
 ) -> ResidentSet:
-    """Draw the residents and orders of one set. The draw depends only on seed and number."""
+    """Draw the residents and orders of one set.
+
+    The draw depends only on the study file, its seed and the number of the set.
+    """
     general, vulnerable = resident_ids(config.residents.general, len(profiles))
     resident_count = len(general) + len(vulnerable)
     # Stand-ins have ids after all others, so that no id means two residents in one set.

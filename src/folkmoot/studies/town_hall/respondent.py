@@ -228,7 +228,7 @@ def read_hall(mind: SimulatedRespondent) -> HeardStatements:
 
 
 def last_round(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return resident id → statement in the last round shown. It is "" if there is no statement."""
+    """Return resident id → statement in the last round shown, or "" without a statement."""
     statements = [
         passage for passage in public_statements(mind) if passage.source.speaker not in LEADERS
     ]
@@ -289,7 +289,7 @@ class PlayedResident:
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
-        """Return the view of the plan (−1 to 1): stable leaning plus effect of being named."""
+        """Return the view of the plan (−1 to 1): the resident's leaning, raised by being named."""
         naming_effect, leaning = (
             saturating_share(self.hall.naming_weight(self.me)) * self.push,
             self.mind.stable_leaning(title),
@@ -345,7 +345,7 @@ class PlayedResident:
         return ("agree" if agreement > 0.3 else "partial_agree") if agreement > 0 else "disagree"
 
     def matter_to_mention(self, other: str) -> str:
-        """Return a matter mentioned by `other`, if possible one that both care about."""
+        """Return a matter that `other` mentioned, if possible a matter of both residents."""
         their_matters = spoken_matters(self.mind, self.hall.last[other]) or spoken_matters(
             self.mind, self.hall.statements_by(other)
         )
@@ -475,7 +475,7 @@ class PlayedResident:
         return {"agent_id": other, "opinion_summary": self.describe_matter(other), **reason}
 
     def answer_satisfaction(self) -> Fields:
-        """Return a rating: a stable level plus the effects of being named and of passed items."""
+        """Return a rating: the resident's level, plus effects of being named and passed items."""
         mind = self.mind
         level = (
             5.5

@@ -544,7 +544,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return {"anyOf": [{"type": kind}, {"type": "string"}]}
 
     def parse_reply(self, reply: str) -> ParsedAnswer[GivenAnswer] | ParseFailure | Missing:
-        """Parse a reply. Without validation, every reply that is not empty is an answer."""
+        """Parse a reply. Without validation, every non-empty reply is an answer."""
         if not reply.strip():
             return ParseFailure("The reply was empty.")
         text, score, parse_step, problem = self._unwrap_reply(reply)

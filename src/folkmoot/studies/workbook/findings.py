@@ -387,7 +387,7 @@ def by_constants(
     values: pl.DataFrame,
     results: Sequence[Result],
 ) -> list[Finding | None]:
-    """Build one finding per measure that compares the combinations of constants."""
+    """Build one finding per measure that compares experiments with different constants."""
     if not run.has_table("permutations"):
         return []
     constants: dict[str, list[str]] = {}
@@ -411,7 +411,7 @@ def _between_constants(
     constants: Mapping[str, Sequence[str]],
     results: Sequence[Result],
 ) -> Finding | None:
-    """Build the finding that compares one measure between combinations, with paired differences."""
+    """Build the finding that compares one measure between experiments, with paired differences."""
     labels = {experiment: ", ".join(assignments) for experiment, assignments in constants.items()}
     people_by_experiment = {
         experiment: people.filter(experiment_id=experiment) for experiment in labels

@@ -273,7 +273,7 @@ def _side_of_words(words: str) -> int | None:
 
 
 def _answer_statement(mind: SimulatedRespondent) -> str:
-    """Return a statement on an amount, on a listed option, or on the question itself."""
+    """Return a statement on a gift, on an option, or on the topic of the question."""
     stake = _stake_amount(mind)
     if stake is not None and mind.person:
         return _state_gift(mind, stake)
@@ -337,7 +337,11 @@ def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
 
 
 def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
-    """Return a summary that counts the sides of participants' last statements."""
+    """Return a sentence that counts the participants for giving much, for holding back or neither.
+
+    The side of a participant is that of the last statement. Return None if there are no statements
+    or if the workbook has no amount to give.
+    """
     last = _last_statements(mind)
     if not last or _stake_amount(mind) is None:
         return None

@@ -39,10 +39,11 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 
 def persuasion_finding(votes: Votes) -> Finding | None:
-    """Return the finding on noise: the share that changes when asked again without information.
+    """Return the finding on noise: the share of simple voting that changes the choice.
 
-    This share is noise, because simple voting gives no information between its two votes. Return
-    None if no participant voted twice. `difference_finding` reports the changes beyond this noise.
+    Simple voting gives no information between its two votes, so its changes are noise. Return None
+    if no participant voted twice. `difference_finding` reports how much more other conditions
+    change.
     """
     floor = votes.revote_condition
     rates = {

@@ -207,7 +207,10 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with draws as its clusters, if there are FEWEST_UNITS or more."""
+        """Return the estimate with draws of the summaries as clusters, if there are enough of them.
+
+        At least FEWEST_UNITS draws are needed. With fewer draws the estimate is unchanged.
+        """
         return (
             replace(estimate, clusters=self.summary_draws)
             if self.summary_draws >= FEWEST_UNITS
@@ -295,9 +298,9 @@ class Votes:
 
     @property
     def revote_condition(self) -> ConditionVotes | None:
-        """Simple voting if its participants voted twice, otherwise None.
+        """The condition simple voting if its participants voted twice, otherwise None.
 
-        They received nothing between the two votes.
+        Participants of simple voting receive nothing between their two votes.
         """
         return self.find_condition(SIMPLE_VOTING)
 
@@ -348,9 +351,9 @@ class Votes:
 
     @property
     def undescribed_clusters(self) -> list[str]:
-        """The clusters without a description in at least one draw.
+        """The clusters without a description in at least one draw of the summaries.
 
-        The readers of such a draw were not shown the cluster.
+        The readers of a draw are not shown a cluster that has no description in this draw.
         """
         undescribed = [
             cluster_row["cluster_id"]

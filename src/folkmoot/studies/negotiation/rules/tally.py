@@ -337,7 +337,10 @@ def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -
 def _kept_together(
     words: Sequence[str], spans: Sequence[tuple[int, int, str]], run: list[int]
 ) -> list[list[int]]:
-    """Return the lists in a run of options (see `_option_lists`)."""
+    """Divide a run of neighbouring options into lists (see `_option_lists`).
+
+    `run` and the lists hold indices of `spans`.
+    """
     gaps = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
     first = spans[run[0]][0]
     words_before = set(words[max(0, first - WINDOW) : first])

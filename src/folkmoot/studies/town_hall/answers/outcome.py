@@ -143,7 +143,10 @@ class Closing(Minimal):
 def _with_targets(
     concerns: Sequence[Mapping[str, object]], field: str, info: ValidationInfo
 ) -> list[dict[str, object]]:
-    """Return the concerns of known residents, with the resident's id. Note the dropped ones."""
+    """Return the concerns of known residents, with the resident's id.
+
+    Concerns of unknown residents are dropped, and noted as repairs.
+    """
     repairer = Repairer.from_info(info)
     with_targets = [
         (repairer.target(read_text(concern.get("resident")), f"{field}.resident"), concern)

@@ -185,7 +185,7 @@ T = TypeVar("T", Reaction, Reference)
 def _keep_after_first_round(entries: list[T], name: str, repairer: Repairer) -> list[T]:
     """Return the entries, or an empty list in round 1.
 
-    In round 1 no resident has heard another one yet.
+    In round 1 a resident has not heard any other resident yet.
     """
     if repairer.asked.round > 1:
         return entries
