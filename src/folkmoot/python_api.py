@@ -267,7 +267,7 @@ def run(
     `study` is the path of a study file, or a `Study` (or its name) together with `settings`.
     `if_exists` decides what happens if the folder of the run (`out`) already holds a run:
 
-    - `"resume"` continues that run. Journaled answers are read, and only missing ones are
+    - `"resume"` continues that run. Journaled answers are read, and only missing answers are
       requested. So a notebook cell can be run again: a finished run returns the same tables and
       costs nothing. If the study has changed, DriftError states the difference, and the run stays
       unchanged.

@@ -71,7 +71,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpConnections:
-    """Connections to one server in one event loop. They are opened when needed and kept open."""
+    """Connections to one server in one event loop, opened when needed and kept open."""
 
     def __init__(
         self, headers: Mapping[str, str], timeout: float, limit: int, reached_hosts: set[str]

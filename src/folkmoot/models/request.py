@@ -2,8 +2,8 @@
 
 A provider is an object with `complete_request` and `embed_texts`. It is registered under the
 entry-point group `folkmoot.providers`. The gateway is the only caller. Types that every call
-creates several times are NamedTuples. They are as immutable as a frozen dataclass and are created
-in a fifth of the time.
+creates several times are NamedTuples. A NamedTuple is as immutable as a frozen dataclass and is
+created in a fifth of the time.
 """
 
 from __future__ import annotations
@@ -320,9 +320,9 @@ class ProviderSettings:
 class Provider(Protocol):
     """The interface of a provider, as the gateway uses it.
 
-    `complete_request` and `embed_texts` raise the fitting ModelError. They never retry, because the
-    gateway retries. `address` is the address of the call in the run. It seeds the random draws of
-    the embedded respondent, and other providers ignore it.
+    `complete_request` and `embed_texts` raise the fitting ModelError. Neither method retries,
+    because the gateway does. `address` is the address of the call in the run. It seeds the random
+    draws of the embedded respondent, and other providers ignore it.
     """
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion: ...

@@ -1,4 +1,4 @@
-"""Amendments: changes that people make to a finished run. They are stored beside its data.
+"""Amendments: changes that people make to a finished run, stored beside the run's data.
 
 A correction of a code, a later coding or the withdrawal of a human is one line of
 `amendments.jsonl`. Lines are only appended. `manifest.json` holds the digest of the file, so

@@ -369,7 +369,8 @@ def _describe_hosted_models(facts: RunFacts) -> str:
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
     """Return statistics of the table `answers` for the manifest.
 
-    They are counts of answers and re-asks, shares of parse steps, and reasons of missing answers.
+    The statistics are counts of answers and re-asks, shares of parse steps, and reasons of missing
+    answers.
     """
     count = answers.height
     if not count or "parse_step" not in answers.columns:

@@ -158,8 +158,8 @@ class SharedLimits:
 
     Each model has a rate limiter, and `total_concurrency` bounds all models together. If several
     runs share the limits (`shared`), an empty quota, a wrong key or a spent budget stops all of
-    them. The end of one run does not stop the others. With `tell`, the limiters follow grants (see
-    `RateLimiter`). `loan` is given if another process lends to this process.
+    them. The end of one run does not stop the other runs. With `tell`, the limiters follow grants
+    (see `RateLimiter`). `loan` is given if another process lends to this process.
     """
 
     def __init__(

@@ -77,9 +77,9 @@ class WorkerHandle:
     """A worker, as the head knows it.
 
     `item_count` is the number of items that the worker runs. `received_entry_count` is the number
-    of entries of its shard that reached the journal. `state_changed` is set when this number rises.
-    `terminated` is set once everything that could be recovered from a lost worker is in the
-    journal.
+    of entries of its shard that reached the journal. `state_changed` is set when
+    `received_entry_count` rises. `terminated` is set once everything that could be recovered from a
+    lost worker is in the journal.
     """
 
     number: int

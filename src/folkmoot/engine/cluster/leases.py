@@ -1,9 +1,10 @@
 """Leases: the part of a run's limits that a cluster worker may use until its next report.
 
-The head keeps the `Budget` and the `RateLimiter`s of the run. Those of a worker follow the lease.
-With every report a worker gives back unused limits, reports its waiting calls, and gets a new lease
-at once. So a limit holds for the cluster as it does in one process. A worker asks a few times per
-second, not for each call. Loans for the calls to send come from the run's one `LoanManager`.
+The head keeps the `Budget` and the `RateLimiter`s of the run. The budget and the limiters on a
+worker follow the lease. With every report a worker gives back unused limits, reports its waiting
+calls, and gets a new lease at once. So a limit holds for the cluster as it does in one process. A
+worker asks a few times per second, not for each call. Loans for the calls to send come from the
+run's one `LoanManager`.
 """
 
 from __future__ import annotations
@@ -358,8 +359,8 @@ class Leases:
 def _fair_share(free: float, demands: Sequence[float], index: int, first: float) -> float:
     """Return a fair share of a free amount for the demand at `index`.
 
-    `first` is the amount that the oldest call of this demand needs. If it exceeds the share and is
-    free, the result is `first`.
+    `first` is the amount that the oldest call of this demand needs. If this amount exceeds the
+    share and is free, the result is this amount.
     """
     share = divide_fairly(free, demands)[index]
     return first if share < first <= free else share

@@ -259,7 +259,7 @@ def _is_of_hash(text: str, key: bytes) -> bool:
 
 
 def _find_damaged_rows(db: sqlite3.Connection) -> list[Damage]:
-    """Return changed entries, and signs of added or removed ones."""
+    """Return entries that were changed, and signs of entries that were added or removed."""
     found: list[Damage] = []
     superseding_events: list[tuple[int, bytes]] = []
     for table in ("entries", "superseded"):

@@ -47,7 +47,8 @@ def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
 def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None = None) -> int:
     """Write an outstanding loan in the caller's transaction and return the number of its row.
 
-    Row `number` is replaced, or a new row is added if it is None. A loan without calls is deleted.
+    The row with this number is replaced. If `number` is None, a new row is added. A loan without
+    calls is deleted.
     """
     if number is None:
         db.execute(LOANS)
@@ -133,7 +134,7 @@ class OwnLoan:
         write_meta_value(db, "loans", hash_loans(db))
 
     def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
-        """Move the outstanding loan of a lost worker into a row for it."""
+        """Move the outstanding loan of a lost worker into a separate row of the table."""
         max_usd = None if self._unpriced else out.usd
         write_loan(db, OutstandingLoan(time.time(), WORKER, out.calls, max_usd))
         # The worker borrowed from the loan of this process, which now shrinks by the same amount.

@@ -467,7 +467,7 @@ class JournalReader:
 
 
 class ReplayJournal(JournalReader):
-    """A journal for replays. It returns entries, and refuses new ones.
+    """A journal for replays. It returns entries, and refuses to store new entries.
 
     `asked` collects the addresses that were looked up.
     """

@@ -181,8 +181,8 @@ class Loan:
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
         """Store a loan that is on disk, or the error of writing it. Called by the writer thread.
 
-        Return whether calls wait for it, so that `process_arrivals` must run in the event loop.
-        Otherwise the next call finds the loan.
+        Return whether calls wait for this loan, so that `process_arrivals` must run in the event
+        loop. Otherwise the next call finds the loan.
         """
         self._arrived = lent
         return bool(self._waiting)

@@ -336,7 +336,7 @@ class _RenamingPickler(pickle.Pickler):
 def _bounds_of(calls_per_item: Sequence[float]) -> tuple[float, float]:
     """Return assumed bounds of the calls of an item that was not run.
 
-    They are derived from the calls of the items that were run.
+    The bounds are derived from the calls of the items that were run.
     """
     if not calls_per_item:
         return 0.0, 0.0

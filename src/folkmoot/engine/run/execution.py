@@ -567,8 +567,8 @@ async def _write_outputs(
 ) -> None:
     """Keep every reply, write tables for a run that is done or paused, and write the manifest.
 
-    The tables of a paused run hold the rows so far. They are written again when the run continues.
-    The manifest is written in any case and names the outcome.
+    The tables of a paused run hold the rows so far. These tables are written again when the run
+    continues. The manifest is written in any case and names the outcome.
     """
     outcome = end.outcome
     try:

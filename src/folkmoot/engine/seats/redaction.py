@@ -268,8 +268,8 @@ class Redaction:
         others: ids of all other participants.
         scopes: scopes of the human's sessions, if the same id takes part in several sessions.
         texts: recorded texts and their lines, by their words.
-        shared: texts that another speaker gave as well. They are removed only from rows of the
-            human.
+        shared: texts that another speaker gave as well. Such texts are removed only from rows of
+            the human.
         impersonal: names of the protocol, options and texts of the design. They are never recorded.
         salt: random bytes in the hash that becomes the mark of a text. Equal texts get equal marks.
     """
@@ -442,8 +442,8 @@ class Redaction:
     ) -> JsonValue:
         """Return JSON data without the human's texts and the embeddings of these texts.
 
-        `around` holds the keys and names of the objects that contain the data. They tell whether
-        the data belongs to the human.
+        `around` holds the keys and names of the objects that contain the data. These keys and names
+        tell whether the data belongs to the human.
         """
         if isinstance(value, str):
             return self.redact_text(value, own=own)

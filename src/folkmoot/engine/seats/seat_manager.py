@@ -534,8 +534,8 @@ class SeatManager:
     def close_seat(self, seat_state: SeatState, reason: str) -> None:
         """Close a seat.
 
-        The waiting questions of the seat and all later ones get a missing answer with this reason.
-        Raises StorageError.
+        All waiting and later questions of the seat get a missing answer with this reason. Raises
+        StorageError.
         """
         if seat_state.ended:
             return

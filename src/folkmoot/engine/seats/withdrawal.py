@@ -1,7 +1,7 @@
 """Withdraw a human from a run: remove their texts from the journal, every table and every file.
 
 `personal_texts` finds the texts, and quotations of them in replies of others. A mark replaces each
-text. Changed files are prepared in a folder beside the old ones, and replace them when all are
+text. Changed files are prepared in a separate folder, and replace the old files when all are
 complete. If the process is killed, the run is unchanged, or `finish_withdrawal` completes the
 change.
 

@@ -277,10 +277,10 @@ class Scope:
         question (`scope.address` or `ask_detailed(…).address`). Give an empty address for words
         that no model wrote.
 
-        `part` distinguishes several utterances from one reply. `public` means that the others in
-        the conversation hear the utterance. An empty public text is a silent turn. `finish` is the
-        finish reason, needed only if the reply is not the last one of this scope. `columns` are
-        additional columns of the study.
+        `part` distinguishes several utterances from one reply. `public` means that the other
+        speakers of the conversation hear the utterance. An empty public text is a silent turn.
+        `finish` is the finish reason, needed only if the reply is not the last one of this scope.
+        `columns` are additional columns of the study.
         """
         source = source_of(text)
         if address is None:
@@ -360,15 +360,17 @@ class Scope:
     ) -> dict[str, R]:
         """Run `fn(scope, item)` for all items concurrently. Return results by key, in input order.
 
-        Keys must be unique. The key is `key(item)`, or the item itself, or its `id`. In a mapping,
-        the names are the keys. Without `fn`, its values are independent parts of the protocol, each
-        called with a scope. If an item fails, no new calls start and calls in flight are journaled.
-        Then the error of the first failed item in input order is raised.
+        Keys must be unique. The key is `key(item)`, or the item itself, or its `id`. If `items` is
+        a mapping, its names are the keys. Without `fn`, the values of the mapping are independent
+        parts of the protocol, which are called with a scope. If an item fails, no new calls start
+        and calls in flight are journaled. Then the error of the first failed item in input order is
+        raised.
 
-        `block` returns the block of an item: the items that it is compared with. Under a budget,
-        blocks run in order, so that the money buys complete comparisons. `width` is the number of
-        calls that an item usually has in flight. With it, only as many items run at once as keep
-        all permitted calls busy, so that the first blocks are complete early.
+        `block` returns the name of an item's block. A block holds the items that are compared with
+        each other. Under a budget, blocks run in order, so that the money buys complete
+        comparisons. `width` is the number of calls that an item usually has in flight. With it,
+        only as many items run at once as keep all permitted calls busy, so that the first blocks
+        are complete early.
         """
         is_mapping = isinstance(items, Mapping)
         item_list = list(items.values() if is_mapping else items)
@@ -429,7 +431,7 @@ class Scope:
         fn: Callable[[Scope, Speaker, Transcript], Awaitable[Utterance | None]],
         history: Transcript = EMPTY_TRANSCRIPT,
     ) -> Transcript:
-        """Let speakers speak in turn, each with the utterances of the earlier ones as history.
+        """Let speakers speak in turn, each with the utterances of earlier speakers as history.
 
         `fn(scope, speaker, history)` returns an utterance, or None if the speaker stays silent. The
         result is `history` extended by the utterances.

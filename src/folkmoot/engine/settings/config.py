@@ -45,7 +45,7 @@ class LocalSettings(BaseModel):
 
 
 def _as_given(settings: object) -> object:
-    """Return the settings unchanged. They are checked later, by the embedded respondent."""
+    """Return the settings unchanged. The embedded respondent checks these settings later."""
     # The loader checks them later with `RespondentSettings.from_mapping`, which names all problems.
     return settings
 

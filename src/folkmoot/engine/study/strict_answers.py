@@ -2,8 +2,8 @@
 
 An answer is unclear in two cases. It was recorded only after a re-ask (`how` is clarified), or the
 first reply names another option than the recorded one (`agrees` is other or several). Findings are
-computed with all parsed answers, and again without the unclear ones. If a conclusion differs, the
-finding says so.
+computed with all parsed answers, and again without the unclear answers. If a conclusion differs,
+the finding says so.
 """
 
 from __future__ import annotations

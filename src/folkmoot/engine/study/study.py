@@ -410,7 +410,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def load_installed_studies() -> tuple[list[Study], list[Problem]]:
-    """Return all study types that can be loaded, by name, and the problems of the others."""
+    """Return all study types that can be loaded, by name, and the problems of all that cannot."""
     studies: list[Study] = []
     problems: list[Problem] = []
     # One broken plug-in must not hide the study types that work.
