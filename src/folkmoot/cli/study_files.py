@@ -77,7 +77,10 @@ def ask_consent(path: Path, is_granted: bool = False) -> Consent:
 
 
 def _trust_command(path: Path) -> str:
-    """Return the present command with `--trust`, or a `check` command if it has no such option."""
+    """Return the present command with `--trust` added.
+
+    If the present command does not have this option, return a `check` command with it.
+    """
     words = sys.argv[1:]
     if words[:1] not in (["run"], ["check"]):
         return shlex.join(["folkmoot", "check", str(path), "--trust"])

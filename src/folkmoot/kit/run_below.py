@@ -66,7 +66,7 @@ def run_below(
     options: RunOptions,
     stopper: RunStopper | None = None,
 ) -> RunFolder:
-    """Run a study below a finished run, or resume it, and add an amendment to the finished run.
+    """Run a study in a subfolder of a finished run, or resume it, and add an amendment to the run.
 
     Raises the errors of `run_study`.
     """

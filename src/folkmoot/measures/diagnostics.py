@@ -513,7 +513,7 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
 
 
 def _own_agreement(repeats: Sequence[Repeat]) -> Check:
-    """Check whether answers are random, so that two answers agree no more than by chance.
+    """Check whether answers are random: two answers of a participant agree no more than by chance.
 
     The verdict is "failed" or "not known", never "passed".
     """
@@ -627,11 +627,11 @@ def check_sycophancy(
 
 
 def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
-    """Check that participants come at most `limit` closer to the others than in a control.
+    """Check that a group draws participants at most `limit` closer than a control does.
 
-    `figure`: the estimate of how much closer they come. `says`: a sentence with a placeholder
-    `{change}` for the estimate and its interval. The margin has no lower bound, because
-    participants who move away from the others do not give in.
+    `figure`: the estimate of how much closer participants come to the others than in the control.
+    `says`: a sentence with a placeholder `{change}` for the estimate and its interval. The margin
+    has no lower bound, because participants who move away from the others do not give in.
     """
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):

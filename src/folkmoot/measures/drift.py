@@ -245,7 +245,7 @@ def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) ->
 def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
     """Return the column number of each distinct answer.
 
-    If all answers are numbers, each column holds a quartile of all of them.
+    If all answers are numbers, answers between the same two quartiles get the same column.
     """
     everything = [value for some in values for value in some]
     numbers = [float(value) for value in everything if isinstance(value, (int, float))]

@@ -298,9 +298,9 @@ class Studio:
     # --- prompts -------------------------------------------------------------------------------
 
     def prompts(self, request: Request) -> Response:
-        """Show all prompts of a study, and one of them for editing.
+        """Show all prompts of a study, and one of the prompts for editing.
 
-        Beside it, the page shows the first prompts as a run would send them.
+        The page also shows the first prompts as a run would send them.
         """
         name = request.path_params["name"]
         path = self.projects.path(name)

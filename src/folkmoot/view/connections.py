@@ -2,9 +2,9 @@
 
 It limits how many connections a visitor without a token can keep open, and for how long. A
 connection is trusted as soon as it has carried a request with a valid token. If there are too many
-untrusted connections, the server takes the address with the most of them and closes its oldest one.
-Connections with an incomplete request are closed first, because browsers send a whole request at
-once.
+untrusted connections, the server closes one. It is the oldest connection of the address that has
+most untrusted connections. Connections with an incomplete request are closed first, because
+browsers send a whole request at once.
 """
 
 from __future__ import annotations

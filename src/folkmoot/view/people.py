@@ -322,7 +322,7 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
     """Split `table.column` and return the table and the name of the column.
 
-    Returns (None, "") if there is no such table or column.
+    Returns (None, "") if the run does not have this table or column.
     """
     name, _, table_column = column.rpartition(".")
     table = rows(name) if name else None

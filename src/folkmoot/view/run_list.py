@@ -129,9 +129,10 @@ ORDERS: dict[str, Callable[[RunStatus], object]] = {
 
 
 def arrange_statuses(statuses: Sequence[RunStatus], query: str, order: str) -> list[RunStatus]:
-    """Return the runs that contain all words of a query, in an order.
+    """Return the runs that contain all words of a query, in the order that `order` names.
 
-    `order` is a key of ORDERS, with `-` before it for descending. Otherwise the order stays.
+    `order` is a key of ORDERS, with `-` before it for descending. For any other text, the runs keep
+    their order.
     """
     words = query.lower().split()
     kept = [status for status in statuses if all(word in _text_of(status) for word in words)]

@@ -111,9 +111,10 @@ class CodebookResults:
         return codes_by_text
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
-        """Return code → quote of one text, for all slot values together.
+        """Return code → quote of one text.
 
-        Returns None if the coder gave no answer for the text.
+        A code that applies for several slot values appears once. Returns None if the coder gave no
+        answer for the text.
         """
         codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}

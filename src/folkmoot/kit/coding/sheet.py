@@ -328,7 +328,7 @@ def _line_location(line: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse_code_name(book: Codebook, written: str) -> str | Problem:
-    """Return the code that a human wrote, or the problem if the codebook has no such code."""
+    """Return the code of the codebook that a human named, or the problem if there is none."""
     if written.casefold() in NO_CODE_MARKS:
         return NO_CODE_LABEL
     code = book.find_code(written)

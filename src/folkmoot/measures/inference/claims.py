@@ -500,7 +500,10 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
-    """Return the result of a claim from an estimate `e` of a model fitted to all conditions."""
+    """Return the result of a claim from an estimate `e` of a model fitted to all conditions.
+
+    The level of the verdict is 5 %, without a correction for other claims.
+    """
     verdict = judge(claim.direction, claim.margin, e)
     return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
 

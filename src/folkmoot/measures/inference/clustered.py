@@ -142,11 +142,11 @@ def paired_difference(
 def clustered_difference(
     values: ArrayLike, treated: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of treated values minus the mean of the others, clustered.
+    """Return the mean of treated values minus the mean of untreated values, clustered.
 
     `values` (n,), `treated` (n,) truth values, `clusters` (n,). A cluster may have treated values,
-    others, or both. The method is `clustered_coefficient`. Bounds and p are NaN if the treated
-    values or the others come from fewer than two clusters.
+    untreated values, or both. The method is `clustered_coefficient`. Bounds and p are NaN if the
+    treated or the untreated values come from fewer than two clusters.
     """
     side = np.asarray(treated, bool)
     y = np.asarray(values, float)
@@ -290,7 +290,8 @@ def _satterthwaite_df(
     A (g, g) is the covariance of the scores of clusters. `own` (g,): w'w, with w the weights that
     give the score of a cluster. `cross` (g, k): X'w. `variances` (g,): the error variance in each
     cluster. `gram` (k, k): X'ΦX, with Φ the diagonal matrix of these variances. `bread` (k, k):
-    (X'X)⁻¹. A = D + U K U' with few columns in U, so A is not built for thousands of clusters.
+    (X'X)⁻¹. A would need too much memory for thousands of clusters. It has the form D + U K U' with
+    few columns in U, and both traces are computed from this form.
     """
     diagonal = variances * own
     around = np.hstack([cross, variances[:, None] * cross])
@@ -303,7 +304,10 @@ def _satterthwaite_df(
 
 
 def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield arrays of cluster numbers with one size, at most `ROWS_AT_ONCE` rows in each."""
+    """Yield arrays of cluster numbers, at most `ROWS_AT_ONCE` rows of data in each.
+
+    All clusters of an array have the same size.
+    """
     for size in np.unique(sizes):
         clusters = np.flatnonzero(sizes == size)
         yield from np.array_split(clusters, math.ceil(len(clusters) * size / ROWS_AT_ONCE))

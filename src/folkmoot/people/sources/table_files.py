@@ -43,7 +43,8 @@ def clean_name(column: str) -> str:
 def read_frame(path: Path) -> pl.DataFrame:
     """Return the table in a file. Raises InputError if the file cannot be read.
 
-    Cells keep their spelling: a column becomes numeric only if no cell changes.
+    Cells keep their spelling: a text column becomes numeric only if each number would be written
+    exactly as in its cell.
     """
     kind = path.suffix.lower()
     try:
@@ -151,9 +152,9 @@ def _ragged_line(path: Path, mark: str) -> str:
 
 
 def _parse_number_column(column: pl.Series) -> pl.Series:
-    """Return the column as numbers if no cell changes its spelling, otherwise unchanged.
+    """Return the column as numbers if each is written exactly as in its cell, otherwise unchanged.
 
-    007 and 1.10 would change, so they stay text.
+    Cells such as 007 and 1.10 would be written differently, so their column stays text.
     """
     for kind in (pl.Int64, pl.Float64):
         numbers = column.cast(kind, strict=False)

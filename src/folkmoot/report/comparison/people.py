@@ -497,7 +497,7 @@ class Match:
 
     @property
     def claim(self) -> Claim:
-        """The kind of the measure, which decides how differences are written."""
+        """A claim of the same kind as the measure, without conditions, to format differences."""
         return Claim("", NO_ARMS, "share" if self.share else "mean")
 
     def format_level(self, mean: float) -> str:

@@ -22,9 +22,9 @@ Schema = Mapping[str, Any]
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
     """Return an object that is valid according to the schema of the request.
 
-    `given` holds fields from the study's rules. Valid ones are used. `known` is True if the study's
-    rules answered. Otherwise the answer of a role without opinions, such as a moderator, is marked
-    as unrelated to the question (`mark_unread`).
+    `given` holds fields from the study's rules, of which the valid ones are used. `known` says
+    whether the study's rules answered. If they did not, and the speaker has no opinions (such as a
+    moderator), the answer is marked as unrelated to the question (`mark_unread`).
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:

@@ -268,7 +268,7 @@ def raked_occupations() -> Jobs:
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
     """Return an occupation of people with this sex, age and education.
 
-    `at` (0 to 1) selects one of them by cumulative share.
+    `at` (0 to 1) selects the occupation by cumulative share.
     """
     ages = [int(band.split("-")[1]) for band in age_bands()]
     band = min(int(np.searchsorted(ages, age)), len(ages) - 1)
@@ -296,9 +296,9 @@ def _degree_shares(
 ) -> Array:
     """Return the shares of degrees in an occupation.
 
-    The survey counts some college without a degree as high school. Some of these workers are
-    assumed to have some college, and more of them in occupations in which many workers have
-    degrees.
+    The survey counts some college without a degree as high school. So a part of the workers with
+    high school is assumed to have some college. The part is larger in occupations in which many
+    workers have degrees.
     """
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
     doctors = graduate * _DOCTORATE_SHARES.get(job, 0.03)
