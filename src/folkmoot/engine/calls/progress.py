@@ -230,8 +230,8 @@ class StageTally:
 
         Items run concurrently, so all other items are nearly done when the first one is. The
         estimate therefore counts calls, if the number of calls of each item is known. It assumes
-        that an unfinished item needs as many calls as a finished one. Which items are finished is
-        not known, so those with the most calls count as finished.
+        that an unfinished item needs as many calls as a finished one. The tally does not know which
+        items are finished, so it takes the items with the most calls.
         """
         if self.total is None or not self.done or self.is_done:
             return None

@@ -546,7 +546,7 @@ class RetryPolicy:
 
 
 def _hold_seconds(error: TransientError) -> float | None:
-    """Return how long to hold the model (seconds), or None if the error does not ask for it.
+    """Return for how many seconds the error asks to send no call to the model, or None.
 
     The time is at most `MAX_RETRY_AFTER_SECONDS`.
     """

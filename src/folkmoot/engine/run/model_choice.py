@@ -136,7 +136,11 @@ def _embedded_respondent_note(study_file: StudyFile) -> str:
 
 
 def _named_model_hint(study_file: StudyFile) -> str:
-    """Return a hint with the default model of the source project and the command to use it."""
+    """Return a hint that names a model for this study and the command to use the model.
+
+    The model is the default of the program that the study type reproduces (`Study.source_model`),
+    or an example if the study type names none.
+    """
     default = study_file.study.source_model
     if not default:
         return f"To ask a model: {_model_command(study_file, EXAMPLE_MODEL)}"

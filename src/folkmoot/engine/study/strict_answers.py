@@ -126,7 +126,10 @@ ComparedFinding = tuple[Finding, Mapping[str, TableCell]]
 def _compare_conclusions(
     finding: Finding, strict: Finding | None, kept_text: str
 ) -> ComparedFinding:
-    """Return a finding with a sentence on conclusions that differ, and its row for the table."""
+    """Return a finding with a sentence on conclusions that differ from the strict finding.
+
+    Also return the row of the finding in the comparison of all findings, empty if nothing differs.
+    """
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
         return finding, {}
