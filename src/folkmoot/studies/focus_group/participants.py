@@ -529,7 +529,8 @@ class Participant:
 def speaking_probability(extraversion: int) -> float:
     """Return the probability that a participant answers a question without being addressed.
 
-    `extraversion` is from 0 to 100. The probability is high from 67 on and low below 34.
+    `extraversion` is from 0 to 100. The probability is high from 67 on, low below 34, and medium in
+    between.
     """
     if extraversion >= 67:
         return HIGH

@@ -37,7 +37,7 @@ Positions = Mapping[str, float]
 
 
 def describe_position(position: float) -> str:
-    """Return a position in words, such as `rather in favor of it`."""
+    """Return the words for a position (−1 to 1), such as `rather in favor of it`."""
     return LEANINGS[valence_label(position)]
 
 

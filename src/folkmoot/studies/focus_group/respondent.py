@@ -318,8 +318,8 @@ def reply_to_view(
 ) -> tuple[str, str]:
     """Return a sentence that agrees or disagrees with a view, and the concern of the view.
 
-    The view is in the latest sentence with views of one of the last three other speakers. The
-    participant agrees only with views on the participant's side (for or against). Whether a view
+    The view is the last one of another participant, among the three who gave views last. The
+    respondent agrees only with views on the respondent's own side (for or against). Whether a view
     gets a response is partly random. Return two empty strings without a response.
     """
     side = 1 if opinion.now >= 0 else -1

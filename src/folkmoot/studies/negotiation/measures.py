@@ -64,9 +64,10 @@ def satisfaction_of_members(
         portions: the decision.
         lowest: an option with this score or a lower one counts as rejected by the member.
 
-    The result is the mean over the times or branches of the member. If several options are in force
-    at the same time, the best score counts. If the member rejects one of them, the worst score
-    counts. Members are left out if they get nothing, or an option that they did not score.
+    The result is the mean over the times or branches in which the member gets an option. If a
+    member gets several options at the same time, the best score counts. If the member rejects one
+    of these options, the worst score counts instead. Members are left out if they get no option, or
+    an option that they did not score.
     """
     result: dict[str, float] = {}
     for member, member_scores in scores.items():

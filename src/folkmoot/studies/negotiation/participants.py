@@ -221,7 +221,7 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
 
 
 def mediator_speaker(scope: Scope) -> Speaker:
-    """Return the mediator as a speaker with a system prompt. Its name is System."""
+    """Return the mediator as a speaker with a system prompt. In dialogues its name is System."""
     return replace(SYSTEM_SPEAKER, system=scope.prompt("mediator_system"))
 
 

@@ -305,8 +305,8 @@ class Meeting:
     """The data that a mediator finds in a request.
 
     `names` are the members' names, and `texts` their stated preferences by name. `in_force` holds
-    the shares of the decision in the request, and `told` the sentence about it. `asked` is the
-    member who is asked in a feedback round.
+    the shares of the decision in the request, and `told` the sentence about this decision. `asked`
+    is the member who is asked in a feedback round.
     """
 
     def __init__(self, mind: SimulatedRespondent) -> None:

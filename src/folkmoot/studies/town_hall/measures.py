@@ -94,10 +94,10 @@ def read_concerns(tables: Tables) -> list[Json]:
 
 
 def _read_remarks(tables: Tables) -> pl.DataFrame:
-    """Return a table with one row for each remark of a resident about another one, the target.
+    """Return a table with one row for each remark of a resident about another resident, the target.
 
     `kind` is reaction, question, compelling or disagreed. A private reaction counts even if the
-    statement after it could not be read.
+    resident's next statement could not be read.
     """
     remarks: list[tuple[str, str, int | None, bool | None]] = [
         ("reaction", reaction["target_agent"], reaction["agree_level"], reaction["want_to_respond"])
@@ -163,8 +163,8 @@ def measure_survival(tables: Tables) -> pl.DataFrame:
     """Measure in how many rounds other residents referred to each resident. One row per `agent_id`.
 
     `citations` lists the number of public references in each round of `rounds`. `survival` is the
-    share of rounds from the second on with at least one reference. It is null if there was only one
-    round.
+    share of rounds with at least one reference, without the first round. It is null if there was
+    only one round.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (

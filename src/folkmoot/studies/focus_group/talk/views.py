@@ -155,8 +155,8 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request with its price.
 
-    The price is a price of the ladder if the prompt has one. Otherwise it is the product's own
-    price, or the last price in concept and material.
+    The price is the first known one of these: the ladder price in the prompt, the product's own
+    price, and the last price that the concept and the material mention.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)

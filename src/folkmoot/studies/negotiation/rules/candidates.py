@@ -70,8 +70,8 @@ def candidate_options(
 def normalise_entry(entry: str) -> str:
     """Return an entry of a ballot as an option: lower case, single spaces, no list marks.
 
-    Return an empty string if the entry is empty or has more than `MOST_WORDS` words. Also return an
-    empty string if the entry says that there is no option.
+    Return an empty string if the entry is empty, says that there is no option, or has more than
+    `MOST_WORDS` words.
     """
     text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
     text = " ".join(text.split())

@@ -1,8 +1,9 @@
 """The vote parser: score each option in members' texts and ballots, and count the scores.
 
-The module also makes the summary of a vote, the promise to a minority and the split. `candidates`
-finds the options on the table. No model is called. Operators decide on a `Tally`, and
-`summarise_vote` gives its audit trail. docs/decisions/0010-vote-parser.md covers the cases that the
+The parser compares folded words: words without differences of case, accents and width, and without
+plural and third-person endings. No model is called. `candidates` finds the options on the table.
+Operators decide on a `Tally`, and `summarise_vote` gives its audit trail. The module also makes the
+promise to a minority and the split. docs/decisions/0010-vote-parser.md covers the cases that the
 rules of the source study leave open.
 """
 
@@ -78,7 +79,7 @@ def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
 
 @lru_cache(maxsize=4_096)
 def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the folded words of each sentence. Commas stay as words.
+    """Return each sentence as a tuple of its folded words and its commas.
 
     A sentence ends wherever a clause ends, except at a comma.
     """
@@ -99,17 +100,16 @@ def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _comma_parts(words: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the runs of words between commas."""
+    """Divide the words of a sentence at its commas."""
     ends = [-1, *(i for i, word in enumerate(words) if word == ","), len(words)]
     parts = (tuple(words[left + 1 : right]) for left, right in pairwise(ends))
     return [part for part in parts if part]
 
 
 def _normalise_text(text: str) -> str:
-    """Return a text for comparison.
+    """Return a text without differences of case, width, accents and apostrophes, for comparison.
 
-    Differences in case, width, accents and apostrophes are removed. Hyphens become spaces, except
-    after a negation cue ("no-frills").
+    Hyphens become spaces, except after a negation cue ("no-frills").
     """
     text = unicodedata.normalize("NFKC", _APOSTROPHES.sub("'", text)).casefold()
     # Participants and models write "don't" with many characters, or without an apostrophe.

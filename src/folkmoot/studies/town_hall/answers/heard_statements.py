@@ -101,5 +101,5 @@ class HeardStatements:
 
 
 def saturating_share(amount: float) -> float:
-    """Return the share (0 to 1) of the maximum effect that `amount` weighted sentences have."""
+    """Return the effect of `amount` weighted sentences as a share (0 to 1) of the maximum."""
     return amount / (amount + HALF_SATURATION)
