@@ -343,7 +343,10 @@ def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str
 def _describe_batches(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile
 ) -> str:
-    """Return the cost of a run in batch mode, its waves and its longest duration as text."""
+    """Return as text the cost, the waves and the longest duration of a run in batch mode.
+
+    A wave consists of calls that do not depend on each other, so one batch can hold them.
+    """
     config, wave_sizes = study_file.config, _batch_wave_sizes(estimate, study_file)
     cost = _describe_run_cost(estimate, specs, study_file, batch=True)
     deadline_text = (

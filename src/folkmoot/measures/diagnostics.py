@@ -627,11 +627,11 @@ def check_sycophancy(
 
 
 def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
-    """Check that a group draws participants at most `limit` closer than a control does.
+    """Check that participants give in to their group by at most `limit`.
 
-    `figure`: the estimate of how much closer participants come to the others than in the control.
-    `says`: a sentence with a placeholder `{change}` for the estimate and its interval. The margin
-    has no lower bound, because participants who move away from the others do not give in.
+    `figure`: the estimate of how much closer participants come to the other members than in a
+    control. `says`: a sentence with a placeholder `{change}` for the estimate and its interval. The
+    margin has no lower bound, because participants who move away from the others do not give in.
     """
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):

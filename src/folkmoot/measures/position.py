@@ -68,10 +68,10 @@ def _options_in_order(listed: str) -> tuple[str, ...]:
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:
     """Return how much each place changes the chance that an option is chosen.
 
-    The estimate is a least-squares fit of "this option was chosen" over all listed options, with an
-    indicator for each option (popularity) and for the place. Errors are clustered by participant.
-    Orders must vary but need not be balanced. With random orders, the estimate is the causal effect
-    of the place.
+    The estimate is a least-squares fit of "this option was chosen" over all listed options. The
+    predictors are indicators for the option (its popularity) and for its place in the list. Errors
+    are clustered by participant. Orders must vary but need not be balanced. With random orders, the
+    estimate is the causal effect of the place.
     """
     orders = {a.options for a in answers}
     if len(orders) < 2:

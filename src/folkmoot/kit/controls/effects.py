@@ -175,9 +175,9 @@ def effects_finding(
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
 ) -> Finding | None:
-    """Return the finding that compares the effect as designed, in each version, and user drift.
+    """Return the finding that compares user drift with the effect in each version of the prompts.
 
-    Returns None if no contrast has a version besides the original.
+    The versions include the original one. Returns None if no contrast has another version.
     """
     if not any(len(versions) > 1 for versions in effects.values()):
         return None

@@ -624,7 +624,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _band_of_people(people: Sample) -> Band | None:
-    """Return the share of humans who ended with another choice, as a benchmark over arms.
+    """Return the share of humans who changed their choice, as a benchmark with its range over arms.
 
     Returns None if the file does not hold a first and a final choice.
     """

@@ -313,7 +313,7 @@ def _people(findings: Sequence[Finding]) -> list[Evidence]:
     """Return evidence for how the run compares with people.
 
     Checks against published ranges of votes or ratings are included only if they failed. A passed
-    one is no evidence, because the people in published studies were asked other questions.
+    check is no evidence, because the people in published studies were asked different questions.
     """
     found = [
         Evidence(

@@ -1,7 +1,8 @@
 """The argument words of three camps (ways to justify a choice).
 
-The respondent writes arguments with the phrases and recognises arguments by the words. Only words
-in a passage count. A study type may bring a lexicon for its topic (`RespondentPart.lexicon`).
+The respondent writes arguments with the phrases of a camp, and recognises arguments by its words.
+Only words in a passage count. A study type may bring a lexicon for its topic
+(`RespondentPart.lexicon`).
 """
 
 from __future__ import annotations

@@ -101,9 +101,9 @@ def answer_text(mind: SimulatedRespondent) -> str:
 
 
 def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
-    """Return a response to an argument for the option `rival`.
+    """Return a response to an argument for the option `rival`: to concede it or to disagree.
 
-    The person concedes the argument more often, the less the utility of `rival` is below that of
+    The person is more likely to concede if the utility of `rival` is close to, or above, that of
     the person's current option.
     """
     utility_of = dict(zip(mind.options, mind.option_utilities(), strict=True))

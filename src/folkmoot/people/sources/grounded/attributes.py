@@ -179,8 +179,8 @@ def _draw_adoption_stage(
 ) -> Any:
     """Return the stage of adoption of a participant.
 
-    The rank of the participant in innovativeness decides the stage. Each stage has its published
-    share.
+    Participants are ranked by innovativeness, and the rank decides the stage. The size of each
+    stage is its published share.
     """
     terms = data["adoption"]
     spread = math.sqrt(
