@@ -432,7 +432,7 @@ class RunLog:
             self.write_held_lines()
 
     def write_held_lines(self) -> None:
-        """Write the held lines. From now on each line is written at once."""
+        """Write the held lines to the files. From now on, no further line is held."""
         if self._files is None:
             paths = (self.path, self._folder / LOG_LINES)
             # Line buffering: a reader of the log sees whole lines while the run goes on.

@@ -55,7 +55,7 @@ class _QuestionCounter:
 
 
 def count_questions(study_file: StudyFile) -> int | None:
-    """Return the median number of questions to a participant, or None if it cannot be counted."""
+    """Return the median number of questions to a participant, or None if counting fails."""
     part, _ = small_part(study_file, MIN_UNITS)
     changes = {"seats": None, "budget_usd": None, "budget_calls": MAX_CALLS, "batch": False}
     with open_dry_run(part, changes) as (dry_file, folder):

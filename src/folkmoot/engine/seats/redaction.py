@@ -406,7 +406,7 @@ class Redaction:
         return self.replacements_for(text, spans)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
-        """Return the redacted text if it equals a recorded text, otherwise None.
+        """Return the redacted form of a text that equals a recorded text, or None for other texts.
 
         `own` means that the text is from a row of the human. Shared texts are then removed as well.
         """

@@ -2,8 +2,8 @@
 
 `local_model` starts it as `python -m folkmoot.models.local.local_server`. The first line of
 standard input is JSON with `path`, `name`, `key`, `threads`, `slots`, `context` and `longest`. The
-process answers with one line: the port, or the error. It ends at the end of standard input, which
-occurs even if the parent process is killed."""
+process answers with one line: the port, or the error. The process ends when its standard input
+ends, so it also ends if the parent process is killed."""
 
 from __future__ import annotations
 
