@@ -72,11 +72,7 @@ MAX_NEUTRAL_POSITION = 0.05
 
 @dataclass(frozen=True)
 class Concept:
-    """The tables of all groups about one concept.
-
-    With `has_one_talk` there is one discussion, so findings show participants, not group means.
-    With `has_several_concepts` the keys and titles of findings name the concept.
-    """
+    """The tables of one concept. With `has_one_talk` findings show participants, not groups."""
 
     name: str
     utterances: pl.DataFrame
