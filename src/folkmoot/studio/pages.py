@@ -1,8 +1,8 @@
 """The pages of the studio: every address and its handler.
 
 `/study/NAME/-/…` belongs to one study. NAME is the path of its file. All pages of the run viewer
-are included, and the first page of a run also has controls. Every form contains a token. Without
-it, a page of another server on this machine could submit forms.
+are included, and the first page of a run also has buttons such as Pause or Resume. Every form
+contains a token. Without it, a page of another server on this machine could submit forms.
 """
 
 from __future__ import annotations
@@ -432,12 +432,12 @@ class Studio:
         return self._page(part, {"run_name": name, "told": messages})
 
     def run_page(self, request: Request) -> Response:
-        """Show the first page of a run with its controls."""
+        """Show the first page of a run, with buttons such as Pause or Resume."""
         variables = self.reader.describe_run(request)
         return self._page("studio_run.html.j2", {**variables, "controls": self._controls(request)})
 
     def live_controls(self, request: Request) -> Response:
-        """Send the controls of a run if its state has changed."""
+        """Send the buttons of a run, such as Pause, if the state of the run has changed."""
         return answer_poll(request, self._controls(request))
 
     def _controls(self, request: Request) -> LivePart:

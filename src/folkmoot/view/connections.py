@@ -160,10 +160,11 @@ class ConnectionPool:
         self._closed = asyncio.Event()
 
     def add_connection(self, connection: PageConnection) -> None:
-        """Add a new connection. If there are now too many, close the oldest of one address.
+        """Add a new connection. If there are then too many, close an old one.
 
-        The address is that of the new connection, if its own limit is exceeded. If the limit of all
-        untrusted connections is exceeded, it is the address with the most of them.
+        If the address of the new connection has too many untrusted connections, its oldest one is
+        closed. If all addresses together have too many, the oldest one of the address with most
+        untrusted connections is closed.
         """
         self._open.add(connection)
         same_address = self._untrusted.setdefault(connection.address, {})

@@ -45,7 +45,7 @@ class EntryPages:
         self.lobby = lobby
 
     def page_routes(self) -> list[Route]:
-        """Return the routes of the pages behind the link of an open entry."""
+        """Return the routes of the pages to which the link of an open entry leads."""
         return [
             Route("/enter/{token}", self.show_entry),
             Route("/enter/{token}", self.enter, methods=["POST"]),

@@ -57,7 +57,7 @@ def answer_choice(mind: SimulatedRespondent) -> object:
 
 
 def _stated(mind: SimulatedRespondent) -> str:
-    """Return the stated attribute of the persona that answers the question, or an empty text."""
+    """Return the attribute in the persona that a control question asks for, or an empty text."""
     # The scope of a control question is named by the id of the question.
     id = f"{CONFOUNDER}{mind.at.address.split('/')[-2]}"
     own = (

@@ -140,11 +140,12 @@ def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
 def people_needed(width: float, spread: float, fit: float, *, design_effect: float = 1.0) -> int:
     """Return the number of people for a 95 % interval of this width.
 
-    `spread`: the standard deviation of human answers. `fit`: their correlation with the simulated
-    answers. `design_effect`: the factor for people who talk in groups (see `power.design_effect`).
-    The simulated answers are assumed to be many more than the human ones. The result is (2 · 1.96 ·
-    spread / width)² (1 − fit²) · `design_effect`, and at least `FEWEST_PEOPLE`.
-    Raises ValueError for a width of 0 or less.
+    `width`: the whole width, from the lower to the upper bound. `spread`: the standard deviation of
+    human answers. `fit`: the correlation of human answers with the simulated answers.
+    `design_effect`: the factor for people who talk in groups (see `power.design_effect`). The
+    simulated answers are assumed to be many more than the human ones. The result is (2 · 1.96 ·
+    spread / width)² (1 − fit²) · `design_effect`, and at least `FEWEST_PEOPLE`. Raises ValueError
+    for a width of 0 or less.
     """
     if width <= 0:
         raise ValueError(f"an interval of width {width} is not one")

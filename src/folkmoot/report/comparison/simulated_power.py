@@ -36,7 +36,7 @@ LEAST_SIZE = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One simulated run: the study file, its overrides, the size in words, and the random seed."""
+    """One simulated run: the study file, its overrides, the size as text, and the random seed."""
 
     path: Path
     overrides: tuple[str, ...]

@@ -182,7 +182,8 @@ class SimulatedRespondent:
     def exposure_dose(self) -> ExposureDose:
         """The exposure of the person to arguments in this request.
 
-        Arguments for the option that the person chose first do not count.
+        Arguments for the option that the person chose first do not count. If the person has not
+        chosen, this is the option that the person likes best.
         """
         # Use the first own choice, not the current option: a person who has changed the choice was
         # moved by the arguments for the new option, so these must count.
