@@ -498,7 +498,10 @@ class Entry:
 
 
 def log_lines(discussion: Discussion) -> tuple[str, str]:
-    """Return the log as JSON lines from the configured level up, and its errors as plain text."""
+    """Return two texts: the log as JSON lines, and the errors in the log as plain text.
+
+    The JSON lines have the configured level or a higher one.
+    """
     levels = LOG_LEVELS[LOG_LEVELS.index(discussion.meeting.config.log_level) :]
     entries = list(log_entries(discussion))
     lines = [entry.to_json(discussion) for entry in entries if entry.level in levels]

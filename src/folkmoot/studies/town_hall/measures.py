@@ -599,10 +599,11 @@ def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Si
 
 
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
-    """Return pairs of satisfaction ratings for the test–retest measures.
+    """Return pairs of satisfaction ratings by the same resident for the test–retest measures.
 
-    In one kind of pair, a resident with the same model gives the rating before the discussion at
-    two levels. In the other kind, a resident gives the ratings before and after a discussion.
+    In one kind of pair, both ratings are from before the discussion, at two levels at which the
+    resident has the same model. In the other kind, one rating is from before and one from after the
+    same discussion.
     """
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())

@@ -511,9 +511,9 @@ class _Assignment:
         return self._name_seats(seated)
 
     def _name_seats(self, seated: Sequence[tuple[str, int]]) -> tuple[SessionParticipant, ...]:
-        """Return the participants with the names that others see.
+        """Return the participants with the names by which others know them.
 
-        The name is the role. It is numbered if several participants have the role.
+        A participant's name is the role, with a number if several participants have the same role.
         """
         role_counts = Counter(role for role, _ in seated)
         used_counts: Counter[str] = Counter()

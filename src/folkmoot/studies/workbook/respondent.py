@@ -241,7 +241,10 @@ class _Stake(NamedTuple):
 
 
 def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
-    """Return the amount that can be given: the amount with a unit that texts mention most."""
+    """Return the amount that a participant can give.
+
+    It is the number with a unit (such as tokens) that the texts mention most often.
+    """
     texts = [passage.text for passage in _readable_passages(mind)]
     if not any(_GIVING.search(text) for text in texts):
         return None

@@ -290,7 +290,7 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
 def higher_preference(tally: Tally, case: Case) -> Outcome:
     """Pick the first choice that has the highest score of a single member.
 
-    Members with another first choice are promised that choice.
+    Members with another first choice are promised their own first choice.
     """
     first_choice_members = first_choice_groups(tally)
     strongest = {

@@ -421,7 +421,7 @@ class Settlement:
     """A parsed statement of a decision.
 
     `portions` says who gets which option and when. `dropped` lists options that no member gets.
-    `unmatched` holds entries without a match, by the kind of value that they should name.
+    `unmatched` holds entries that match no listed value, by kind of value (option, member or time).
     """
 
     portions: tuple[Portion, ...] = ()

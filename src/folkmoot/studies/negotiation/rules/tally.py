@@ -609,10 +609,11 @@ def describe_coverage(
     selected: str | None,
     given: Mapping[str, Collection[str]] | None = None,
 ) -> Coverage | None:
-    """Return the promise to members who did not get their first choice, or None.
+    """Return the promise to members who did not get their first choice.
 
     `given` maps members to the options that the decision gives them. A member who already gets the
-    first choice is promised nothing.
+    first choice is promised nothing. Return None if no option is selected, or if no member is
+    promised anything.
     """
     unmet_choices = tally.unmet_first_choices(selected)
     targets = {

@@ -115,9 +115,10 @@ class EmbeddedData:
     # --- use -----------------------------------------------------------------------------------
 
     def compare(self, field: str, name: str, operand: str) -> Condition | None:
-        """Return the condition that a field, at this point of the flow, compares with `operand`.
+        """Return the condition that compares the value of a field with `operand`.
 
-        `name` is the operator. Returns None if the workbook cannot express the condition.
+        The value is the one that the field has at this point of the flow. `name` is the operator.
+        Returns None if the workbook cannot express the condition.
         """
         if not field.strip():
             return None

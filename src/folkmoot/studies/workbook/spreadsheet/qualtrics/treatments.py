@@ -91,9 +91,9 @@ class Treatments:
     # --- combinations --------------------------------------------------------------------------
 
     def _combine(self, elements: Sequence[Mapping[str, Any]], place: ArmKey) -> Combinations:
-        """Return all combinations of arms in a sequence of elements that are all shown.
+        """Return all combinations of arms in a sequence of elements that are all shown in turn.
 
-        The key of an arm is its place in the flow, because ids may occur more than once.
+        The key of an arm is its position in the flow, because ids may occur more than once.
         """
         found: Combinations = [()]
         for number, element in enumerate(elements):
