@@ -123,9 +123,9 @@ def print_check(
 ) -> RunEstimate:
     """Print what a run of this study would do, and return the estimate.
 
-    `consent` must cover everything that the file may do, as for a run. If it is None, no consent is
-    required, and the output lists what the file may do. Raises InputError with every problem,
-    including problems that only the dry run finds.
+    `consent` is the user's consent to the actions of the study file. It must cover all of them, as
+    for a run. If `consent` is None, no consent is required, and the output lists the actions.
+    Raises InputError with every problem, including problems that only the dry run finds.
     """
     path, model, overrides = study_file.path, options.model, options.overrides
     providers = create_router(study_file, options)

@@ -124,11 +124,12 @@ def paired_shares(
 
     The arguments count participants with a hit in both conditions, in the first only, in the second
     only, and in neither. The interval is Tango's: all differences that the score test does not
-    reject. For a difference of zero, that test is McNemar's. p is McNemar's p.
+    reject. For a difference of zero, that test is McNemar's, and p is the p-value of this test.
 
-    With fewer than 25 moves, the interval is widened to the exact interval of the balance of moves.
-    p is then the larger of the exact p and the p of the score test. So p is below 1 − level exactly
-    if the interval excludes zero. Raises ValueError without participants. Tango (1998),
+    A move is a participant with a hit in exactly one condition. With fewer than 25 moves, the
+    interval is widened to the exact interval of the balance of moves. p is then the larger of the
+    exact p and the p of the score test. So p is below 1 − level exactly if the interval excludes
+    zero. Raises ValueError without participants. Tango (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     from scipy.optimize import brentq

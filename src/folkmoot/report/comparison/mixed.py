@@ -1,8 +1,8 @@
 """Compare humans and models in one run: how both answered the same questions.
 
-A question is a scope of the protocol without the speaker and the session. A question with a JSON
-answer is divided into its fields. The independent unit is the seat, or the session if several
-participants share a conversation.
+Two answers are to the same question if their addresses differ only in the speaker and the session.
+A question with a JSON answer is divided into its fields. The independent unit is the seat, or the
+session if several participants share a conversation.
 """
 
 from __future__ import annotations

@@ -419,8 +419,8 @@ def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: Responden
     """Return the effect of argument words: .75·s·κ_read·n/(n + 8)·match(a, r).
 
     s is the person's susceptibility, κ_read the setting `kappa_read`, and n the number of distinct
-    argument words. `counts` holds their number in each camp, a are the shares of the camps, and r
-    is the person's camp. `camp_match` computes match(a, r).
+    argument words. `counts` holds the number of argument words in each camp. a are the shares of
+    the camps in `counts`, and r is the person's camp. `camp_match` computes match(a, r).
     """
     n = sum(counts)
     kappa = knobs.persuasion * knobs.kappa_read

@@ -206,8 +206,8 @@ def _parse_codebook(block: str) -> _Codebook:
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
     """Return the sentiment of each code. Returns () if codes do not lead from praise to blame.
 
-    The first and the last code have the sentiments of their texts. The others lie at equal
-    distances between them.
+    The first and the last code have the sentiments of their texts. The sentiments of the codes
+    between them change in equal steps.
     """
     if data.get("level") != "ordinal":
         return ()
