@@ -2,7 +2,7 @@
 
 Residents speak about matters (nouns such as "the crossing") that the topic names. One effect is
 built in: a resident who is named, above all by the moderator, gets more responses and ends more
-satisfied. No other effect depends on the level. The respondent finds passages of a request by their
+satisfied. Levels have no other effect. The respondent finds passages of a request by their
 sources and does not read instructions. In statements it looks for matters, names and questions.
 """
 
@@ -708,7 +708,7 @@ def answer_planning(mind: SimulatedRespondent) -> Fields:
 
 
 def answer_closing(mind: SimulatedRespondent) -> Fields:
-    """Return the closing text. It names the items that passed and the residents behind them."""
+    """Return the closing text. It names the passed items and the residents who raised them."""
     hall = read_hall(mind)
     passed = passed_in(mind)
     if not passed:

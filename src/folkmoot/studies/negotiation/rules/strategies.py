@@ -230,9 +230,9 @@ def strategy_table() -> Table:
 def read_table(text: str) -> Table:
     """Return a strategy table from CSV text. Raises ValueError that lists all problems.
 
-    The table must have one row for each of the 5 × 8 pairs. Operators must be known, and each
-    binding role must exist in the group type. `hard_constraint` and `parent_vote_lower_misery` need
-    a binding role.
+    The table must have one row for each pair of a group type (5) and a topic (8). Operators must be
+    known, and each binding role must exist in the group type. The operators `hard_constraint` and
+    `parent_vote_lower_misery` need a binding role.
     """
     columns, rows = read_csv(text, "strategies.csv")
     if columns != _COLUMNS:
