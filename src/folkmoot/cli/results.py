@@ -82,8 +82,8 @@ def show_grid(grid: RunGrid) -> None:
 def verify_command(name: str, digest: str | None) -> None:
     """Print all differences that verification finds, and parts that could not be compared.
 
-    Exits with code 4 if a run is not consistent. `digest`: a digest of the run that was published
-    elsewhere.
+    Exits with code 4 if the verification of a run is not consistent. `digest`: a digest of the run
+    that was published elsewhere.
     """
     if digest is not None and not digest.strip():
         raise InputError("--digest: is empty")

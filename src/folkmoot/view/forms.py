@@ -92,7 +92,7 @@ class SchemaReading:
     fields_for_people: Mapping[str, FieldForPeople]
 
     def find_wording(self, name: str) -> FieldForPeople | None:
-        """Return how a human is shown the field with this HTML name.
+        """Return the settings by which humans are shown the field with this HTML name.
 
         Returns None if the field is shown as its schema describes it.
         """

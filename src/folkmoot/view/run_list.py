@@ -376,7 +376,10 @@ def _describe_cost(manifest: Mapping[str, object]) -> str:
 
 
 def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
-    """Return (manifest, ""). If it cannot be read, return ({}, reason)."""
+    """Return (manifest, "") of a run, or ({}, reason) if the manifest cannot be read.
+
+    The result is ({}, "") if there is no manifest yet.
+    """
     try:
         manifest = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
         return manifest, "" if manifest else f"{path / MANIFEST}: it holds nothing"

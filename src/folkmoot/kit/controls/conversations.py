@@ -81,9 +81,9 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     """Return the first decision of each participant and the final one in each condition.
 
     The first decision is the participant's first closed choice. Without a closed choice, it is the
-    participant's first decision of any kind. A decision counts only if the participant was asked in
-    a separate conversation. If one reply speaks for several participants, no control can continue
-    it. Decisions of humans are left out. Raises InputError if the run has no suitable decision.
+    participant's first decision of any kind. A decision counts only if the participant is the
+    speaker who was asked. If one reply speaks for several participants, no control can continue it.
+    Decisions of humans are left out. Raises InputError if the run has no suitable decision.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(

@@ -622,9 +622,9 @@ def _unknown_size_finding(title: str) -> Finding:
 
 
 def _assumed_icc(iccs: Sequence[float]) -> float:
-    """Return the intraclass correlation for sentences.
+    """Return the one intraclass correlation for which sentences report results.
 
-    It is .05 if `iccs` contains .05 or is empty, otherwise the first one.
+    It is .05 if `iccs` contains .05 or is empty, otherwise the first one in `iccs`.
     """
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
