@@ -63,7 +63,7 @@ async def fill(page: Page, kind: str) -> None:
     if kind == "choice":
         await page.get_by_label(OPTIONS[0]).check()
     elif kind == "own card":
-        await page.get_by_label("Age").fill("40")
+        await page.get_by_role("spinbutton", name="Age").fill("40")
     else:
         await page.locator("#answer [name=a]").fill("70")
 
