@@ -35,6 +35,8 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def look(page: Page, name: str) -> None:
     """Nothing sticks out at either width, and a screen reader has nothing to say against it."""
+    # A click may still be leading to another page, which has no document yet.
+    expect(page.locator("body")).to_be_visible()
     for width in (1280, 375):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
@@ -160,6 +162,7 @@ def test_a_key_stays_in_memory_and_reaches_the_model(page: Page, tmp_path: Path)
     ):
         page.goto(studio.link)
         page.get_by_role("link", name="API keys").click()
+        expect(page.get_by_label("OPENAI_API_KEY missing")).to_be_visible()
         look(page, "keys")
         page.get_by_label("OPENAI_API_KEY missing").fill(SECRET)
         page.get_by_role("button", name="Keep OPENAI_API_KEY until the studio ends").click()
