@@ -77,16 +77,21 @@ def process_of(run: Path) -> int:
     return 0
 
 
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are read in /proc")
-def test_a_run_survives_the_studio_and_a_later_studio_goes_on_with_it(
-    page: Page, server: ServerThread, folder: Path
-) -> None:
-    run = folder / "outputs" / "ovens"
+def kill_studio_during_a_run(page: Page, server: ServerThread, folder: Path) -> None:
+    """Start a run in a studio, and kill the studio when the run has asked the server."""
     with StudioProcess(folder) as studio:
         start_run(page, studio)
         wait_until(lambda: server.model.answering > 0)
         os.kill(studio.process.pid, signal.SIGKILL)
         studio.process.wait()
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are read in /proc")
+def test_a_run_survives_the_studio_and_a_later_studio_goes_on_with_it(
+    page: Page, server: ServerThread, folder: Path
+) -> None:
+    run = folder / "outputs" / "ovens"
+    kill_studio_during_a_run(page, server, folder)
     assert process_of(run)
 
     with StudioProcess(folder) as later:
@@ -112,11 +117,7 @@ def test_a_run_that_ended_while_no_studio_was_there_is_found_finished(
     page: Page, server: ServerThread, folder: Path
 ) -> None:
     run = folder / "outputs" / "ovens"
-    with StudioProcess(folder) as studio:
-        start_run(page, studio)
-        wait_until(lambda: server.model.answering > 0)
-        os.kill(studio.process.pid, signal.SIGKILL)
-        studio.process.wait()
+    kill_studio_during_a_run(page, server, folder)
     release(server)
     wait_until(lambda: (run / "manifest.json").exists() and not process_of(run))
     with StudioProcess(folder) as later:

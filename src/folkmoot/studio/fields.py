@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from folkmoot.authoring.keys import UNSET
 from folkmoot.authoring.schema import SWITCH_WORDS, Node, annotated_schema, variants_of
@@ -202,20 +202,20 @@ def change_rows(
     parent = fields.get(json.dumps((field.place or field.path)[:-1]))
     last: Any = field.path[-1]
     if verb == "add" and field.kind == "rows":
-        rows = _rows_at(values, field)
+        rows = _rows_at(values, field, list)
         rows.append(copy.deepcopy(field.new_row))
     elif verb == "add" and field.kind == "mapping":
-        entries = _entries_at(values, field)
+        entries = _rows_at(values, field, dict)
         unused_keys = (key for key in field.key_choices if key not in entries)
         # An entry without a key waits until the researcher has named it.
         entries.setdefault(next(unused_keys, ""), copy.deepcopy(field.new_row))
     elif verb == "rows" and field.can_become_rows:
         _container_of(values, field)[last] = copy.deepcopy(field.rows_instead)
     elif parent is not None and parent.kind == "mapping" and verb == "remove":
-        _entries_at(values, parent).pop(last, None)
+        _rows_at(values, parent, dict).pop(last, None)
         _unset_if_empty(values, parent)
     elif parent is not None and parent.kind == "rows":
-        rows = _rows_at(values, parent)
+        rows = _rows_at(values, parent, list)
         if verb == "remove":
             rows.pop(last)
             _unset_if_empty(values, parent)
@@ -458,29 +458,21 @@ def _as_text(value: Any, kind: Kind) -> str:
     return value if isinstance(value, str) else write_value(value)
 
 
-def _rows_at(values: dict[str, Any], field: StudyField) -> list[Any]:
-    """Return the list in `values` that belongs to a field.
+_Rows = TypeVar("_Rows", list[Any], dict[str, Any])
 
-    If its key is not set, create the list from the rows that the form shows.
+
+def _rows_at(values: dict[str, Any], field: StudyField, kind: type[_Rows]) -> _Rows:
+    """Return the list or the mapping in `values` that belongs to a field, as `kind` says.
+
+    If its key is not set, create it from the rows that the form shows.
     """
     container = _container_of(values, field)
     last: Any = field.path[-1]
     present = container.get(last) if isinstance(container, dict) else container[last]
-    if not isinstance(present, list):
-        present = _shown_value(field)
-        container[last] = present
-    return present
-
-
-def _entries_at(values: dict[str, Any], field: StudyField) -> dict[str, Any]:
-    """Return the mapping in `values` that belongs to a field, as `_rows_at` does for a list."""
-    container = _container_of(values, field)
-    last: Any = field.path[-1]
-    present = container.get(last) if isinstance(container, dict) else container[last]
-    if not isinstance(present, dict):
-        present = _shown_value(field)
-        container[last] = present
-    return present
+    if not isinstance(present, kind):
+        present = container[last] = _shown_value(field)
+    rows: _Rows = present
+    return rows
 
 
 def _unset_if_empty(values: dict[str, Any], field: StudyField) -> None:

@@ -346,9 +346,9 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
             )
         )
     except (NotJournaledError, DriftError) as error:
-        recorded = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
+        prompts = study_file.prompt_library().hashes()
         # Changed wording that no request of the run shows is no obstacle, but this one is.
-        if changed_prompts := _changed_prompts(recorded, study_file.prompt_library().hashes()):
+        if changed_prompts := _changed_prompts(_sealed_prompts(run.plan), prompts):
             raise _other_prompts_error(run, changed_prompts) from error
         # Otherwise NotJournaledError is a finding about the journal, so the caller handles it.
         if isinstance(error, NotJournaledError):
@@ -411,7 +411,7 @@ def study_as_it_was_run(
         raise NotRebuiltError(
             f"The run cannot be rebuilt{_describe_code_difference(run)}: {error}"
         ) from error
-    changed_prompts = _changed_prompts(sealed.get("prompts", {}), prompts)
+    changed_prompts = _changed_prompts(_sealed_prompts(run.plan), prompts)
     if changed_prompts and not with_other_prompts:
         raise _other_prompts_error(run, changed_prompts)
     return study_file, providers

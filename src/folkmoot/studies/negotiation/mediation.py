@@ -213,7 +213,7 @@ async def propose_decision(
     `strategy` is the locked strategy of C4 and C5. Under C3 it is None, and the mediator reasons
     freely. `outcome` is a decision of the operator for the mediator to explain, or None.
     """
-    group, names = case.group, [member.name for member in case.mediation_order(topic)]
+    group = case.group
     variables: dict[str, object] = {
         "names": quote_names(group, [member.id for member in case.mediation_order(topic)]),
         "options": quote_options(case, topic, case.shuffled_names(topic, tally.options)),
@@ -249,7 +249,7 @@ async def propose_decision(
     vocabulary = Vocabulary(group, topic.id, tally.options, case.config.days, portions_in_force)
     result = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
     reply = result.value
-    opening, lines, dropped = sort_lines(reply.dialogue, [] if case.config.members_speak else names)
+    opening, lines, dropped = sort_lines(reply.dialogue, _voiced_names(case))
     texts = (opening, reply.conflict_description, reply.resolution_explanation)
     label = None
     if isinstance(reply, GuidedSynthesis) and result.parse_step not in UNREAD_STEPS:

@@ -313,11 +313,11 @@ class Meeting:
         self.mind = mind
         line_fields = mind.schema.get("$defs", {}).get("Spoken", {}).get("properties", {})
         speakers: Sequence[str] = line_fields.get("speaker", {}).get("enum", ())
+        self.voiced_names = [name for name in speakers if name != SYSTEM]
         # The answer type lists no members if they speak for themselves. The request names them.
-        self.names = [name for name in speakers if name != SYSTEM] or list(
+        self.names = self.voiced_names or list(
             dict.fromkeys(passage.text for passage in _shown_passages(mind, quotes.MEMBER_NAME))
         )
-        self.voiced_names = [name for name in speakers if name != SYSTEM]
         by_id = {
             _last_key(passage): self._member_name(passage.text)
             for passage in _shown_passages(mind, quotes.MEMBER_NAME)
