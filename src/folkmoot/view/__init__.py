@@ -1,7 +1,7 @@
-"""`folkmoot view`: the pages on which runs are watched and read.
+"""`folkmoot view`: the web pages on which researchers watch and read runs.
 
-`site` holds the parts that all pages share: look, headers and access control. `run_list` finds
-runs. `people`, `talk`, `rooms` and `search` read a run, and `pages` shows it. `seat` (a folder) and
-`forms` are the pages for human participants, who come through the link of `entry`. `connections` is
-the HTTP server. Only the seats of a run in progress write into a run folder.
+`site` holds what all pages have in common: look, headers and access control. `run_list` finds runs.
+`people`, `talk`, `rooms` and `search` read a run, and `pages` shows it. `seat` (a folder), `forms`
+and `entry` are the pages for human participants. `connections` is the HTTP server. Only the pages
+of the seats write into a run folder, while the run is in progress.
 """

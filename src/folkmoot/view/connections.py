@@ -1,10 +1,10 @@
 """The HTTP server of the run viewer and of the seats.
 
-It limits how many connections a visitor without a token can keep open, and for how long. A
+The server limits how many connections a visitor without a token can keep open, and for how long. A
 connection is trusted as soon as it has carried a request with a valid token. If there are too many
-untrusted connections, the server closes one. It is the oldest connection of the address that has
-most untrusted connections. Connections with an incomplete request are closed first, because
-browsers send a whole request at once.
+untrusted connections, the server closes the oldest one of the address with most untrusted
+connections. Connections with an incomplete request are closed first, because browsers send a whole
+request at once.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ CONNECTION = "folkmoot.connection"
 class ConnectionLimits:
     """The time limits for visitors, and the limits on the number of open connections.
 
-    `head_seconds` and `body_seconds` limit the time in which the two parts of a request must
+    `head_seconds` and `body_seconds` limit the time in which head and body of a request must
     arrive. `answer_seconds` limits the time in which a visitor without a token must read the
-    response. The limit per address allows a class of 100 behind one router, because browsers open
-    some connections in advance. In total, the server uses at most half of the files that the
-    process may open, because the run needs the other half.
+    response. A class of 100 behind one router stays below the limit per address, although browsers
+    open some connections in advance. The server uses at most half of the files that the process may
+    open, because the run needs the other half.
     """
 
     head_seconds: float = 15.0
@@ -55,10 +55,7 @@ class ConnectionLimits:
 
 
 class PageConnection(H11Protocol):
-    """One HTTP connection. Each part of a request has a time limit.
-
-    The parts are the head, the body, and the answer that the server sends.
-    """
+    """One HTTP connection, with time limits for request head, request body and answer."""
 
     def __init__(self, server: PageServer) -> None:
         state = {**server.lifespan.state, CONNECTION: self}
@@ -129,7 +126,7 @@ class PageConnection(H11Protocol):
             self._enter_part(self._awaited_part())
 
     def _awaited_part(self) -> str:
-        """Return the part that comes next on this connection: head, body or answer."""
+        """Return the next part of the exchange on this connection: head, body or answer."""
         states: dict[object, str] = {h11.IDLE: "head", h11.SEND_BODY: "body"}
         return states.get(self.conn.their_state, "answer")
 
@@ -160,7 +157,7 @@ class ConnectionPool:
         self._closed = asyncio.Event()
 
     def add_connection(self, connection: PageConnection) -> None:
-        """Add a new connection. If there are then too many, close an old one.
+        """Add a new connection. If too many connections are then open, close an old one.
 
         If the address of the new connection has too many untrusted connections, its oldest one is
         closed. If all addresses together have too many, the oldest one of the address with most
@@ -190,7 +187,7 @@ class ConnectionPool:
         self._closed.set()
 
     async def wait_for_room(self) -> None:
-        """Wait until fewer connections are open than the largest allowed number."""
+        """Wait until the number of open connections is below its limit."""
         while len(self._open) >= self._max_open:
             self._closed.clear()
             await self._closed.wait()
@@ -212,8 +209,8 @@ class ConnectionPool:
 class PageServer(uvicorn.Server):
     """A uvicorn server for the pages at an open socket.
 
-    It accepts connections one at a time, so that new visitors do not slow down connected ones. It
-    does not log invalid requests.
+    The server accepts connections one at a time, so that new visitors do not slow down connected
+    visitors. Invalid requests are not logged.
     """
 
     def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None) -> None:

@@ -1,9 +1,8 @@
-"""The pages behind the one link of an open entry: consent, a seat, and the way back to the seat.
+"""The pages of an open entry, which is one link for all participants.
 
-An open entry is a link that is the same for all participants. A participant who opens it and
-consents gets the next free seat. A participant who returns is recognised by a cookie, by a return
-code, or by the id that a recruitment platform (such as Prolific) added to the link.
-`engine.seats.lobby` makes the decisions.
+A participant who opens the link and consents gets the next free seat. A participant who returns is
+recognised by a cookie, by a return code, or by the id that a recruitment platform (such as
+Prolific) added to the link. `engine.seats.lobby` decides who gets which seat.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ BAD_ID = (
 
 
 class EntryPages:
-    """The request handlers of the entry and their shared state."""
+    """The request handlers of the pages of an open entry."""
 
     def __init__(self, seat_manager: SeatManager, lobby: Lobby) -> None:
         self.seat_manager = seat_manager
         self.lobby = lobby
 
     def page_routes(self) -> list[Route]:
-        """Return the routes of the pages to which the link of an open entry leads."""
+        """Return the routes of the pages of the open entry."""
         return [
             Route("/enter/{token}", self.show_entry),
             Route("/enter/{token}", self.enter, methods=["POST"]),
@@ -53,7 +52,7 @@ class EntryPages:
         ]
 
     async def show_entry(self, request: Request) -> Response:
-        """Show the form for consent and name. Lead a participant who returns to their seat."""
+        """Show the form for consent and name. Redirect a returning participant to their seat."""
         self._check_token(request)
         ids = self._link_ids(request)
         seat_state = self._find_returning(request, ids)
@@ -83,7 +82,7 @@ class EntryPages:
         return self._lead_to(request, seat_state, visit)
 
     async def return_by_code(self, request: Request) -> Response:
-        """Lead a participant with a return code to their seat."""
+        """Redirect a participant who enters a return code to their seat."""
         self._check_token(request)
         sent = await read_form(request)
         seat_state = self.seat_manager.find_seat(self.lobby.find_code(first_of(sent, "code")))
@@ -128,7 +127,10 @@ class EntryPages:
         trust_connection(request.scope)
 
     def _link_ids(self, request: Request) -> dict[str, str]:
-        """Return the ids in the query of the link. Raises HTTPException for an invalid id."""
+        """Return the ids that a recruitment platform added to the link, as query key → id.
+
+        Raises HTTPException for an invalid id.
+        """
         ids = {key: request.query_params.get(key, "") for key in self.seat_manager.settings.query}
         ids = {key: platform_id for key, platform_id in ids.items() if platform_id}
         if not all(map(is_platform_id, ids.values())):

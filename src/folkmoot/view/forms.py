@@ -2,9 +2,9 @@
 
 A model writes JSON text, and a human fills in one field for each property. Enumerations become
 options, and numbers have bounds. A list of texts is entered with one item per line. A list of
-objects becomes rows, and blank rows are ignored. A schema that no field can show is filled in as
-JSON. Ways out (`none_of_these`, `declined`, `cannot_say` or null) are separate from the options. A
-choice shows them as further buttons, and other fields show a checkbox.
+objects becomes rows, and blank rows are ignored. If no field can show a schema, the human writes
+JSON. A way out is a value by which the human gives no answer: `none_of_these`, `declined`,
+`cannot_say` or null. A choice shows ways out as further buttons. Other fields show a checkbox.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ class FormField:
     """One field of a form for humans.
 
     `name` is the name of the HTML field. `options` holds (label, value) pairs. `parts` holds the
-    fields of an object or the rows of a list. `ways_out` holds (label, value) pairs that are shown
-    separately. `has_declined` is True for an object with the property `declined`, which declines
-    the whole object. `fixed` holds properties of an object with values that the human does not
-    enter. For example, in a list that scores options, each row has a fixed option.
+    fields of an object or the rows of a list. `ways_out` holds (label, value) pairs by which the
+    human gives no answer, such as `declined`. `has_declined` is True for an object with the
+    property `declined`, which declines the whole object. `fixed` holds properties of an object with
+    values that the human does not enter. For example, in a list that scores options, each row has a
+    fixed option.
     """
 
     name: str
@@ -82,19 +83,19 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReading:
-    """What all fields of a form share while it is built from a schema.
+    """The context in which `form_of` builds the fields of a form from a schema.
 
-    `definitions`: the `$defs` of the schema. `fields_for_people`: how fields are shown, by dotted
-    path or by name.
+    `definitions` holds the `$defs` of the schema. `fields_for_people` maps the dotted path or the
+    name of a field to the way in which humans are shown the field.
     """
 
     definitions: Mapping[str, JsonValue]
     fields_for_people: Mapping[str, FieldForPeople]
 
     def find_wording(self, name: str) -> FieldForPeople | None:
-        """Return the settings by which humans are shown the field with this HTML name.
+        """Return how humans are shown the field with this HTML name.
 
-        Returns None if the field is shown as its schema describes it.
+        None means as in its schema.
         """
         path = [part for part in name.split(".")[1:] if not part.isdigit()]
         wordings = self.fields_for_people
@@ -102,7 +103,7 @@ class SchemaReading:
 
 
 def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
-    """Return (label, value) pairs for the values of ways out, such as `declined`."""
+    """Return (label, value) pairs for values that give no answer, such as `declined`."""
     return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
@@ -129,9 +130,10 @@ def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """Return the way out that was chosen for the whole form. Returns None if there is none.
+    """Return the chosen value by which a human gave no answer, such as `declined`.
 
-    Raises ValueError if the form also holds an answer.
+    Returns None if the human chose no such value. Raises ValueError if the form also holds an
+    answer.
     """
     if not (chosen_ways := _ways_taken(form, sent)):
         return None
@@ -143,9 +145,9 @@ def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a submitted form is empty. Ways out are ignored.
+    """Return True if a submitted form holds no answer.
 
-    An empty form is no answer, because a double click may have sent it.
+    Checkboxes by which a human declines to answer do not count as an answer.
     """
     texts = (texts for name, texts in sent.items() if _is_answer(name))
     return not any(text.strip() for field_texts in texts for text in field_texts)
@@ -274,10 +276,7 @@ def _build_field(
 
 
 def _with_wording(schema: Schema, wording: FieldForPeople) -> Schema:
-    """Return the schema of a field as a human is asked for it.
-
-    A `wording` with options or bounds replaces the schema, which is written for models.
-    """
+    """Return the schema with the options or bounds that humans are shown, if `wording` has any."""
     if wording.kind == "choice":
         return {"type": "string", "enum": list(wording.options)}
     if wording.kind == "number":
@@ -287,7 +286,10 @@ def _with_wording(schema: Schema, wording: FieldForPeople) -> Schema:
 
 
 def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReading) -> FormField:
-    """Return a field with the rank of each option. Ways out are left out: they have no rank."""
+    """Return a field in which a human enters the rank of each option.
+
+    Values such as `declined` are no options and get no rank.
+    """
     options = tuple(
         option
         for option in _field_options(_item_schema(schema, reading))
@@ -311,10 +313,10 @@ def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReadin
 def _option_rows(
     lines_field: FormField, items: Schema, reading: SchemaReading, depth: int
 ) -> FormField | None:
-    """Return a field with one row for each option, in which a human enters only numbers.
+    """Return a field with one row for each option. The human enters only numbers into a row.
 
-    This is possible for a list of objects that have one property with options and otherwise only
-    numbers. The option of each row is then fixed. Returns None for other lists.
+    The list must hold objects with one property that has options. All other properties must be
+    numbers. Returns None for other lists.
     """
     properties = items["properties"]
     assert isinstance(properties, dict)
@@ -377,9 +379,9 @@ def _list_field(
 def _resolve_schema(
     schema: Schema, defs: Mapping[str, JsonValue]
 ) -> tuple[Schema, tuple[JsonValue, ...]]:
-    """Return a schema without references and ways out, and the values of its ways out.
+    """Return the schema with its `$ref` resolved and its ways out removed, and the removed values.
 
-    Null counts as a way out.
+    A way out is null or a value such as `declined`.
     """
     reference = schema.get("$ref")
     if isinstance(reference, str):
@@ -408,7 +410,7 @@ def _is_way_out(value: JsonValue) -> bool:
 
 
 def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
-    """Return the values of a schema if all of them are ways out. Returns () otherwise."""
+    """Return the values of a schema that allows only values such as `declined` or null, else ()."""
     if schema.get("type") == "null":
         return (None,)
     values = tuple(value for _, value in _field_options(schema))
@@ -418,10 +420,11 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
 def _label_ways_out(
     way_values: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
-    """Return the ways out `way_values` as (label, value) pairs.
+    """Return `way_values`, such as `declined`, as (label, value) pairs.
 
-    The value null gets the label of the way out `null`, because it has the same meaning. Null is
-    left out if the field may stay blank, or if `way_values` also contains that way out.
+    The value null gets the label of the value that `null` names, because the two mean the same.
+    Null is left out if the field may stay blank, or if `way_values` contains the value that `null`
+    names.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(
@@ -458,7 +461,7 @@ NOTHING = _Nothing()
 
 
 def _ways_taken(field: FormField, sent: Mapping[str, Sequence[str]]) -> list[JsonValue]:
-    """Return the ways out that were chosen for a field. A group of buttons allows only one."""
+    """Return the values such as `declined` that the human chose in a field."""
     name = field.name if field.kind == "choice" else field.name + WAY_OUT_SUFFIX
     marks = [text for text in sent.get(name, ()) if text.startswith("~")]
     return [value for number, (_, value) in enumerate(field.ways_out) if f"~{number}" in marks]
@@ -565,7 +568,7 @@ def first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a submitted form. Files are left out."""
+    """Return the fields of a submitted form. Uploaded files are left out."""
     form = await request.form(max_files=0, max_fields=MAX_FORM_FIELDS)
     texts_by_name: dict[str, list[str]] = {}
     for name, value in form.multi_items():

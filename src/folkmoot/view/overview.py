@@ -1,7 +1,7 @@
 """Make and cache the overview of a run: findings, design, quality checks and report.
 
-A separate process computes them (`making.py`), because a large run takes memory and seconds and the
-server must not wait. The cache is outside the run folder.
+The overview of a large run takes seconds and much memory. A separate process makes it
+(`making.py`), so that the server does not wait. The cache is outside the run folder.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def title_of(config: Mapping[str, object]) -> str:
 
 
 class Overviews:
-    """Makes overviews that are not in the cache, one run at a time."""
+    """The queue that makes overviews that are not in the cache, one run at a time."""
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()
@@ -64,10 +64,10 @@ class Overviews:
         return task.result()
 
     async def get(self, run: Path) -> Path:
-        """Return the cache folder with `findings.html`.
+        """Return the cache folder of a run. Make its files first if they are missing or outdated.
 
-        The folder also holds `report.html` if there is something to report. Raises InputError with
-        the reason if the files could not be made.
+        The folder holds `findings.html`, and `report.html` if there is something to report. Raises
+        InputError with the reason if the files could not be made.
         """
         folder = open_overview_cache(run)
         async with self._one:

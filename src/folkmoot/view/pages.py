@@ -172,7 +172,10 @@ class Reader:
         }  # fmt: skip
 
     def live_runs(self, request: Request) -> Response:
-        """Return the table of runs if it has changed."""
+        """Return the table of runs for a poll.
+
+        The response is empty if the page shows the same table.
+        """
         return answer_poll(request, self._runs_part(request))
 
     def _runs_part(self, request: Request) -> LivePart:
@@ -198,7 +201,10 @@ class Reader:
         return render_page("compare.html.j2", variables)
 
     def grid_page(self, request: Request) -> Response:
-        """Show the cells of a grid as a matrix, with the effects of the claim in the query."""
+        """Show the cells of a grid as a matrix.
+
+        The query names the claim by which cells are compared.
+        """
         name = request.path_params["grid"]
         if name not in grid_names(self.runs.root):
             raise HTTPException(404, f"There is no grid {name} here.")
@@ -234,7 +240,10 @@ class Reader:
         }
 
     def live_run(self, request: Request) -> Response:
-        """Return the progress of a run if the progress has changed."""
+        """Return the progress of a run for a poll.
+
+        The response is empty if the page shows the same.
+        """
         run, _ = self._resolve_run(request, "")
         status = read_run_status(run.path, request.path_params["name"])
         part = draw_live_part("_progress.html.j2", {"r": status})
@@ -282,7 +291,10 @@ class Reader:
         return FileResponse(figures / name, filename=name)
 
     def download_run_file(self, request: Request) -> Response:
-        """Send a file for download, if the engine or the study type wrote the file."""
+        """Send a file of the run for download.
+
+        Only files by the engine or the study type are sent.
+        """
         run, _ = self._resolve_run(request, "")
         name = request.query_params.get("name", "")
         is_known = name in downloadable_files(run)
@@ -386,7 +398,7 @@ class Reader:
         return render_page("room.html.j2", {**context, **_room_content(run, request), "tag": tag})
 
     def live_room(self, request: Request) -> Response:
-        """Return the conversation of a room if it has new utterances."""
+        """Return a room's conversation for a poll. The response is empty without new utterances."""
         run, context = self._resolve_run(request, "rooms")
         # This is read before the run is opened, so the last poll shows the complete conversation.
         is_last = not is_held(run.path)
@@ -403,7 +415,7 @@ class Reader:
         return answer_poll(request, LivePart(Markup(html), tag), is_last=is_last)
 
     def utterance_page(self, request: Request) -> Response:
-        """Show the utterance at an address. The link to this page can be shared."""
+        """Show the utterance at an address."""
         run, context = self._resolve_run(request, "said")
         address = request.query_params.get("at", "")
         with _open_journal(run) as journal:
@@ -445,7 +457,7 @@ class Reader:
         )
 
     def search_all(self, request: Request) -> Response:
-        """Search all runs, as many as the time limit allows."""
+        """Search all runs until the time limit."""
         query, start = (
             request.query_params.get("q", ""),
             _parse_start(request.query_params.get("start")),
@@ -463,7 +475,7 @@ class Reader:
         )  # fmt: skip
 
     def _resolve_run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
-        """Return the run that an address names, and the template variables of all its pages."""
+        """Return the run that a request names, and the template variables of all its pages."""
         name = request.path_params["name"]
         run = self.runs.run(name)
         status = read_run_status(run.path, name)
@@ -472,9 +484,9 @@ class Reader:
 
 
 def downloadable_files(run: RunFolder) -> list[str]:
-    """Return the files that may be downloaded: those that the engine or the study type wrote.
+    """Return the names of the files that the engine or the study type wrote.
 
-    Other files in the folder may be private, so no page shows them.
+    Other files in the folder may be private. They cannot be downloaded.
     """
     hashes = _read_or_empty(lambda: run.manifest).get("hashes", {})
     tables = [
@@ -510,7 +522,7 @@ def _open_journal(run: RunFolder) -> JournalReader:
 def _retry_while_running(show_page: Callable[[Request], object]) -> Callable[[Request], object]:
     """Wrap a handler so that it is called a second time if the run cannot be read.
 
-    A run in progress may be replacing a file at that moment. Coroutines are returned unchanged.
+    The run may be replacing a file during the first call. Coroutines are returned unchanged.
     """
     if iscoroutinefunction(show_page):
         return show_page
@@ -562,7 +574,10 @@ def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
 
 
 def _initials_of(name: str) -> str:
-    """Return the first letters of the first and the last word of a name, or a number in it."""
+    """Return the first letters of the first and the last word of a name.
+
+    If the last word is a number, return its last three digits.
+    """
     # The id of a participant in parentheses does not belong to the name.
     words = name.partition(" (")[0].replace("_", " ").split() or ["?"]
     if words[-1].isdigit():
@@ -575,7 +590,7 @@ def _parse_start(text: str | None) -> int:
 
 
 def _read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of a file of the run, or an empty mapping if it cannot be read.
+    """Return the content of a file of the run, or {} if the file cannot be read.
 
     The state of the run already reports unreadable files.
     """
@@ -599,7 +614,7 @@ def _format_size(path: Path) -> str:
 
 
 def _tag_of_room(run: RunFolder) -> str:
-    """Return a tag that changes with each new utterance of a run, without rendering a room."""
+    """Return a tag that changes with each new utterance of a run."""
     with _open_journal(run) as journal:
         row = journal.last_row()
     row_stamps = [file_stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]

@@ -1,9 +1,9 @@
 """The participants of a run as one table, with all values that were recorded once per participant.
 
-Study types use known id columns. In a finished run, the participants are the rows of the largest
-table that these columns identify. Other tables with one row per participant are joined to it. In a
-run in progress, the participants come from the plan. If the plan names none, they are the ones
-asked so far.
+In a finished run, the participants are the rows of the largest table with known id columns that
+identify its rows. Other tables with one row per participant are joined to this table. In a run in
+progress, the participants come from the plan. If the plan names none, they are the participants
+asked until now.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ MAX_LEVELS = 12
 class People:
     """The table and columns in which the participants of a run are recorded.
 
-    `table` is the name of the table. `id` is the column with the participant's id, and `within`
-    holds the columns that make it unique, such as the session. If no table records the
-    participants, `table` is empty, and `drawn` holds the participants of the plan or the journal as
-    text.
+    `table` is the name of the table. `id` is the column with the participant's id. The columns in
+    `within`, such as the session, make the id unique. If no table records the participants, `table`
+    is empty, and `drawn` holds the participants that the plan or the journal names.
     """
 
     table: str
@@ -67,7 +66,7 @@ class People:
 
 
 def state_of(run: RunFolder) -> tuple[object, ...]:
-    """Return the state of the table files, used as a cache key for values read from them."""
+    """Return a cache key that changes when the table files of a run change."""
     files = ((run.path / TABLES / f"{name}.parquet").stat() for name in run.table_names())
     return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in files)
 
@@ -227,7 +226,10 @@ def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
 
 
 def _join_table(run: RunFolder, joined: pl.LazyFrame, people: People, name: str) -> pl.LazyFrame:
-    """Join the columns of another table that has one row for each participant."""
+    """Join the columns of the table `name` to the participants.
+
+    Return `joined` unchanged if the table does not have one row per participant.
+    """
     columns, joined_columns = _column_names(run, name), joined.collect_schema().names()
     id_column = next((column for column in (people.id, "id") if column in columns), None)
     if id_column is None:
@@ -262,7 +264,7 @@ def _key_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unique_row_count(run: RunFolder, name: str, keys: Sequence[str]) -> int:
-    """Return the number of rows of a table, or 0 if these columns do not identify its rows."""
+    """Return the number of rows of a table, or 0 if two rows have the same values in `keys`."""
     counts = run.scan_table(name).select(
         pl.struct(keys).n_unique().alias("n"), pl.len().alias("all")
     )
@@ -292,7 +294,8 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
     """Return the rows that match a query such as `age>40 condition=acp "street safety"`.
 
     A word without a column matches if it occurs anywhere in the row. Case is ignored.
-    `votes.vote=no` matches participants who have such a row in the table `votes`.
+    `votes.vote=no` matches participants with a row in the table `votes` that has the value `no` in
+    the column `vote`.
     """
     schema = frame.collect_schema()
     words = []
@@ -320,7 +323,7 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
-    """Split `table.column` and return the table and the name of the column.
+    """Split the text `table.column` and return the table and the name of the column.
 
     Returns (None, "") if the run does not have this table or column.
     """
@@ -334,7 +337,7 @@ def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
 
 
 def _aggregate_cells(table: pl.LazyFrame, column: str, name: str) -> pl.LazyFrame:
-    """Reduce a participant's rows to one value: the mean of numbers, or the first other value."""
+    """Reduce each participant's rows to one value: the mean if numeric, else the first value."""
     cell, kind = pl.col(column), table.collect_schema()[column]
     aggregated = cell.mean() if kind.is_numeric() else cell.first()
     return table.group_by(KEY_COLUMN, maintain_order=True).agg(aggregated.alias(name))
@@ -365,9 +368,10 @@ def _compare_column(column: str, kind: pl.DataType, sign: str, value: str) -> pl
 class Page:
     """One page of the table of participants.
 
-    `total` is the number of matching rows, and `all` the number of all rows. `levels` holds the
-    columns that can be used as filters, with the counts of their values. `others` holds the tables
-    with several rows per participant, and their columns.
+    `rows` holds (participant key, column → value). `total` is the number of matching rows, and
+    `all` the number of all rows. `levels` holds the columns that can be used as filters, with the
+    counts of their values. `others` holds the names of tables with several rows per participant,
+    and the columns of each table.
     """
 
     columns: list[str]
@@ -379,7 +383,7 @@ class Page:
 
 
 class Shape(NamedTuple):
-    """The part of `Page` that is the same for all pages of a run."""
+    """The fields of `Page` that are the same for all pages of a run."""
 
     columns: list[str]
     all: int
@@ -479,9 +483,10 @@ def _is_list(column: pl.Series) -> bool:
 
 
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
-    """Return each other table with rows about participants → its columns that identify one.
+    """Return the names of further tables with rows about participants.
 
-    The table that records the participants themselves is left out.
+    Each name maps to the columns that identify the participant of a row. The table `people.table`
+    is left out.
     """
     key_columns_by_table = {}
     for name in run.table_names() if people.table else ():
@@ -497,8 +502,8 @@ def records_of(
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield (table, rows) for each further table of the study with rows about one participant.
 
-    `parts` are the values of the columns that identify the participant. The tables that every study
-    has, such as `answers` and `utterances`, are left out.
+    `parts` are the values of the columns that identify the participant. Tables such as `answers`
+    and `utterances`, which every study has, are left out.
     """
     for name, keys in repeated_tables(run, people).items():
         if name in (*ENGINE_TABLES, UTTERANCES):

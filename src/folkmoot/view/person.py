@@ -61,8 +61,8 @@ class DecisionView(NamedTuple):
 class Person:
     """Everything that the page of one participant shows.
 
-    `facts` holds short values and `texts` holds long ones, as (column, value). `records` holds
-    (table, first rows, number of all rows).
+    `facts` holds short values and `texts` holds long values, each as (column, value). `records`
+    holds (table, first rows, number of all rows).
     """
 
     key: str
@@ -132,7 +132,7 @@ def _persona_first(cell: tuple[str, object]) -> bool:
 
 
 def _join_values(value: str) -> str:
-    """Format the JSON list in a cell as text."""
+    """Return the values of a JSON list as one text. Other texts are returned unchanged."""
     try:
         values = json.loads(value)
     except ValueError:
@@ -152,7 +152,8 @@ def _records_table(frame: pl.DataFrame) -> ResultTable:
 def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[DecisionView]:
     """Return a participant's decisions in chronological order.
 
-    If the run has no table of exposure, return the participant's choices.
+    Decisions are read from the table of exposure. In a run without this table, they are the
+    participant's choices.
     """
     outcomes = {reply.address: _describe_outcome(reply) for reply in talk}
     if not run.has_table(ExposureRow.table):

@@ -1,9 +1,9 @@
 """Conversations of several speakers, as pages show them: the utterances with their calls.
 
-The code calls a conversation of several speakers a room. The columns `address` and `public` of the
-table `utterances` give the call of an utterance and whether other participants heard it. Both can
-be read while the run is in progress. Runs of earlier versions lack these columns, so their
-utterances are shown without calls.
+The code calls a conversation of several speakers a room. In the table `utterances`, the column
+`address` gives the call of an utterance. The column `public` is true if other participants heard
+the utterance. The columns can be read while the run is in progress. Runs of earlier versions lack
+the columns, so their utterances are shown without calls.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ Reactions = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One conversation of several speakers: its key, and the numbers of utterances and speakers."""
+    """One conversation of several speakers, with its key.
+
+    `utterances` and `speakers` are counts.
+    """
 
     key: tuple[str, ...]
     utterances: int
@@ -52,11 +55,11 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One utterance in a room, or one reply that no other participant heard (`private`).
+    """One utterance in a conversation, or one reply that no other participant heard (`private`).
 
-    `part` is the part of the conversation, such as a round. `notes` name the speaker to whom the
-    utterance responds, and the changes that the utterance made. `reactions` maps a kind of
-    reference to its targets. `prescribed` is True for a text that no model wrote.
+    `part` is the round or stage of the conversation. `notes` name the speaker to whom the utterance
+    responds, and the changes that the utterance made. `reactions` holds (kind of reference,
+    targets) pairs. `prescribed` is True for a text that no model wrote.
     """
 
     part: str
@@ -116,7 +119,7 @@ def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
 
 
 def spoken_at(run: RunFolder, room: Room) -> set[str]:
-    """Return the addresses of the replies from which the utterances in a room come."""
+    """Return the addresses of the replies that hold the utterances of a conversation."""
     columns = room_columns(run)
     return _utterance_addresses(
         run,
@@ -128,7 +131,7 @@ def spoken_at(run: RunFolder, room: Room) -> set[str]:
 
 
 def spoken_by(run: RunFolder, speaker: str) -> set[str]:
-    """Return the addresses of the replies with utterances of a speaker."""
+    """Return the addresses of the replies that hold the utterances of a speaker."""
     return _utterance_addresses(run, pl.col("speaker_id") == speaker)
 
 
@@ -150,10 +153,10 @@ def in_room(
     key: Sequence[str],
     given_names: Mapping[str, str],
 ) -> list[Line]:
-    """Return the utterances of a room and its private replies.
+    """Return the utterances and the private replies of a conversation.
 
-    Private replies are private utterances and answers to questions that one speaker alone was
-    asked. `given_names` maps ids to names, for tables that record only ids.
+    Private replies are private utterances and answers to questions that only one speaker was asked.
+    `given_names` maps ids to names, for tables that record only ids.
     """
     conditions = [
         pl.col(column).cast(pl.String) == value for column, value in zip(columns, key, strict=True)
@@ -185,8 +188,8 @@ def in_room(
 def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
     """Return the rows of a table of utterances in the order of the conversation.
 
-    Parts of the conversation stay in the order of the table. Within a part, rows are sorted by
-    turn, because a study type may record all utterances of a round in the order of its
+    Rounds and stages stay in the order of the table. Within a round or stage, rows are sorted by
+    turn, because a study type may record the utterances of a round in the order of its
     participants. Private rows keep their positions.
     """
     rows = table.to_dicts()
@@ -208,7 +211,7 @@ def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
 def _unspoken_replies(
     run: RunFolder, journal: JournalReader, key: Sequence[str], table: pl.DataFrame
 ) -> Iterator[ReplyView]:
-    """Return the replies in a room that are no utterances, in the order of the questions."""
+    """Yield the replies of a conversation that are no utterances, in the order of the questions."""
     spoken = set(table["address"])
     addresses = journal.addresses_containing(escape_address_part(key[0]), whole_part=False)
     room_addresses = [
@@ -220,7 +223,7 @@ def _unspoken_replies(
 
 
 def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
-    """Return speaker id → name. Returns {} if the table of utterances lacks either."""
+    """Return speaker id → name. Returns {} if the table lacks the ids or the names."""
     name_column = next((column for column in NAME_COLUMNS if column in table.columns), None)
     if name_column is None or "speaker_id" not in table.columns:
         return {}
@@ -228,9 +231,9 @@ def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
 
 
 def _conversation_part(row: Mapping[str, object]) -> str:
-    """Return the part of the conversation to which an utterance belongs.
+    """Return the round or stage of a row of the table of utterances.
 
-    Returns "" for a private utterance outside all parts.
+    Returns "" for a private utterance outside all rounds.
     """
     is_public = row.get("public", True)
     column = next(
@@ -306,9 +309,10 @@ def _shorten_address(address: str, speaker_id: str, key: Sequence[str]) -> str:
 def _references_by_utterance(
     run: RunFolder, columns: Sequence[str], conditions: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
-    """Return (round, speaker) → references that the speaker made in this round, as kind → targets.
+    """Return the references that each speaker made in each round.
 
-    The result is empty if the run has no table of references with the needed columns.
+    Each key is (round, speaker). Each value holds (kind of reference, targets) pairs. The result is
+    empty if the run has no table of references with the needed columns.
     """
     needed_columns = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):

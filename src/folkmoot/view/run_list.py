@@ -77,11 +77,11 @@ class Stage:
 class RunStatus:
     """The state of a run, as the list of runs and the run's first page show it.
 
-    `cost` is a text. `why` is the reason why the run stopped or cannot be read. `mark` is the
-    provenance label SYNTHETIC, HUMAN or MIXED, or PEOPLE for a run in progress with seats. `note`
-    says who answered in which role. `rate` is the number of calls per second, without replies from
-    the journal. `moved` is the time of the last write. `warnings` holds (time, message). `people`
-    is the number of participants, or None if they were not counted.
+    `why` is the reason why the run stopped or cannot be read. `mark` is the provenance label
+    SYNTHETIC, HUMAN or MIXED, or PEOPLE for a run in progress with seats. `note` says who answered
+    in which role. `rate` is the number of calls per second, without replies from the journal.
+    `moved` is the time of the last write. `warnings` holds (time, message). `people` is the number
+    of participants, or None if it was not counted.
     """
 
     name: str
@@ -197,9 +197,9 @@ class RunCollection:
     def list_statuses(self) -> list[RunStatus]:
         """Return the state of all runs. The most recently written run comes first.
 
-        Counting participants has a time limit for all runs together. After it, `people` of the
-        remaining runs is None. The next call has the earlier counts in its cache and continues with
-        the remaining runs.
+        Counting the participants of all runs has a time limit. `people` of the runs after the limit
+        is None. The next call reads the earlier counts from the cache and counts the participants
+        of further runs.
         """
         oldest = datetime.min.replace(tzinfo=UTC)
         deadline = time.monotonic() + MAX_COUNTING_SECONDS
@@ -220,7 +220,7 @@ class RunCollection:
 
 
 def _as_text(name: str) -> str:
-    """Return the name of a folder as one line of valid text, for use in the address of a page."""
+    """Return the name of a folder on one line and without invalid characters, for an address."""
     return name.replace("\n", " ").encode("utf-8", "replace").decode()
 
 
@@ -242,10 +242,7 @@ ENGINES = (
 
 
 def _outside_link_problem(path: Path) -> str:
-    """Return the reason why a run is not read: a link in it leads out of its folder.
-
-    Returns "" for a run without such a link.
-    """
+    """Return an error message if a symbolic link in a run leads out of its folder, else ""."""
     run_path = path.resolve()
     tables = [path / TABLES]
     with suppress(OSError):
@@ -378,7 +375,7 @@ def _describe_cost(manifest: Mapping[str, object]) -> str:
 def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
     """Return (manifest, "") of a run, or ({}, reason) if the manifest cannot be read.
 
-    The result is ({}, "") if there is no manifest yet.
+    Returns ({}, "") before the run has written a manifest.
     """
     try:
         manifest = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
@@ -408,7 +405,7 @@ def _first_line(path: Path) -> dict[str, object]:
 
 
 class _Log:
-    """The last lines of a log file. A line that is still being written is left out.
+    """The last lines of a log file. An incomplete last line is left out.
 
     Callers need few of the lines, so each line is parsed only when it is needed.
     """
@@ -417,7 +414,7 @@ class _Log:
         self.lines = text.split(b"\n")[0 if whole else 1 : -1]
 
     def newest_lines(self, *words: str) -> Iterator[dict[str, object]]:
-        """Yield log entries with one of these words in quotation marks, the newest first.
+        """Yield log entries that contain one of these words in quotation marks, the newest first.
 
         Without words, all entries are yielded.
         """
@@ -449,7 +446,7 @@ def _parse_line(text: bytes) -> dict[str, object]:
 
 
 def _latest_stages(log: _Log) -> tuple[Stage, ...]:
-    """Return the stages in the last line of the log that holds stages."""
+    """Return the stages in the newest entry of the log that holds stages."""
     for line in log.newest_lines("stages"):
         stages = line.get("stages")
         if isinstance(stages, list):
@@ -461,7 +458,7 @@ def _latest_stages(log: _Log) -> tuple[Stage, ...]:
 
 
 def _latest_warnings(log: _Log) -> tuple[tuple[str, str], ...]:
-    """Return the last warnings and errors of the process that writes, or last wrote, the log."""
+    """Return the last warnings and errors of the last process that wrote to the log."""
     warnings: list[tuple[str, str]] = []
     for line in log.newest_lines("RunStarted", "warning", "error"):
         if line.get("event") == "RunStarted" or len(warnings) == MAX_WARNINGS:

@@ -1,8 +1,8 @@
 """Full-text search over all replies of a run.
 
-The index is a cache outside the run folder. It holds words but no texts, so result texts are read
-from the journal. It is extended while a run is in progress. It is rebuilt if texts were removed
-from the journal, so that withdrawn texts can no longer be found.
+The index is a cache outside the run folder. The index holds words but no texts. The texts of
+results are read from the journal. The index grows while a run is in progress. If texts were removed
+from the journal, the index is rebuilt, so that withdrawn texts can no longer be found.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ CREATE TABLE state(stamp TEXT NOT NULL, upto INTEGER NOT NULL);
 
 
 class Hit(NamedTuple):
-    """A reply that contains all words of a query. `words` is the text around the first match."""
+    """A reply that contains all words of a query.
+
+    `place` describes the question in the protocol. `words` is the text around the first match.
+    """
 
     address: str
     speaker: str
@@ -59,8 +62,8 @@ class Hit(NamedTuple):
 class SearchResult(NamedTuple):
     """One page of search results.
 
-    `total` is the number of all results. `indexed` is the share of the run that is indexed (0 to
-    1). `why` is the reason if indexing failed.
+    `total` is the number of all results. `indexed` is the share of the run's replies that are
+    indexed (0 to 1). `why` is the reason if indexing failed, or "".
     """
 
     hits: list[Hit]
@@ -88,8 +91,8 @@ class Searches:
     ) -> SearchResult:
         """Return the replies that contain all words of a query. The best match comes first.
 
-        A part of the query in quotation marks is searched as a phrase. `wait` is the time, in
-        seconds, to wait for the index.
+        Words in quotation marks are searched as a phrase. `wait` is the longest time, in seconds,
+        to wait for the index.
         """
         expression = _query_expression(query)
         opened_journal = journal_of(run) if expression else None
@@ -122,9 +125,8 @@ class Searches:
     ) -> tuple[list[tuple[str, SearchResult]], int]:
         """Search several runs, given as (name, function that opens the run).
 
-        Returns the results by name, and the number of runs that were searched within the time
-        limit. If the time limit ended the search, the index of the last searched run may be
-        incomplete.
+        Returns the results by name, and the number of completely searched runs. The search stops at
+        a time limit.
         """
         deadline = time.monotonic() + MAX_WAIT_FOR_ALL_SECONDS
         results: list[tuple[str, SearchResult]] = []
@@ -145,7 +147,10 @@ class Searches:
         return results, len(runs)
 
     def _update_index(self, run: RunFolder, wait: float) -> None:
-        """Start a thread that indexes new replies. Wait for it for at most `wait` seconds."""
+        """Start a thread that indexes new replies.
+
+        Wait for the thread for at most `wait` seconds.
+        """
         with self._lock:
             thread = self._under_way.get(run.path)
             if thread is None or not thread.is_alive():

@@ -1,8 +1,8 @@
-"""The parts that all pages share: look, access control, and limits for the browser.
+"""The common base of all pages: look, access control, and limits for the browser.
 
 `create_app(routes, guard)` creates the app. Templates extend `base.html.j2` and fill its blocks
-`title` and `main`. Text by humans and models is escaped. No page loads anything from another host
-or has inline scripts or styles. Scripts and styles are files under `/static/`.
+`title` and `main`. Text by humans and models is escaped. Pages load nothing from another host and
+have no inline scripts or styles. Scripts and styles are files under `/static/`.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class GuardMiddleware:
 
 
 def _is_bounded(headers: Headers, max_bytes: int) -> bool:
-    """Return whether a request states an allowed length for its form."""
+    """Return True if a request states a length of at most `max_bytes`."""
     length = headers.get("content-length", "")
     return length.isdecimal() and len(length) < 10 and int(length) <= max_bytes
 
@@ -232,9 +232,9 @@ def render_page(template: str, context: Mapping[str, object], status: int = 200)
 
 
 class LivePart(NamedTuple):
-    """A part of a page that updates itself, with a tag of its state.
+    """A part of a page that updates itself, as HTML with a tag that identifies its state.
 
-    The page polls the part and sends the tag that it shows.
+    The page polls for the part and sends the tag of the state that it shows.
     """
 
     html: Markup
@@ -242,7 +242,7 @@ class LivePart(NamedTuple):
 
 
 def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
-    """Render a part from its template. The tag changes whenever the HTML changes."""
+    """Render a self-updating part of a page from its template. The tag is a digest of the HTML."""
     html = template_environment().get_template(template).render(context)
     return LivePart(Markup(html), tag_of(html))
 
@@ -263,10 +263,10 @@ def answer_unchanged(tag: str) -> Response:
 
 
 def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
-    """Return the part, or an empty response if the page already shows it.
+    """Return a self-updating part, or an empty response if the page already shows its state.
 
-    With `is_last`, the page stops polling. It also gets the event `over`, by which other parts of
-    the page can react to the end.
+    With `is_last`, the page stops polling and gets the event `over`, to which other parts of the
+    page can react.
     """
     headers = {"ETag": part.tag}
     if is_last:
@@ -277,9 +277,9 @@ def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> R
 
 
 def keep_if_unreadable(show_page: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """Wrap the handler of a part. If the run cannot be read, the part stays unchanged.
+    """Wrap a handler so that the page stays unchanged if the run cannot be read.
 
-    A run in progress may be replacing a file at that moment. The next poll reads it.
+    The run may be replacing a file at that moment. The next poll reads the file.
     """
 
     @wraps(show_page)

@@ -1,6 +1,6 @@
 """Prompts by source: split messages into pieces with their sources, and make a legend.
 
-The pages (`_call.html.j2`) and the terminal (`cli/show.py`) use it to show prompts.
+The pages (`_call.html.j2`) and the terminal (`cli/show.py`) show prompts in this form.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Piece(NamedTuple):
 
     `spans` holds the spans that cover the piece, the innermost last. Text without spans is an
     instruction of the study. `opened` holds the spans that begin where the piece begins, and
-    `closed` the spans that end where the piece ends. `resumed` is True if an inner span has just
-    ended and the span around it continues with this piece.
+    `closed` the spans that end where the piece ends. `resumed` is True if an inner span ends just
+    before the piece and the outer span continues.
     """
 
     text: str
@@ -67,21 +67,21 @@ class Piece(NamedTuple):
 
     @property
     def marked(self) -> tuple[Source, ...]:
-        """The sources that are named before the piece, because colour must not be the only sign.
+        """The sources whose names are shown before the piece, so that colour is not the only sign.
 
-        Short values such as names and numbers are not named, because there are many of them.
+        Short values, such as names and numbers, are not marked, because a prompt has many of them.
         """
         marked_spans = self.opened or self.spans[-1:] * self.resumed
         return tuple(span.source for span in marked_spans if span.source.kind != "value")
 
     @property
     def indent(self) -> str:
-        """The white space at the start of the piece. The mark is placed after it."""
+        """The white space at the start of the piece. Names of sources are shown after it."""
         return self.text[: len(self.text) - len(self.text.lstrip())]
 
     @property
     def address(self) -> str:
-        """The address of the reply from which the piece comes. It is "" if there is none."""
+        """The address of the reply from which the piece comes, or "" if there is none."""
         return next(
             (address for span in reversed(self.spans) if (address := span.source.address)), ""
         )
@@ -171,8 +171,8 @@ def draw_by_source(
 ) -> list[Sourced]:
     """Return the prompts of several requests, split by source.
 
-    `requests` holds (address, journaled request) pairs. `asked_speaker` is the id of the speaker to
-    whom they were put.
+    `requests` holds (address, journaled request) pairs. `asked_speaker` is the id of the speaker
+    who received the requests.
     """
     spans = read_spans(run, [address for address, _ in requests])
     all_spans = [span for address_spans in spans.values() for span in address_spans]
@@ -213,7 +213,7 @@ def _source_group(source: Source) -> tuple[str, str]:
 
 
 def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str, str]) -> Legend:
-    """Build the legend. Sources are listed in the order in which they first occur."""
+    """Build the legend of these spans. Sources are listed in the order of their first use."""
     labels: dict[tuple[str, str], Label] = {}
     speakers = 0
     for span in sorted(spans, key=lambda span: (span.message, span.start, -span.end)):
@@ -237,8 +237,8 @@ def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str,
 def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
     """Return speaker id → name for the speakers of utterances in these prompts.
 
-    The names are those of the quoted utterances. A search by id alone could give another speaker,
-    because an id may occur in several conversations.
+    Names are looked up by the quoted utterances. An id alone may belong to different speakers in
+    different conversations.
     """
     ids = {span.source.id for span in spans if span.source.kind == "utterance"}
     if not ids or not run.has_table(UTTERANCES):

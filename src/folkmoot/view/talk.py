@@ -1,7 +1,7 @@
-"""Replies as pages show them: speaker, place in the protocol, text, and the call behind each reply.
+"""Replies as pages show them: speaker, stage of the protocol, text, and the call of each reply.
 
 The journal holds every reply at its address. The table `answers` gives the speaker at each address.
-Both can be read while the run is in progress.
+The journal and the table can be read while the run is in progress.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ CODER = "coder"
 class ReplyView:
     """One reply, as pages show it.
 
-    `fields` holds the fields of a JSON reply. `text` holds any other reply. `place` describes the
-    place in the protocol. `own` is True if the participant of the current page gave the reply.
-    `tries` counts the reply and its re-asks. `at` is in seconds since the Unix epoch.
+    `fields` holds the fields of a JSON reply. `text` holds any other reply. `place` names the stage
+    of the protocol. `own` is True if the participant of the current page gave the reply. `tries`
+    counts the reply and its re-asks. `at` is the time in seconds since the Unix epoch.
     """
 
     address: str
@@ -69,9 +69,9 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """The details of one question to a speaker, for its page.
+    """The details of one question to a speaker, as its page shows them.
 
-    `tries` holds, for the question and each re-ask, the journal entry and the prompt by source.
+    `tries` holds the journal entry and the prompt by source, for the question and for each re-ask.
     """
 
     address: str
@@ -81,12 +81,15 @@ class CallView:
 
 
 def base_of(address: str) -> str:
-    """Return the address of the question to which a re-ask at this address belongs."""
+    """Return the address of a question.
+
+    `address` belongs to the question or to one of its re-asks.
+    """
     return _TRY.sub(r"\1", address)
 
 
 def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
-    """Return the scopes of an address in words, such as "First vote · p_0001".
+    """Return the scopes in an address as readable text, such as "First vote · p_0001".
 
     The scopes in `leave_out` are omitted.
     """
@@ -97,7 +100,7 @@ def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
 
 
 def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id: str) -> list[str]:
-    """Return the addresses of questions to a participant or about one. Re-asks are left out."""
+    """Return the addresses of questions to a participant or about them, without re-asks."""
     addresses = journal.addresses_containing(escape_address_part(speaker_id))
     return [
         address
@@ -107,10 +110,9 @@ def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id:
 
 
 def is_within(address: str, scope_parts: Sequence[str]) -> bool:
-    """Return whether an address belongs to a conversation.
+    """Return True if an address belongs to the conversation with the names `scope_parts`.
 
-    The conversation's names may be separate parts of the address. They may also be joined in one
-    part, as in `family_01-C4` or `game.3`.
+    The names may be separate parts of the address, or one part such as `family_01-C4` or `game.3`.
     """
     parts, names = address.split("/"), [escape_address_part(name) for name in scope_parts]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
@@ -123,7 +125,7 @@ def is_within(address: str, scope_parts: Sequence[str]) -> bool:
 
 
 def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
-    """Return address → its row of the table `answers`. Returns {} if there is no such table yet."""
+    """Return address → its row of the table `answers`. Returns {} before the run has this table."""
     if not run.has_table("answers") or not addresses:
         return {}
     table = run.scan_table("answers")
@@ -199,9 +201,9 @@ def said_by_others(
 ) -> list[ReplyView]:
     """Return a participant's utterances that are part of replies of other speakers.
 
-    One model call may play several participants. `participant_key` is the key of the participant.
-    `scope_columns` maps each column of the table `utterances` that identifies the conversation to
-    its value.
+    One model call may play several participants. `participant_key` is the participant's key.
+    `scope_columns` maps the columns that identify the conversation in the table `utterances` to
+    their values.
     """
     if not run.has_table(UTTERANCES):
         return []

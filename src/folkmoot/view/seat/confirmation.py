@@ -1,4 +1,4 @@
-"""The confirmation of a final step: a box to tick, and a digest of what the page had shown."""
+"""The confirmation of a final step: a box to tick, and a digest of the state on the page."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NOT_TICKED = "Tick the box if you mean it."
 
 
 def state_of(seat_state: SeatState) -> str:
-    """Return a digest of a seat's state, which the confirmation of a final step sends back.
+    """Return a digest of a seat's state, which a confirmation form sends back.
 
-    If a participant has joined or answered since the page was shown, the present digest differs
-    from the one sent back. The page then asks for confirmation again.
+    The digest changes when the participant joins or answers. If the digest sent back is out of
+    date, the page asks for confirmation again.
     """
     return digest(
         seat_state.seat.name, str(seat_state.has_agreed), str(seat_state.answers), size=9

@@ -1,7 +1,7 @@
 """The pages of the seats, on which human participants read the conversation and answer.
 
-The process of the run serves them on its event loop. A link holds a secret token. Whoever opens the
-link has the seat. The page shows only the texts that a model in this seat would be sent.
+The process of the run serves the pages on its event loop. A link holds a secret token. Whoever
+opens the link has the seat. A page shows only the texts that a model in this seat would be sent.
 """
 
 from __future__ import annotations
@@ -63,8 +63,6 @@ def create_seat_app(seat_manager: SeatManager, guard: Guard) -> Starlette:
 
 
 class _Pages:
-    """The request handlers of the seats. They share the seat manager."""
-
     def __init__(self, seat_manager: SeatManager) -> None:
         self.seat_manager = seat_manager
         self.entry = (

@@ -1,4 +1,4 @@
-"""The page of one question: history, prompt, form, and the answer in a submitted form."""
+"""The page of one question: show history, prompt and form, and read the submitted answer."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
 def policy_for(images: Collection[str]) -> str:
     """Return the content security policy of a page that may load only these images.
 
-    `images` holds texts that reference images. Some image addresses cannot be written exactly in a
-    policy. The page shows such an image as a link, and the policy leaves it out.
+    `images` holds texts that reference images. The policy leaves out addresses that a policy cannot
+    express. The page shows a link to such an image.
     """
     urls = (image.url for words in images for image in find_image_references(words))
     image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]
@@ -105,7 +105,7 @@ def policy_for(images: Collection[str]) -> str:
 
 
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
-    """Return the history for the page, which is the same that a model would be sent.
+    """Return the history that a model in this seat would be sent.
 
     If there are several other speakers, their names are shown.
     """
@@ -155,9 +155,9 @@ def form_for(question: PendingQuestion) -> forms.FormField:
 
 
 def _ways_out(question: PendingQuestion) -> list[str]:
-    """Return the ways out of a question. A participant may always decline.
+    """Return the values by which a participant can give no answer, such as `declined`.
 
-    A way out is left out if it equals an option or if the answer type cannot parse it.
+    A value is left out if it equals an option or if the answer type cannot parse it.
     """
     view, ways_out = question.view, []
     if question.request.schema is None and (way := CLOSED_FORMS.get(view.answer_kind)):

@@ -1,4 +1,4 @@
-"""The page of all seats, for the researcher alone: who is there, and what the researcher can do."""
+"""The page on which the researcher manages all seats: see, remind, close, start the study."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ResearcherPages:
     def _render_overview(
         self, *, remind: str = "", text: str = "", problem: str = "", status: int = 200
     ) -> Response:
-        """Render the page. `remind` is the seat of which the human is to be reminded."""
+        """Render the page. `remind` is the name of the seat whose human the researcher reminds."""
         seat_manager = self.seat_manager
         names = [seat_state.seat.name for seat_state in seat_manager if not seat_state.ended]
         context = {
@@ -71,7 +71,7 @@ class ResearcherPages:
         return render_page("seats.html.j2", context, status)
 
     async def announce(self, request: Request) -> Response:
-        """Show a message of the researcher to one human, or to all."""
+        """Show a message of the researcher to one human or to all humans."""
         self._check_researcher(request)
         sent = await forms.read_form(request)
         name, text = forms.first_of(sent, "seat"), forms.first_of(sent, "text").strip()
@@ -86,7 +86,10 @@ class ResearcherPages:
         return RedirectResponse(f"/seats/{self.seat_manager.token}", 303)
 
     async def seats_update(self, request: Request) -> Response:
-        """Return the list of all seats if it has changed."""
+        """Return the list of all seats for a poll.
+
+        The response is empty if the page shows the same list.
+        """
         self._check_researcher(request)
         is_last = all(seat_state.ended for seat_state in self.seat_manager)
         return answer_poll(request, self._seats_part(), is_last=is_last)
@@ -176,7 +179,7 @@ def is_given(seat_manager: SeatManager, seat_state: SeatState) -> bool:
 
 
 def describe_taken_seats(seat_manager: SeatManager) -> str:
-    """Return a text on how many open seats are taken."""
+    """Return a text with the number of open seats that are taken."""
     seat_states = [seat_state for seat_state in seat_manager if not seat_state.ended]
     taken_count = sum(seat_state.has_agreed for seat_state in seat_states)
     return f"{taken_count} of {len(seat_states)} seats {'is' if taken_count == 1 else 'are'} taken."
