@@ -6,7 +6,6 @@ import asyncio
 import csv
 import json
 import os
-import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -57,6 +56,12 @@ SENTENCES = {
 }
 
 
+def package_files() -> tuple[Path, Path]:
+    names = word_vectors.VECTOR_FILE[0], word_vectors.TOKEN_FILE[0]
+    vectors, tokens = map(word_vectors.find_package_file, names)
+    return vectors, tokens
+
+
 def embed(texts: Sequence[str]) -> FloatArray:
     return asyncio.run(MODEL.embed_texts("wordllama", texts, address="a"))[0]
 
@@ -78,9 +83,8 @@ def test_a_vector_does_not_depend_on_the_batch(texts: list[str], at: int) -> Non
 
 
 def test_they_are_those_of_the_package_s_own_code() -> None:
-    vectors, tokenizer = word_vectors._load_vectors()
-    file = word_vectors.find_package_file(word_vectors.VECTOR_FILE[0])
-    assert np.array_equal(vectors, load_file(file)["embedding.weight"])
+    vectors, tokenizer = word_vectors.load_vectors(*package_files())
+    assert np.array_equal(vectors, load_file(package_files()[0])["embedding.weight"])
     own = WordLlamaInference(vectors, Config.l2_supercat, tokenizer)
     texts = [text for said in SENTENCES.values() for text in said]
     assert np.allclose(embed(texts), own.embed(texts, norm=True), atol=1e-5)
@@ -162,12 +166,11 @@ def test_who_votes_alike_on_statements_is_not_seen_in_their_words(name: str) -> 
         assert abs(alike[0, 1]) < 0.2
 
 
-async def test_vectors_are_let_go_with_the_run() -> None:
-    model = WordVectors()
-    vector, _ = await model.embed_texts("wordllama", ["a park"], address="a")
-    assert model._loaded is not None
-    held = weakref.ref(model._loaded[0])
-    await model.close()
-    assert held() is None
-    again, _ = await model.embed_texts("wordllama", ["a park"], address="a")
+async def test_the_runs_of_a_process_share_one_copy() -> None:
+    first, second = WordVectors(), WordVectors()
+    vector, _ = await first.embed_texts("wordllama", ["a park"], address="a")
+    loaded = word_vectors.load_vectors(*package_files())
+    await first.close()
+    again, _ = await second.embed_texts("wordllama", ["a park"], address="a")
     assert (again == vector).all()
+    assert word_vectors.load_vectors(*package_files())[0] is loaded[0]

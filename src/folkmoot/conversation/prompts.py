@@ -16,8 +16,9 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, wraps
+from functools import cached_property, lru_cache, wraps
 from pathlib import Path
+from types import CodeType
 from typing import Any, Self
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, pass_context
@@ -275,8 +276,10 @@ class PromptLibrary:
                 )
             raise ProtocolError(f"unknown prompt {name} ({hint})")
         try:
-            env = self._own_env if self._find_replaced(name) else self._shipped_env
-            template = env.from_string(read_source(name, self.prompt_files))
+            is_own = bool(self._find_replaced(name))
+            env = self._own_env if is_own else self._shipped_env
+            code = _compile_source(read_source(name, self.prompt_files), is_own)
+            template = Template.from_code(env, code, env.make_globals(None))
             # jinja2 uses a ChainMap here and looks through it in every rendering. A plain dict is
             # faster.
             template.globals = dict(template.globals)
@@ -294,6 +297,14 @@ class PromptLibrary:
                 )
             )
         return ProtocolError(f"prompt {name} ({self.prompt_files[name]}): {problem}")
+
+
+# Compiling takes about 10 ms a prompt. One process may make many runs with the same prompts, such
+# as those of a grid or of a notebook.
+@lru_cache(maxsize=256)
+def _compile_source(source: str, untrusted: bool) -> CodeType:
+    """Return the compiled code of a template, which is the same in all environments of one kind."""
+    return create_environment(untrusted=untrusted).compile(source)
 
 
 def create_environment(*, untrusted: bool = False) -> TemplateSandbox:

@@ -6,7 +6,8 @@ code reads them through `RunFolder`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict, TypeVar
 
@@ -154,17 +155,29 @@ def build_codebook(
     """
     own_descriptions = descriptions or {}
     return {
-        name: {
-            "rows": data.select(pl.len()).collect().item(),
-            # One column at a time, because a column of texts may be large.
-            "columns": {
-                column: _describe_column(
-                    data.select(column), kind, _find_meaning(own_descriptions, name, column)
-                )
-                for column, kind in data.collect_schema().items()
-            },
-        }
+        name: _describe_table(data, partial(_find_meaning, own_descriptions, name))
         for name, data in tables.items()
+    }
+
+
+# The streaming engine of polars saves memory, but each query costs about 1 ms. Below this number of
+# rows, a table is read once and described in memory.
+MAX_ROWS_DESCRIBED_IN_MEMORY = 5_000
+
+
+def _describe_table(data: pl.LazyFrame, find_meaning: Callable[[str], str]) -> dict[str, object]:
+    """Return the codebook entry of a table. `find_meaning`: column → meaning."""
+    rows = data.select(pl.len()).collect().item()
+    engine: Literal["in-memory", "streaming"] = "streaming"
+    if rows <= MAX_ROWS_DESCRIBED_IN_MEMORY:
+        data, engine = data.collect().lazy(), "in-memory"
+    return {
+        "rows": rows,
+        # One column at a time, because a column of texts may be large.
+        "columns": {
+            column: _describe_column(data.select(column), kind, find_meaning(column), engine)
+            for column, kind in data.collect_schema().items()
+        },
     }
 
 
@@ -178,28 +191,30 @@ def _find_meaning(own_descriptions: Mapping[str, object], table: str, column: st
     return ENGINE_COLUMNS.get(column, "")
 
 
-def _describe_column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dict[str, object]:
-    """Return the codebook entry of a column.
-
-    `data`: a table with this column alone, read in parts.
-    """
+def _describe_column(
+    data: pl.LazyFrame,
+    kind: pl.DataType,
+    meaning: str,
+    engine: Literal["in-memory", "streaming"],
+) -> dict[str, object]:
+    """Return the codebook entry of a column. `data`: a table with this column alone."""
     cells = pl.first()
     entry: dict[str, object] = {"type": _dtype_name(kind), "meaning": meaning}
     if kind.is_numeric():
         measures = cells.null_count(), cells.min().alias("min"), cells.max().alias("max")
-        missing, low, high = data.select(measures).collect(engine="streaming").row(0)
+        missing, low, high = data.select(measures).collect(engine=engine).row(0)
         entry["missing"] = missing
         return entry if low is None else {**entry, "min": low, "max": high}
     # Count hashes instead of texts. All texts of a run may be distinct, and they would fill the
     # memory.
     counts = cells.null_count(), cells.drop_nulls().hash().n_unique().alias("distinct")
-    missing, distinct = data.select(counts).collect(engine="streaming").row(0)
+    missing, distinct = data.select(counts).collect(engine=engine).row(0)
     entry["missing"] = missing
     if not distinct:
         return entry
     if distinct <= MAX_LEVELS:
         level_counts = data.drop_nulls().group_by(cells).agg(pl.len())
-        count_by_level = dict(level_counts.collect(engine="streaming").iter_rows())
+        count_by_level = dict(level_counts.collect(engine=engine).iter_rows())
         if all(len(str(level)) <= MAX_LEVEL_CHARACTERS for level in count_by_level):
             return {
                 **entry,
