@@ -257,17 +257,23 @@ def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
     return words_by_kind
 
 
-def _parse_clauses(text: str, options: Sequence[str]) -> list[_Clause]:
+def _parse_clauses(text: str, options: Sequence[str]) -> tuple[_Clause, ...]:
+    return _parse_clauses_once(text, tuple(options))
+
+
+# Every condition scores the same statements of a group, and each of them several times.
+@lru_cache(maxsize=4_096)
+def _parse_clauses_once(text: str, options: tuple[str, ...]) -> tuple[_Clause, ...]:
     by_length: dict[int, dict[tuple[str, ...], str]] = {}
     for option in options:
         words = words_of(option)
         if words:
             by_length.setdefault(len(words), {}).setdefault(words, option)
-    return [
+    return tuple(
         clause
         for words in _split_sentences(text)
         for clause in _divide_sentence(words, _claim_words(words, by_length))
-    ]
+    )
 
 
 def _claim_words(
