@@ -1,10 +1,10 @@
 """Describe the fields of a JSON answer for its prompt, and drop these descriptions from replies.
 
-The schema of an answer type is the only statement of its fields. `describe_format` renders the
-schema as a list for a prompt (`{{ answer_format }}`), so prompt and schema cannot disagree. Small
-models often repeat a description as their answer, as in `"reason": "why, in one sentence"`. Without
-a check, this description would be recorded as the words of a participant. `drop_descriptions`
-removes such fields from the reply and keeps the rest."""
+`describe_format` renders the schema of an answer type as a list for a prompt (`{{ answer_format
+}}`), so prompt and schema cannot disagree. Small models often repeat a description as their answer,
+as in `"reason": "why, in one sentence"`. Without a check, this description would be recorded as the
+words of a participant. `drop_descriptions` removes such fields from the reply and keeps the rest.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ def describe_format(
 ) -> SourcedText:
     """Return the keys of a JSON object as a list for a prompt, with nested objects indented.
 
-    A line holds the description, the closed values and the bounds of a field, as the schema states
-    them. Neighbouring keys with the same definition, such as the items of a ballot, share one line.
+    Each line holds the description, the allowed values and the bounds of a field, as the schema
+    states them. Neighbouring keys with the same definition, such as the items of a ballot, share
+    one line.
 
-    The text is an instruction, so it has no source. But options that a person or a model wrote must
-    keep their sources. Pass such options in `options`, which maps a field to its values with their
-    sources. The closed values of all other fields are then omitted.
+    The text counts as an instruction and records no source. Options that a human or a model wrote
+    must keep their sources. Pass such options in `options`, which maps a field to its values. The
+    allowed values of all other fields are then omitted.
     """
     lines = _describe_object(schema, schema.get("$defs", {}), "", options)
     return join_texts("\n", lines)
@@ -94,8 +95,8 @@ def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema
 def _resolve(node: Schema, definitions: Schema) -> Schema:
     """Return the schema of the values in a field.
 
-    References are followed. For a list, the result is the schema of an item. For a nullable field,
-    it is the alternative that is not null.
+    For a reference, return the schema that it refers to. For a list, return the schema of an item.
+    For a nullable field, return the alternative that is not null.
     """
     while "properties" not in node:
         # The order matters: a reference says nothing about its target, so it is followed first.
@@ -113,7 +114,7 @@ def _resolve(node: Schema, definitions: Schema) -> Schema:
 def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> SourcedText:
     """Return the text that a prompt prints after the name of a field.
 
-    `node`: the schema of the field. `inner`: the result of `_resolve` for `node`.
+    `node` is the schema of the field. `inner` is the schema that `_resolve` returns for `node`.
     """
     is_list = node.get("type") == "array"
     each_prefix = "each " if is_list else ""
@@ -152,8 +153,8 @@ def drop_descriptions(
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
     """Return a JSON value without fields that repeat their description, and the dropped fields.
 
-    In a list, only the entries that repeat the description are dropped. If no entry is left, the
-    field is dropped too.
+    In a list, only the entries that repeat the description are dropped. If all entries repeat it,
+    the whole field is dropped.
     """
     dropped: list[DroppedDescription] = []
     if not schema:

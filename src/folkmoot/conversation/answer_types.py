@@ -29,9 +29,10 @@ M = TypeVar("M", bound=BaseModel)
 class Missing:
     """A missing answer with its reason.
 
-    `reason`: a code such as `refused`, `unparsed`, `empty`, `too_long` or `filtered`, or the way
-    out that the speaker took (`none_of_these`, `declined` or `cannot_say`). `detail`: the reason in
-    words. `last_reply`: the last reply, which is kept for the record. No measure uses this reply.
+    `reason`: a code such as `refused`, `unparsed`, `empty`, `too_long` or `filtered`. If the
+    speaker chose to give no answer, the code is `none_of_these`, `declined` or `cannot_say`.
+    `detail`: the reason in words. `last_reply`: the last reply, which is kept for the record. No
+    measure uses this reply.
     """
 
     reason: str
@@ -58,12 +59,12 @@ WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)
 
 
 def with_ways_out(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options, followed by the ways out that are not among the options."""
+    """Return the options, followed by `none_of_these` and `declined` if they are not options."""
     return (*options, *(way for way in WAYS_OUT_OF_OPTIONS if way not in options))
 
 
 def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) -> Missing | None:
-    """Return `Missing` if a value or a whole reply is one of the ways out, otherwise None.
+    """Return `Missing` if a whole reply is a way out, such as `declined`. Otherwise return None.
 
     Case, quotation marks and punctuation are ignored. Words may be separated by spaces or
     underscores.
@@ -80,7 +81,7 @@ LONGEST_WAY_OUT = 40
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """The reason why a reply could not be parsed, in words for the re-ask to the model."""
+    """The reason why a reply could not be parsed, worded for the speaker who is asked again."""
 
     problem: str
 
@@ -94,9 +95,9 @@ class FieldForPeople(NamedTuple):
 
     `label` replaces the name and the description of the field, which are written for models. `kind`
     is the input that the page shows, and `options` are the options to choose from. If both are
-    empty, the page derives them from the schema. Set them if a human may choose from less than the
-    schema allows. For the kind `number`, `options` holds the lowest and the highest value. For the
-    kind `ranking`, the human orders all options of the schema.
+    empty, the page derives kind and options from the schema. Set both if a human may choose from
+    less than the schema allows. For the kind `number`, `options` holds the lowest and the highest
+    value. For the kind `ranking`, the human orders all options of the schema.
     """
 
     label: str
@@ -121,14 +122,12 @@ class AnswerType(ABC, Generic[T_co]):
     def parse_reply(self, reply: str) -> ParsedAnswer[T_co] | ParseFailure | Missing:
         """Parse a reply.
 
-        The result `Missing` means that the speaker took a way out and gets no re-ask.
+        `Missing` means that the speaker chose to give no answer. The engine then does not ask
+        again.
         """
 
     def problem_in(self, reply: str) -> str:
-        """Return the reason why a human's answer is unacceptable, or an empty string.
-
-        The answer is not repaired.
-        """
+        """Return the reason why a human's reply cannot be parsed, or an empty string."""
         parsed = self.parse_reply(reply)
         return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
@@ -178,7 +177,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def is_read(self) -> bool:
-        """True if a value is parsed out of the reply. Free text is used unchanged."""
+        """True if the answer is parsed from the reply. False if the reply itself is the answer."""
         return True
 
     @property
@@ -198,16 +197,25 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def clarifying_answer(self) -> ClarifyingAnswer[T_co] | None:
-        """The answer type of the one follow-up question after an unparsed reply, or None."""
+        """The answer type of the one follow-up question after an unparsed reply.
+
+        None means that no follow-up question is asked.
+        """
         return None
 
     @property
     def last_reask(self) -> ClarifyingAnswer[T_co] | None:
-        """The answer type of the last re-ask, or None if that re-ask repeats the same question."""
+        """The answer type of the last re-ask.
+
+        None means that the last re-ask repeats the question.
+        """
         return None
 
     def salvage_reply(self, _reply: str) -> ParsedAnswer[T_co] | None:
-        """Return the readable part of the last reply after every reply failed, or None."""
+        """Return the readable part of the last reply, or None.
+
+        Called after every reply failed to parse.
+        """
         return None
 
     def find_mentioned_values(self, _reply: str) -> frozenset[object] | None:
@@ -219,22 +227,22 @@ class AnswerType(ABC, Generic[T_co]):
 
 
 class ClarifyingAnswer(AnswerType[T_co]):
-    """The answer type of a follow-up question after an unparsed reply, with the question itself."""
+    """A follow-up question after an unparsed reply: its prompt and its answer type."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def prompt(self) -> str:
-        """The follow-up question that is put to the speaker after the unparsed reply."""
+        """The follow-up question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text(AnswerType[str]):
     """The answer type of free text. Only an empty reply fails to parse.
 
-    `offered_values`: the option to argue for, if it is not the speaker's choice. `end_signal`: a
-    reply that ends the conversation.
+    `offered_values`: the option that the speaker must argue for, if the study and not the speaker
+    chooses it. `end_signal`: a reply that ends the conversation.
     """
 
     kind: str = "text"
@@ -271,8 +279,8 @@ class Repair(NamedTuple):
 class ValidationContext:
     """The context that the pydantic validators of an answer model receive.
 
-    A validator gets it with `ValidationContext.from_info(info)`. `context`: the
-    `validation_context` of the answer type. `repairs`: the repairs made so far. `echoed`: the
+    A validator gets the context with `ValidationContext.from_info(info)`. `context`: the
+    `validation_context` of the answer type. `repairs`: the repairs made until now. `echoed`: the
     dotted paths of fields that repeated a sentence of the prompt.
     """
 
@@ -289,7 +297,7 @@ class ValidationContext:
     def from_info(cls, info: ValidationInfo) -> ValidationContext:
         """Return the context that pydantic passed to a validator.
 
-        If the validator runs outside the parsing of a reply, the result is an empty context.
+        The context is empty if no reply is being parsed, as when Python code creates the model.
         """
         return info.context if isinstance(info.context, ValidationContext) else cls()
 
@@ -317,14 +325,15 @@ class Json(AnswerType[M]):
 
     - `validation_context`: data for the model's validators, such as the names of the speakers.
     - `options`: allowed texts by dotted field path, such as `{"votes.choice": […]}`, for the
-      schema. Paths lead into nested models and lists. A validator decides about other spellings.
+      schema. Paths lead into nested models and lists. A validator may accept other spellings.
     - `excluded_fields`: fields that are left out of the schema.
-    - `schema`: a schema that replaces the model's.
+    - `schema`: a schema that replaces the schema of the model.
     - `may_decline`: add a boolean field `declined` to the schema. A reply that sets the field is
       `Missing`, regardless of other fields and of `fallback_value`.
-    - `total`: the required sum of the numbers, for the embedded respondent. A validator checks it.
-    - `fields_for_people`: the fields as a human's page shows them. The path of a field omits the
-      positions in lists, and a name alone stands for all fields of that name.
+    - `total`: the required sum of the numbers, for the embedded respondent. A validator checks the
+      sum.
+    - `fields_for_people`: how a human's page shows the fields. The path of a field omits the
+      positions in lists. A name alone means all fields of that name.
 
     A field that repeats its description counts as empty (`answer_format`).
     """
@@ -369,10 +378,10 @@ class Json(AnswerType[M]):
     def read(
         self, value: object, *, salvage: bool = False, repair: bool = True
     ) -> ParsedAnswer[M] | ParseFailure | Missing:
-        """Validate a JSON value, such as a part of a larger reply.
+        """Validate a JSON value and return the answer.
 
-        With `salvage`, the readable part of an invalid value is kept. Without `repair`, an invalid
-        value is rejected.
+        The value may be a part of a larger reply. With `salvage`, the readable part of an invalid
+        value is kept. Without `repair`, an invalid value is rejected.
         """
         if self.may_decline and isinstance(value, dict):
             # Check this first: a speaker who declines may leave the other fields empty.
@@ -509,8 +518,8 @@ class JsonList(AnswerType[tuple[M, ...]]):
 class MapEntries(NamedTuple, Generic[T_co]):
     """The entries of one reply to `JsonMap`, by key.
 
-    `problems`: key → reason, for each key without an entry. `declined`: the keys of declined
-    entries, which are not asked for again.
+    `problems` maps each key without an entry to the reason. `declined` lists the keys of entries
+    that the speaker declined. The caller does not ask for these entries again.
     """
 
     values: dict[str, T_co]
@@ -522,7 +531,7 @@ class MapEntries(NamedTuple, Generic[T_co]):
 class JsonMap(AnswerType["MapEntries[M]"]):
     """A JSON object with one entry per key, such as one entry per resident.
 
-    Readable entries are kept. A truncated reply provides the keys before the cut, and the caller
+    Readable entries are kept. In a truncated reply, the complete entries are kept, and the caller
     asks again for the other keys. The reply fails to parse only if no entry is readable.
     `match_key(key_in_reply, keys)` returns the intended key, or an empty string. The entries may be
     nested one level deeper, or be a list of objects with the key in one of `name_fields`.
@@ -544,7 +553,10 @@ class JsonMap(AnswerType["MapEntries[M]"]):
         return _parse_json(reply, dict, self.read, NO_OBJECT)
 
     def read(self, value: Any) -> ParsedAnswer[MapEntries[M]] | ParseFailure:
-        """Validate a JSON value, such as a part of a larger reply."""
+        """Validate a JSON value and return its entries.
+
+        The value may be a part of a larger reply.
+        """
         entries_by_key = self._entries_by_key(value)
         values: dict[str, M] = {}
         problems: dict[str, str] = {}
@@ -630,7 +642,7 @@ def _parse_json(
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
     """Return the first JSON value in a reply that `read` accepts, with its parse step.
 
-    `problem`: the text of the `ParseFailure` if there is none.
+    If there is no such value, return a `ParseFailure` with the text `problem`.
     """
     failure = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
     for parse_step, candidate in json_candidates(

@@ -2,7 +2,8 @@
 
 A choice is one of the listed options, and a number is within bounds. Answers are never guessed.
 Each answer type tries parse steps from strict to lenient and reports the step that succeeded. A
-speaker can always take a way out: every schema for a reply allows the ways out, too."""
+speaker can always reply with a way out, such as `declined`, and every schema allows these replies.
+"""
 
 from __future__ import annotations
 
@@ -53,15 +54,15 @@ class Choice(AnswerType[str]):
     - `exact`: the text of an option.
     - `normalised`: the text of an option in another case, spelling or decoration.
     - `number`: the number or letter of an option in the list.
-    - `named`: an option in a carrier phrase, in quotation marks, after its label, or alone in every
-      line.
+    - `named`: an option in a carrier phrase ("My answer is …"), in quotation marks, after its
+      label, or alone in every line.
 
     A reply that fits two options is not parsed. After an unparsed reply, one `clarifying_answer`
     asks the speaker which option the reply stated. With `clarify=False` the engine repeats the
     question in plain text, as often as the caller allows.
 
-    The replies `none_of_these` and `declined` are ways out, also as a first reply. If the prompt
-    lists the options without numbers (`with_labels=False`), a bare number is not an option.
+    The replies `none_of_these` and `declined` give a missing answer. If the prompt lists the
+    options without numbers (`with_labels=False`), a bare number is not an option.
     """
 
     __slots__ = ("_clarify", "_index", "_labelled", "options")
@@ -82,7 +83,7 @@ class Choice(AnswerType[str]):
 
     @property
     def configuration_error(self) -> str:
-        """The reason why no reply can be parsed, such as similar options, or an empty string."""
+        """The reason why the options cannot be parsed, such as two similar options, or ""."""
         if not self.options:
             return "there are no options to choose from"
         # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
@@ -144,19 +145,19 @@ class Choice(AnswerType[str]):
 
     @property
     def ways_out(self) -> tuple[str, ...]:
-        """The ways out, without those that are also options."""
+        """The replies that give a missing answer, such as `declined`, if they are not options."""
         options = {normalise_text(option).replace(" ", "_") for option in self.options}
         return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
 
     def describe_ways_out(self) -> str:
-        """Return the ways out with their meanings, as part of a sentence."""
+        """Return the replies that give a missing answer, with meanings, as part of a sentence."""
         return " or ".join(f"{way} if you {_WAY_OUT_MEANING[way]}" for way in self.ways_out)
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
         """Return the options that a reply mentions anywhere, by their text or as `option 3`.
 
-        An option that is part of a longer option counts only if it also occurs outside of the
-        longer one.
+        The text of a short option may be part of a longer option. The short option then counts only
+        if it also occurs elsewhere in the reply.
         """
         # Most replies are the bare option, so the search is not needed.
         if reply in self._index.exact:
@@ -177,7 +178,7 @@ class Choice(AnswerType[str]):
         """Return the option in quotation marks or in `Option 3: <its text>`, or None.
 
         Returns None also if the reply mentions another option or contains a negation. The speaker
-        is asked to clarify such a reply.
+        is then asked for clarification.
         """
         if len(text) > MAX_REPLY_CHARACTERS:
             return None
@@ -205,7 +206,7 @@ class Choice(AnswerType[str]):
         return option if re.search(quotation_pattern, folded_reply) else None
 
     def _repeated_option(self, text: str) -> str | None:
-        """Return the option if every line of a reply gives this option alone, or None.
+        """Return the option if every line of a reply consists of this option, otherwise None.
 
         Small models often repeat their answer over several lines.
         """
@@ -220,7 +221,7 @@ class Choice(AnswerType[str]):
         return values.pop() if len(values) == 1 else None
 
     def _has_wrong_label(self, forms: Sequence[str], found: frozenset[str]) -> bool:
-        """Return True if a reply combines the text of one option with the label of another.
+        """Return True if a reply combines the text of one option with the label of another option.
 
         The intended option is then unknown. A leading 1 is ignored, because a reply may be a list
         with one entry.
@@ -254,8 +255,8 @@ class Choice(AnswerType[str]):
 class Clarification(ClarifyingAnswer[str]):
     """The follow-up question after an unparsed choice: which listed option did the speaker state?
 
-    The reply is JSON, and the ways out are allowed. Some endpoints ignore the schema, so an option
-    or a way out without JSON is parsed as well.
+    The reply is JSON and may also be a way out, such as `declined`. Some endpoints ignore the
+    schema, so a reply without JSON is parsed as well.
     """
 
     choice: Choice
@@ -268,7 +269,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the reply, with every option and every way out as allowed values."""
+        """The schema of the reply. It allows every option and every way out, such as `declined`."""
         stated = {"type": "string", "enum": [*self.choice.options, *self.choice.ways_out]}
         return {
             "title": "Clarification",
@@ -280,7 +281,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def prompt(self) -> str:
-        """The follow-up question that is put to the speaker after the unparsed reply."""
+        """The question which option the speaker's unparsed reply stated."""
         return (
             "Which of these options did you state in your reply?\n"
             f"{self.choice.formatted_options}\n\n"
@@ -289,7 +290,7 @@ class Clarification(ClarifyingAnswer[str]):
         )
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
-        """Return the option that the speaker stated, or the way out that they took."""
+        """Return the option that the speaker stated, or `Missing` for a reply like `declined`."""
         parsed = Json(_Stated).parse_reply(reply)
         text = parsed.value.stated if isinstance(parsed, ParsedAnswer) else reply
         parsed_option = self.choice.parse_reply(text)
@@ -354,7 +355,7 @@ def option_labels(options: Sequence[str]) -> tuple[str, ...]:
     """Return the labels by which the prompt lists the options.
 
     Labels are numbers, or letters if an option looks like a number. The result is empty if an
-    option begins or ends with one of these letters.
+    option begins or ends with one of the needed letters.
     """
     return _labels_of(tuple(options))
 
@@ -376,7 +377,7 @@ def _labels_of(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> str:
-    """Return the options as lines. A line begins with the label of the option or with a dash."""
+    """Return the options as lines. Each line begins with the label of the option or with a dash."""
     labels = option_labels(options) if with_labels else ()
     line_starts = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
     lines = zip(line_starts, options, strict=True)
@@ -496,8 +497,9 @@ WAY_OUT_HINT = f" If you cannot answer, reply with {CANNOT_SAY}."
 class Number(AnswerType[float]):
     """A number within inclusive bounds. With `integer`, fractions are rejected.
 
-    The reply must be a single number, or a number alone in a carrier phrase. Numbers inside prose
-    are not used. The replies `cannot_say` and `declined` are ways out.
+    The reply must be a single number, or a carrier phrase ("My answer is …") with one number.
+    Numbers inside prose are not used. The replies `cannot_say` and `declined` give a missing
+    answer.
     """
 
     low: float | None = None
@@ -513,7 +515,7 @@ class Number(AnswerType[float]):
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The lower and the upper bound, without bounds that are not defined."""
+        """The lower and the upper bound. A missing bound is left out."""
         return tuple(f"{bound:g}" for bound in (self.low, self.high) if bound is not None)
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
@@ -556,9 +558,10 @@ class Number(AnswerType[float]):
 
     @property
     def last_reask(self) -> NumberInJson:
-        """The last re-ask wants JSON, so that an endpoint with schemas admits no other reply.
+        """The answer type of the last re-ask, which wants a JSON object.
 
-        A small model repeats the question in words however often it is asked for a bare number.
+        Small models may answer a number question in words, however often it is repeated. An
+        endpoint that enforces schemas then allows no other reply.
         """
         return NumberInJson(self)
 
@@ -575,9 +578,9 @@ class Number(AnswerType[float]):
     def _has_ambiguous_separator(self, number_text: str) -> bool:
         """Return True if the dot in a number may separate thousands, as in `1.000`.
 
-        The dot counts as ambiguous only if the number without it is within the bounds. In addition,
-        both bounds must be given, fractions must be excluded, or the number must end in 0. For
-        example, `1.259` without an upper bound counts as a fraction.
+        The dot is ambiguous only if the number times 1,000 is within the bounds. In addition, both
+        bounds must be given, fractions must be excluded, or the number must end in 0. For example,
+        `1.259` without an upper bound counts as a fraction.
         """
         match = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", number_text)
         if match is None:
@@ -599,9 +602,9 @@ class Number(AnswerType[float]):
 
 @dataclass(frozen=True, slots=True)
 class NumberInJson(ClarifyingAnswer[float]):
-    """The last re-ask of a number: a JSON object with the number or a way out.
+    """The last re-ask of a number: a JSON object with the number or a reply such as `declined`.
 
-    Some endpoints ignore the schema, so a number or a way out without JSON is parsed as well.
+    Some endpoints ignore the schema, so a reply without JSON is parsed as well.
     """
 
     number: Number
@@ -614,7 +617,7 @@ class NumberInJson(ClarifyingAnswer[float]):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the reply: a number within the bounds, or one of the ways out."""
+        """The schema of the reply: a number within the bounds, or a way out such as `declined`."""
         bounds = {"minimum": self.number.low, "maximum": self.number.high}
         number = {
             "type": "integer" if self.number.integer else "number",
@@ -631,7 +634,7 @@ class NumberInJson(ClarifyingAnswer[float]):
 
     @property
     def prompt(self) -> str:
-        """The instruction that follows the unparsed reply."""
+        """The instruction to reply with a JSON object."""
         bounds = self.number.describe_bounds()
         return (
             f'Reply with only the JSON object {{"number": …}}, where … is your number{bounds}, or '
@@ -639,7 +642,7 @@ class NumberInJson(ClarifyingAnswer[float]):
         )
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
-        """Return the number in the JSON object, or the way out that it holds."""
+        """Return the number in the JSON object, or `Missing` for a reply such as `declined`."""
         for _, value in json_candidates(reply, "{"):
             if isinstance(value, dict) and isinstance(value.get("number"), int | float | str):
                 return self.number.parse_reply(str(value["number"]))

@@ -1,7 +1,7 @@
 """Run a two-sided conversation, in which one speaker asks and the other answers.
 
-The conversation ends with a signal or after a maximum number of questions. Studies with a moderator
-use it for clarification and Socratic questioning.
+The conversation ends with a signal or after a maximum number of questions. In studies with a
+moderator, clarification and Socratic questioning are such conversations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcri
 
 
 class SupportsConversation(Protocol):
-    """The part of the interface of a scope that a dialogue uses."""
+    """The methods of a scope that a dialogue uses."""
 
     @property
     def address(self) -> str: ...
@@ -39,7 +39,7 @@ class Agenda:
     """The course of a dialogue, set by the study.
 
     `opening`: the prompt for the first question. `signal`: the reply that ends the dialogue.
-    `max_exchanges`: the maximum number of questions. `about`: the subject in words.
+    `max_exchanges`: the maximum number of questions. `about`: the subject of the dialogue.
     """
 
     opening: str
@@ -63,18 +63,18 @@ class DialogueResult:
 
 
 def contains_signal(text: str, signal: str) -> bool:
-    """Return whether a reply gives the signal, in the forms that people and models use.
+    """Return True if a reply gives the signal, in the forms that humans and models use.
 
     The signal counts in three cases:
 
     - A sentence or line consists of the signal alone, apart from case, quotation marks, Markdown
       and closing punctuation.
-    - A sentence states only the signal about the speaker ("I am now satisfied").
+    - A sentence says about the speaker only the signal ("I am now satisfied").
     - A sentence ends with the unchanged signal after a comma, colon, dash or bracket ("Thank you:
       SATISFIED").
 
-    The signal does not count inside a sentence, in a question, negated or announced for later. It
-    does not count either if a question follows.
+    The signal does not count inside a sentence, in a question, negated or announced for later. A
+    signal before a question does not count either.
     """
     sentences = [
         sentence for sentence in _SENTENCE.split(text.strip()) if re.search(r"\w", sentence)
@@ -181,10 +181,10 @@ async def interview(
 
 
 def _own_words(text: str, speaker: Speaker, other: Speaker) -> str:
-    """Return the part of a reply that the speaker says as themselves.
+    """Return the part of a reply before a line that begins with the other speaker's name.
 
-    If the reply begins with the other speaker's name, the whole reply is returned, because its text
-    does not show which part is the speaker's own.
+    If the reply begins with this name, return the whole reply. Its text then does not show which
+    part is the speaker's own.
     """
     names = {other.name, other.role} - {speaker.name, speaker.role, ""}
     return text_before_other_speaker(text, names) or text

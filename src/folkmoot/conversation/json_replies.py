@@ -17,8 +17,8 @@ _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 def close_cut_json(reply: str) -> str:
     """Mark the end of a JSON reply that the token limit truncated.
 
-    A truncated value must not pass as a complete value: 1 may be the beginning of 15. A truncated
-    text gets "…" at its end. A truncated number is removed.
+    A truncated value must not pass as a complete value. For example, 1 may be the beginning of 15.
+    A truncated text gets "…" at its end. A truncated number is removed.
     """
     # Without its complete strings, a reply that still holds a quotation mark ends inside a string.
     inside_text = '"' in _WHOLE_TEXT.sub("", reply)
@@ -56,7 +56,7 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
 
 
 def _is_worth_repairing(reply: str) -> bool:
-    """Return True if the repair of a reply can succeed within a short time."""
+    """Return True if a reply is small enough for the repair library to repair it quickly."""
     unclosed = reply.count("{") - reply.count("}") + reply.count("[") - reply.count("]")
     return unclosed <= MAX_UNCLOSED_BRACES and len(reply) <= MAX_REPAIRABLE_CHARACTERS
 

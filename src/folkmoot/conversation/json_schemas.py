@@ -1,7 +1,7 @@
 """Build the JSON schemas of answers as they are sent to an endpoint.
 
-`Json` and `JsonList` take the schema of a pydantic model from `json_schema`. Answer types with
-several parts combine the schemas of the parts with `object_schema`.
+`json_schema` returns the schema of a pydantic model, for `Json` and `JsonList`. `object_schema`
+combines the schemas of an answer's properties.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def _build_schema(
 
 
 class _SentSchemaGenerator(GenerateJsonSchema):
-    """The schema generator of pydantic, with the descriptions that should be sent to an endpoint.
+    """The schema generator of pydantic, changed so that docstrings of pinned models are not sent.
 
-    A model with a title in its `model_config` (see `answer_types.pin_schema`) gets the description
-    of its `json_schema_extra`, or no description. All other models get their docstring as usual.
+    A pinned model has a title in its `model_config` (see `answer_types.pin_schema`). Its
+    description is that of its `json_schema_extra`. All other models get their docstring as usual.
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
@@ -71,7 +71,7 @@ class _SentSchemaGenerator(GenerateJsonSchema):
 
 
 def _with_definitions_by_title(schema: Schema) -> Schema:
-    """Return the schema with definitions named by title and not by class name."""
+    """Return the schema with each definition named by its title and not by its class name."""
     definitions = schema.get("$defs", {})
     titles = {name: str(body.get("title", name)) for name, body in definitions.items()}
     # Two models may share a title. Renaming would merge their definitions, so keep the class names.
@@ -106,7 +106,10 @@ def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple
 
 
 def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
-    """Return the schema of a field's values: the items of a list, the target of a reference."""
+    """Return the schema of a field's values.
+
+    For a list, this is the schema of an item. For a reference, it is the schema referred to.
+    """
     while "type" not in node or node["type"] == "array":
         if "$ref" in node:
             node = definitions[node["$ref"].removeprefix("#/$defs/")]
@@ -148,7 +151,7 @@ def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
 
 
 def _remove_unused_definitions(schema: Schema) -> Schema:
-    """Return the schema without definitions to which no part of the schema refers."""
+    """Return the schema without definitions that are never referred to."""
     definitions = schema.pop("$defs", {})
     used: set[str] = set()
     waiting = _referenced_definitions(schema)

@@ -1,10 +1,11 @@
-"""Read the fields of a JSON reply leniently, if a model wrote a value in another form.
+"""Read the fields of a JSON reply leniently, if a model wrote a value in an unexpected form.
 
 `repair_fields` repairs a value that a pydantic model rejects, field by field. It matches options in
-another spelling, reads numbers in words, converts switches and texts, and makes lists from strings.
+another spelling, reads numbers in words, converts booleans and texts, and makes lists from strings.
 An unreadable list entry or optional field is dropped. Each change is recorded as a repair. Values
 are never moved into their bounds, and no value is invented. The JSON answer types use
-`repair_fields`, and validators of studies use the functions for single values."""
+`repair_fields`. Validators of studies use the functions for single values.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +50,17 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 
 
 def fold_option(raw: object) -> str:
-    """Return an option in lower case, without surrounding marks and with `_` between words."""
+    """Return a text in lower case, without surrounding marks and with `_` between words."""
     if not isinstance(raw, str):
         return ""
     return re.sub(r"[\s-]+", "_", raw.strip().strip(_MARKS).casefold())
 
 
 def match_folded(raw: object, options: Sequence[str]) -> str | None:
-    """Return the only option that equals a text except for spelling, or None."""
+    """Return the option that equals a text apart from spelling.
+
+    None if there is not exactly one.
+    """
     if raw in options:
         return str(raw)
     folded = fold_option(raw)
@@ -67,8 +71,8 @@ def match_folded(raw: object, options: Sequence[str]) -> str | None:
 def read_number(raw: object, maximum: int | None = None) -> float | None:
     """Return a number from digits, words or a position on a scale, or None.
 
-    Examples are `seven`, `4/5` and `7 out of 10`. `maximum`: the top of the scale that the question
-    used. A position on a scale with another top is rejected.
+    Examples are `seven`, `4/5` and `7 out of 10`. `maximum` is the highest value of the scale in
+    the question. A position on a scale with another highest value is rejected.
     """
     # In Python, True is an int. A model that wrote `true` gave no number.
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
@@ -86,7 +90,10 @@ def read_number(raw: object, maximum: int | None = None) -> float | None:
 
 
 def read_switch(raw: object) -> bool | None:
-    """Return True or False for a boolean or for yes and no in words, otherwise None."""
+    """Return the boolean that a value means: a boolean itself, or a word such as yes or no.
+
+    Returns None for other values.
+    """
     if isinstance(raw, bool):
         return raw
     return _BOOLEAN_WORDS.get(fold_option(raw))
@@ -109,8 +116,8 @@ def read_text(raw: object) -> str:
 def read_list(raw: object) -> list[object]:
     """Return any value as a list.
 
-    A text with bullets gives one entry per line. Any other value gives one entry, and an empty
-    value none.
+    A text with bullets gives one entry per line. Any other value gives one entry. An empty value
+    gives no entry.
     """
     if isinstance(raw, list):
         return raw
@@ -133,9 +140,10 @@ def repair_fields(
 ) -> object:
     """Return a repaired copy of a value that failed validation, or None if no repair is possible.
 
-    The function first tries another reading of each rejected value. If there is none for any value,
-    it drops optional values: a list entry, or a field with an empty default. With `salvage`, a
-    required nullable field becomes None. `ways_out`: words that mean null in a nullable field.
+    The function first tries to convert each rejected value to the expected type. If no value can be
+    converted, it drops optional values: a list entry, or a field with an empty default. With
+    `salvage`, a required nullable field becomes None. `ways_out` lists words that mean null in a
+    nullable field.
     """
     # The caller records the original as a repair if it stays unreadable, so it must not change.
     repaired = copy.deepcopy(value)
@@ -162,7 +170,7 @@ def repair_fields(
 def _repair_value(
     detail: ErrorDetails, raw: object, field: FieldInfo | None, ways_out: Sequence[str]
 ) -> Any:
-    """Return another reading of a value that fits the expected type, or `_UNREAD`."""
+    """Return a value converted to the expected type, or `_UNREAD` if it cannot be converted."""
     error_type = detail["type"]
     means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_WORDS, *ways_out)
     if field is not None and _may_be_null(field) and means_nothing:
@@ -191,7 +199,7 @@ def _repair_value(
 def _drop_unreadable(
     model: type[BaseModel], value: Any, path: _Path, note: Note, *, salvage: bool
 ) -> bool:
-    """Drop the optional value at a path, or the nearest optional value around it.
+    """Drop the optional value at a path, or the nearest optional value that contains the path.
 
     Returns True if a value was dropped.
     """
@@ -212,10 +220,7 @@ def _drop_unreadable(
 
 
 def _has_empty_default(field: FieldInfo) -> bool:
-    """Return True if a field is optional and its default is None or empty.
-
-    Any other default would look like an answer of the speaker.
-    """
+    """Return True if a field is optional and its default is None or empty."""
     if field.is_required():
         return False
     default = field.get_default(call_default_factory=True)
@@ -227,7 +232,7 @@ def _may_be_null(field: FieldInfo) -> bool:
 
 
 def _field_at(model: type[BaseModel], path: _Path) -> FieldInfo | None:
-    """Return the field at the end of a path, or None for a list entry and for an unknown field."""
+    """Return the field at the end of a path. Returns None for a list entry or an unknown field."""
     models, field = [model], None
     for step in path:
         field = None
@@ -250,9 +255,9 @@ def _models_in(kind: object) -> list[type[BaseModel]]:
 
 
 def _path_in(value: Any, loc: Sequence[str | int]) -> _Path:
-    """Return the part of a pydantic error location that exists in the value.
+    """Return the steps of a pydantic error location that exist as keys in the value.
 
-    pydantic adds the names of union alternatives, which are no keys of the value.
+    Locations also contain the names of union alternatives, which are no keys.
     """
     path: list[str | int] = []
     for step in loc:

@@ -1,14 +1,16 @@
-"""Prompts: one file each, rendered in a sandbox. The researcher's own files can replace them.
+"""Prompts: one file each, rendered in a sandbox. The researcher's files can replace them.
 
 A library combines the prompt folder of a study type with the folder that a study file names under
-`prompts:`. Files of the second folder have priority. Wording is kept exactly. Only `{{ variable }}`
-and `{% … %}` are interpreted.
+`prompts:`. Files of the second folder have priority. Only `{{ variable }}` and `{% … %}` are
+interpreted. All other text is kept exactly.
 
-A text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts it.
+A text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts the
+shared prompt.
 
 A prompt may have wording for humans: `for_people` is true in a template while it is rendered for a
-human's page. Format instructions and lists of options that the page has as buttons are for models
-only. The text that models receive does not depend on the wording for humans."""
+human's page. Only models get format instructions, and lists of options that the page shows as
+buttons. The text for models does not depend on the wording for humans.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,10 @@ class Prompt(SourcedText):
 
 
 def as_prompt(text: str, for_people: Prompt | None = None) -> Prompt:
-    """Return a text as a prompt, with its sources and its wording for humans."""
+    """Return a text as a `Prompt` with the sources of its parts.
+
+    `for_people` is the wording that humans read. None means that humans read the text itself.
+    """
     sourced = with_sources(text)
     return Prompt(sourced, sourced.spans, (), for_people)
 
@@ -120,10 +125,7 @@ def wording_for_people(text: str) -> str:
 class PromptLibrary:
     """The prompts of one run. The researcher's files replace those of the study type.
 
-    `render_prompt` raises InputError if a prompt of the researcher fails, and ProtocolError if a
-    prompt of the study type fails.
-
-    `renders_for_people`: whether prompts also get their wording for humans. Only a run in which
+    `renders_for_people` is True if prompts also get their wording for humans. Only a run in which
     humans take part needs this wording.
     """
 
@@ -156,9 +158,9 @@ class PromptLibrary:
     def render_prompt(self, name: str, /, **variables: object) -> Prompt:
         """Return the text of a prompt with its variables filled in.
 
-        White space at both ends is removed. The result keeps the sources of variables that are
-        `Quoted`. Raises InputError for a failing prompt of the researcher, and ProtocolError for a
-        failing prompt of the study type.
+        White space at both ends is removed. The result keeps the recorded sources of its variables.
+        Raises InputError if a prompt of the researcher fails, and ProtocolError if a prompt of the
+        study type fails.
         """
         template = self._templates.get(name)
         if template is None:
@@ -198,7 +200,7 @@ class PromptLibrary:
         return {name: _read_prompt(path) for name, path in self.prompt_files.items()}
 
     def variables_of(self, name: str) -> frozenset[str]:
-        """Return the variables in the study type's prompt with this name."""
+        """Return the names of the variables in the study type's prompt with this name."""
         return _find_variables(self._shipped_env, read_source(name, self.default_prompts))
 
     def find_problems(self) -> list[Problem]:
@@ -250,9 +252,9 @@ class PromptLibrary:
         ]
 
     def _find_replaced(self, name: str) -> str:
-        """Return the name of the researcher's file that affects a prompt, or an empty string.
+        """Return the first of the researcher's files that affects a prompt, or an empty string.
 
-        The prompt itself and the prompts that it includes are searched. The first one is returned.
+        A file affects the prompt if it replaces the prompt or a prompt that is included in it.
         """
         if name not in self._replaced:
             parts = (name, *_INCLUDE.findall(_read_prompt(self.prompt_files[name])))
@@ -310,8 +312,8 @@ def _compile_source(source: str, untrusted: bool) -> CodeType:
 def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
     """Return a sandbox in which templates can loop, test and format.
 
-    `untrusted`: for templates of a researcher. Only listed kinds of nodes are then allowed, and the
-    work of a template is counted.
+    `untrusted`: True for templates of a researcher. Such templates may contain only listed node
+    types, and their work is counted and limited.
     """
     env = TemplateSandbox(
         ALLOWED_PROMPT_NODES if untrusted else (),
@@ -357,9 +359,9 @@ def _find_variables(env: TemplateSandbox, source: str) -> frozenset[str]:
 
 @pass_context
 def mark_source(context: Context, value: object) -> str:
-    """Return the output of `{{ value }}`. A text with sources is put between two marks.
+    """Return the output of `{{ value }}`. A text with sources is enclosed in two marks.
 
-    `read_marks` finds the position of the text by these marks.
+    `read_marks` uses the marks to find where the text begins and ends.
     """
     # A prompt may be part of another one, such as the system prompt of a later stage.
     text = with_sources(
@@ -415,10 +417,10 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Yield the spans of a text after characters were removed at both ends.
+    """Yield the spans of a text after characters were removed from its start and its end.
 
-    `skipped`: the number of characters removed at the start. `length`: the length of the remaining
-    text.
+    `skipped`: the number of characters removed from the start. `length`: the length of the
+    remaining text.
     """
     for span in spans:
         start, end = max(0, span.start - skipped), min(length, span.end - skipped)
@@ -427,7 +429,7 @@ def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span
 
 
 def keep_source(change: Callable[..., str]) -> Callable[..., object]:
-    """Return a filter that applies `change` to a text and keeps the source of the text."""
+    """Return a template filter that applies `change` to a text and keeps its recorded source."""
     # jinja2 passes its own argument (context or environment) to such filters first.
     text_index = 1 if hasattr(change, "jinja_pass_arg") else 0
 
@@ -447,7 +449,7 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
 
 
 def keep_number(change: Callable[..., object]) -> Callable[..., object]:
-    """Return a filter that computes a number from a value and keeps the source of the value."""
+    """Return a template filter that computes a number and keeps the source of its input."""
 
     @wraps(change)
     def change_number_with_source(value: object, *arguments: Any, **keywords: Any) -> object:
@@ -473,7 +475,7 @@ def _join_limited(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON text. The texts in the value keep their sources."""
+    """Return a value as JSON text that keeps the recorded sources of the texts in it."""
     # The JSON filter of jinja2 escapes <, > and & for web pages, which would change the wording.
     return concatenate_texts(_json_parts(value), plain=None)
 
@@ -502,7 +504,7 @@ def _json_parts(value: object) -> Iterator[object]:
 def escape_json(text: str) -> SourcedText:
     """Return a text with the escapes of a JSON string, but without the quotation marks.
 
-    The parts of the text keep their sources.
+    The result keeps the recorded sources of the text.
     """
     return escape_text(with_sources(text), lambda part: json.dumps(part, ensure_ascii=False)[1:-1])
 

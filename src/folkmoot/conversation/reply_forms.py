@@ -1,8 +1,9 @@
 """Reduce a short reply to its content, without decoration and carrier phrases.
 
-A form of a reply is the whole reply without parts that carry no meaning, such as "My answer is".
-This module knows these parts, and does not search inside prose. `choices.py` compares the forms
-with options and numbers."""
+A carrier phrase is a phrase without meaning around an answer, such as "My answer is". Decoration is
+Markdown, quotation marks and the like. A form of a reply is the whole reply without some of these.
+Prose is not searched for answers. `choices.py` compares the forms with options and numbers.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def normalise_text(text: str) -> str:
 
 
 def comparison_key(form: str) -> str:
-    """Return a key that is equal for forms with the same meaning, such as `10 %` and `10%`."""
+    """Return a key that is equal for texts with the same meaning, such as `10 %` and `10%`."""
     return _UNIT.sub(r"\1", _HYPHENATED.sub(" ", form))
 
 
@@ -142,25 +143,32 @@ _NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS
 
 
 def undecorated_forms(text: str) -> list[str]:
-    """Return the normalised text, and its forms without decoration and listing number."""
+    """Return the text normalised, then its forms without Markdown and list numbers."""
     return _expand_forms(text, _DECORATIONS)
 
 
 def forms_in_phrases(text: str) -> list[str]:
-    """Return the undecorated forms of a text, and then the forms inside a carrier phrase."""
+    """Return the undecorated forms of a text, then its forms without carrier phrases.
+
+    A carrier phrase is a phrase such as "My answer is".
+    """
     return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 
 
 def label_forms(text: str) -> list[str]:
-    """Return the forms of a reply that may consist of a listing number alone.
+    """Return the forms of a reply that may consist of an option's number alone.
 
-    A listing number before other text is kept, because `Option 1, 2` does not mean option 2.
+    A number before other text is kept, because `Option 1, 2` does not mean option 2.
     """
     return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
-    """Return the bare forms of a reply to a number question, and the forms in carrier phrases."""
+    """Return the forms of a reply to a number question.
+
+    The first list is without decoration. The second list is also without phrases like "My answer
+    is".
+    """
     bare = _expand_forms(text, _PLAIN_DECORATIONS)
     return bare, _expand_forms(text, (*_PLAIN_DECORATIONS, *_NUMBER_PHRASES))
 
@@ -168,7 +176,8 @@ def number_forms(text: str) -> tuple[list[str], list[str]]:
 def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
     """Return the normalised text and every form that the patterns produce from it.
 
-    The result is empty if there are more than `MAX_FORMS`.
+    The result is empty if there would be more than `MAX_FORMS`. For a long text, only the
+    normalised text is returned.
     """
     whole_reply = normalise_text(text)
     forms = [whole_reply] if whole_reply else []

@@ -1,8 +1,10 @@
 """A sandbox for templates of researchers.
 
-It limits what templates contain and how much work they do. The sandbox of jinja2 keeps a template
-from Python internals, but a template can still fill the memory. This sandbox allows only listed
-kinds of nodes. It counts loop iterations, and operations that make text longer, before they run."""
+The sandbox limits what templates contain and how much work they do. The sandbox of jinja2 keeps a
+template from Python internals, but a template can still fill the memory. Here, templates may
+contain only listed node types. Loop iterations, and operations that make text longer, are counted
+before they run.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,8 @@ _MAPPABLE_FILTERS = (
 class WorkCounter:
     """Counts the work of one rendering and ends the rendering at a limit.
 
-    `limit`: number of written characters (see `LOOP_ITERATION_COST` for loops).
+    `limit` is a number of written characters. A loop iteration counts as `LOOP_ITERATION_COST`
+    characters.
     """
 
     def __init__(self, limit: int = MAX_WORK) -> None:
@@ -100,8 +103,8 @@ class WorkCounter:
 class TemplateSandbox(ImmutableSandboxedEnvironment):
     """An immutable jinja2 sandbox in which undefined names are errors.
 
-    `allowed`: the node types that templates of a researcher may contain. If it is given, each
-    rendering needs a `WorkCounter` in the variable `WORK_VARIABLE`.
+    `allowed` holds the node types that templates of a researcher may contain. If `allowed` is
+    given, each rendering needs a `WorkCounter` in the variable `WORK_VARIABLE`.
     """
 
     # jinja2 calls `call_binop` only for intercepted operators. Products and powers can fill the
@@ -122,20 +125,16 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self.intercepted_unops = frozenset({"+", "-"})
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        """Return whether a template may use an attribute.
-
-        The decision is cached by type and name. jinja2 decides by the type alone, but computes the
-        decision again for every access.
-        """
+        """Return True if a template may use an attribute. The result is cached by type and name."""
         key = (type(obj), attr)
         if key not in self._safe:
             self._safe[key] = super().is_safe_attribute(obj, attr, value)
         return self._safe[key]
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Compute a binary operation on small numbers, or the sum of two texts.
+        """Compute an arithmetic operation on small numbers, or join two texts.
 
-        Raises SecurityError for large operands: `"a" * 10**9` would fill the memory.
+        Raises SecurityError for large operands, because `"a" * 10**9` would fill the memory.
         """
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             context[WORK_VARIABLE].spend_work(len(left) + len(right))
@@ -149,11 +148,11 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return derive_number(super().call_binop(context, operator, left, right), (left, right))
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
-        """Compute a unary operation. The result keeps the source of its operand."""
+        """Compute a unary operation. The result keeps the recorded source of its operand."""
         return derive_number(super().call_unop(context, operator, arg), (arg,))
 
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
-        """Concatenate the operands of the operator `~`. The result keeps their sources.
+        """Concatenate the operands of the operator `~`. The result keeps their recorded sources.
 
         In templates of researchers, the work is counted too.
         """
@@ -188,7 +187,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
 
 
 def _check_node(node: nodes.Node, allowed: tuple[type[nodes.Node], ...]) -> None:
-    """Raise TemplateSyntaxError if a node is not allowed, or has arguments that are not allowed."""
+    """Raise TemplateSyntaxError if a node or one of its arguments is not allowed."""
     problem = ""
     if not isinstance(node, allowed):
         problem = f"`{type(node).__name__.lower()}` is not allowed here"
@@ -257,7 +256,7 @@ def _wrap_in_counter(name: str, node: nodes.Node, growth: int) -> nodes.Filter:
 
 @pass_context
 def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
-    """Count the iterations of a loop and return its items."""
+    """Add the iterations of a loop to the template's work and return the items of the loop."""
     if isinstance(items, Undefined):
         return items
     # An iterator has no length. It is read into a list, which the loop then uses.
@@ -268,7 +267,7 @@ def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
 
 @pass_context
 def _count_filter_input(context: Context, value: object, growth: int) -> object:
-    """Count the largest possible output of a filter and return the input of the filter."""
+    """Add the largest possible output of a filter to the template's work and return its input."""
     if isinstance(value, Undefined):
         return value
     if isinstance(value, Iterator):
@@ -278,10 +277,7 @@ def _count_filter_input(context: Context, value: object, growth: int) -> object:
 
 
 def _mark_own_words(tree: nodes.Template) -> nodes.Template:
-    """Mark literal texts and loop numbers as the template's own words.
-
-    These texts are instructions of the template, so they have no source.
-    """
+    """Mark literal texts and loop numbers of a template as instructions without a source."""
     for output in tree.find_all(nodes.Output):
         output.nodes = [_own_words(node) for node in output.nodes]
     for assignment in tree.find_all(nodes.Assign):
@@ -308,7 +304,7 @@ def _own_words(node: nodes.Expr) -> nodes.Expr:
 def _mark_as_instruction(value: object) -> SourcedText:
     """Return a literal text of the template as a `SourcedText` without spans.
 
-    Text outside all spans counts as an instruction of the study.
+    Text outside all spans is shown as an instruction of the study.
     """
     return SourcedText(str(value))
 
@@ -331,10 +327,7 @@ def _work_size(value: object) -> int:
 
 
 class _KeepingSources(CodeGenerator):
-    """The code generator that compiles `~` to a call of `TemplateSandbox.joined`.
-
-    The call keeps sources and counts work.
-    """
+    """The code generator that compiles `~` to a call of `TemplateSandbox.joined`."""
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self.write("environment.joined(context, (")

@@ -29,8 +29,9 @@ from folkmoot.provenance import (
 class Speaker:
     """A speaker that can be asked, such as a participant, a moderator, a planner or a facilitator.
 
-    `system` is the system prompt. `model` None means the run's model for this role. `images` lists
-    phrases of `system` and of prompts to this speaker that are sent as images (`models.images`).
+    `system` is the system prompt. If `model` is None, the run's model for this role answers.
+    `images` lists phrases that are sent as images (`models.images`). The phrases occur in `system`
+    or in prompts to this speaker.
     """
 
     id: str
@@ -49,10 +50,10 @@ class Utterance(NamedTuple):
     - `missing`: the reason if there is no text.
     - `finish`: the finish reason of the reply, or None for a text that no model generated.
     - `images`: the phrases of `text` that are sent as images.
-    - `id`: the `utterance_id` in the table `utterances`. It is the address of the reply, with
-      `#part` if the reply holds several utterances. `Scope.say` sets it.
+    - `id`: the `utterance_id` in the table `utterances`. The id is the address of the reply, with
+      `#part` if the reply holds several utterances. `Scope.say` sets the id.
     - `public`: True if the other speakers of the conversation are shown the utterance.
-    - `for_people`: the wording that humans are shown in place of `text`, for a prompt of the study.
+    - `for_people`: the wording that humans are shown in place of `text`, or None.
     """
 
     speaker_id: str
@@ -72,9 +73,9 @@ class Utterance(NamedTuple):
     def source(self) -> Source:
         """The source of the text.
 
-        For a recorded utterance, which has an `id`, the source is this utterance. For any other,
-        the source is the reply, answer or utterance from which the text was taken, if the text
-        carries one.
+        The source of a recorded utterance, which has an `id`, is the utterance itself. The source
+        of any other utterance is the reply, answer or utterance from which its text was taken, if
+        the text carries a source.
         """
         if self.id:
             return Source("utterance", self.id, self.speaker_id)
@@ -85,7 +86,7 @@ class Utterance(NamedTuple):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The text for use in prompts, with the recorded utterance as its source."""
+        """The text for use in prompts. Its recorded source is this utterance."""
         return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
@@ -155,7 +156,7 @@ EMPTY_TRANSCRIPT = Transcript()
 def last_finish_reason(scope: object) -> str | None:
     """Return the finish reason of the last reply in a scope.
 
-    Returns None if there is no such reply, or if `scope` does not record finish reasons.
+    Returns None before the first reply, or if `scope` does not record finish reasons.
     """
     finish_reason = getattr(scope, "finish", None)
     return finish_reason if isinstance(finish_reason, str) else None
@@ -165,9 +166,9 @@ class BuiltMessages(NamedTuple):
     """The messages of a request with their cache breakpoints and sources.
 
     `cache_breakpoints`: ascending character offsets into the concatenated message texts. A later
-    request of the same speaker may diverge at an offset. There is one after each utterance of the
-    history, one at the end if the history holds earlier prompts, and one wherever the prompt
-    template sets it. `spans`: the sources of the texts in the messages.
+    request of the same speaker may differ after an offset. There is an offset after each utterance
+    of the history, and wherever the prompt template sets one. There is one at the end if the
+    history holds earlier prompts. `spans`: the sources of the texts in the messages.
     """
 
     messages: tuple[Message, ...]
@@ -180,14 +181,14 @@ def build_messages(
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    The speaker's utterances become `assistant` messages, and all others `user` messages. If the
-    history holds more than one other speaker, each of their utterances begins with the speaker's
-    name. Neighbouring messages of one role are joined, because some providers reject two in a row.
-    An utterance without a speaker id is an earlier prompt, which becomes a `user` message without a
-    name.
+    The speaker's utterances become `assistant` messages, and the utterances of other speakers
+    `user` messages. If the history holds more than one other speaker, each of their utterances
+    begins with the speaker's name. Neighbouring messages of one role are joined, because some
+    providers reject two in a row. An utterance without a speaker id is an earlier prompt, which
+    becomes a `user` message without a name.
 
     `shows`: texts that occur in a prompt that was written without a template. Raises ValueError if
-    one of these texts does not occur.
+    one of the texts does not occur.
     """
     spoken = [utterance for utterance in history.utterances if utterance.missing is None]
     has_several_speakers = (
@@ -259,11 +260,7 @@ def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
 
 
 def _spans_of_prompt(text: str) -> tuple[Span, ...]:
-    """Return the spans of a prompt.
-
-    A plain string becomes one unattributed span, because only a template separates its own words
-    from inserted texts.
-    """
+    """Return the spans of a prompt. A plain string becomes one unattributed span."""
     if isinstance(text, SourcedText):
         return text.spans
     return (Span(0, len(text), UNKNOWN),) if text else ()

@@ -1,7 +1,7 @@
 """API keys: read from the environment or the nearest `.env`, and removed from all written texts.
 
-The runner uses this module to open providers, `folkmoot models` to list keys, and the HTTP client
-and the logs to redact errors.
+The runner opens providers with this module. `folkmoot models` lists keys with it. The HTTP client
+and the logs remove keys from error messages.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def load_environment(start: Path | None = None) -> dict[str, str]:
 
 
 def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
-    """Return the name and value of the first API key variable that is set, or None."""
+    """Return (name, value) of the first environment variable that holds a key of this model.
+
+    Returns None if no such variable is set.
+    """
     environ = load_environment() if environ is None else environ
     for variable in spec.key_env:
         value = environ.get(variable, "").strip()
@@ -71,7 +74,7 @@ def resolve_key(
 ) -> str | None:
     """Return the API key for a model: `explicit`, or the key in the environment or `.env`.
 
-    Returns None for a model that needs no key, such as one on a local server. Raises InputError
+    Returns None for a model that needs no key, such as a model on a local server. Raises InputError
     with the name of the variable if a required key is missing.
     """
     if explicit:
@@ -93,7 +96,8 @@ def resolve_key(
 def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
     """Return a text in which keys are replaced by a placeholder.
 
-    Replaced are `secrets`, the keys in the environment, and texts that are shaped like keys.
+    Keys are the texts in `secrets`, the values of key variables in the environment, and texts that
+    are shaped like keys.
     """
     secret_values = {secret for secret in secrets if secret}
     # A shorter value would be replaced inside ordinary words.

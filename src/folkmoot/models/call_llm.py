@@ -109,12 +109,12 @@ def build_messages(
 class ModelListing:
     """One line of `folkmoot models`: a model, its API key and its server.
 
-    - `key_variable`: the environment variable that holds the key. If none is set (`key_set` is
-      False), the variable to set.
-    - `usable`: True if the key and the files that the model needs are there.
-    - `ok`: True if the call of `try_models` succeeded, or None before the call.
-    - `latency_s`: duration of that call in seconds.
-    - `error`: the error of that call, or the missing requirement of a local model.
+    - `key_variable`: the environment variable that holds the key, or that should hold the key if
+      `key_set` is False.
+    - `usable`: True if the model has the key and the files that it needs.
+    - `ok`: True if the test call of `try_models` succeeded, or None before the call.
+    - `latency_s`: duration of the test call in seconds.
+    - `error`: the error of the test call, or the missing requirement of a local model.
     """
 
     name: str
@@ -158,9 +158,9 @@ def list_models(
 
 
 def _missing_requirement(spec: ModelSpec) -> str:
-    """Return the reason why a model on this machine cannot run, or an empty string.
+    """Return the reason why a local model cannot run, or an empty string.
 
-    Models of vendors always give an empty string.
+    Models of vendors run elsewhere, so the result for them is always an empty string.
     """
     if spec.provider == LOCAL_MODEL:
         try:

@@ -31,10 +31,10 @@ WORD_VECTOR_MODEL = "wordllama/l2_supercat_256"
 class Vendor:
     """A vendor of models, with its address and key variables.
 
-    - `wire`: the name of the provider's entry point for the vendor's wire format.
+    - `wire`: the entry point of the provider that speaks the vendor's wire format.
     - `base_url_env`: the environment variable that replaces the address.
     - `price_vendor`: the vendor's name in the price library.
-    - `embedding`: the embedding model that the vendor's documentation recommends for texts, if any.
+    - `embedding`: the text embedding model that the vendor recommends, or None.
     """
 
     wire: str
@@ -204,7 +204,7 @@ def resolve_model(
     endpoints: Endpoints | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> ModelSpec:
-    """Return the specification of the model that a name means.
+    """Return the specification of the model with this name.
 
     `endpoints` assigns servers to a model or to a whole vendor. The environment variable
     `<VENDOR>_BASE_URL` has lower priority. A model with a custom base URL works without a key. If a
@@ -279,8 +279,8 @@ def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
     """Return the name of the embedding model for a chat model, from the same vendor and address.
 
     Returns None if the vendor documents no embedding model. Returns None also if the study file
-    moves only the chat model to a custom server, because texts for that server must not be sent to
-    the vendor.
+    moves only the chat model to a custom server. Texts for that server must not be sent to the
+    vendor.
     """
     spec = resolve_model(name, endpoints)
     if spec.local or spec.provider == LOCAL_MODEL:
@@ -332,9 +332,10 @@ def _split_model_name(name: str) -> tuple[str, str]:
 
 
 def _resolve_bare_name(name: str) -> tuple[str, str]:
-    """Return the vendor and the API model ID of a bare name.
+    """Return the vendor and the API model ID for a model name without a vendor.
 
-    The name comes from the table, or from the models that the price library lists for a vendor.
+    The name must be in `KNOWN_MODELS`, or among the models that the price library lists for a
+    vendor.
     """
     if name in KNOWN_MODELS:
         return KNOWN_MODELS[name]
@@ -354,7 +355,7 @@ def _resolve_bare_name(name: str) -> tuple[str, str]:
 def _vendors_by_priced_model() -> dict[str, str]:
     """Return model ID → vendor for models in the price library.
 
-    Only models with names that identify the vendor are included.
+    Models that several vendors serve are left out.
     """
     # The import takes 0.25 s and is needed only for unusual names.
     from genai_prices import data_snapshot

@@ -66,7 +66,7 @@ class Server(NamedTuple):
 
 
 class ResolvedServer(NamedTuple):
-    """A server with its variables replaced. `secrets`: the values that replaced them."""
+    """A server with its variables replaced. `secrets` holds the values of the variables."""
 
     url: str
     headers: Mapping[str, str]
@@ -154,8 +154,8 @@ def _parse_pairs(part: str, raw_pairs: object) -> tuple[tuple[str, str], ...]:
 def _contains_secret(name: str, text: str) -> bool:
     """Return True if a value contains a secret in plain text.
 
-    Any value counts if `name` is a secret name, such as that of a key. Under other names, only a
-    text that is shaped like a key counts.
+    Under a name such as `api_key`, every plain value counts as a secret. Under any other name, only
+    a text that is shaped like a key counts.
     """
     remaining = _VARIABLE.sub("", text)
     # The words "Bearer" and "Basic" alone are no secret: `Bearer ${TOKEN}` is correct.

@@ -1,7 +1,8 @@
 """Images in prompts: find the references in a text, and split messages at the references.
 
-An image is identified by its address. Studies declare which phrases of their texts are images
-(`Speaker.images`). The wire formats send images in the form of each vendor."""
+An image is identified by its address. `Speaker.images` lists the phrases of a study's texts that
+are images. Each wire format sends an image in the form that its vendor expects.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def find_image_references(text: str) -> list[Image]:
 def replace_images(text: str, keep: Collection[str] = ()) -> str:
     """Return a text with `[image]` in place of each image, except for the phrases in `keep`.
 
-    The parts of the text keep their sources.
+    The result keeps the recorded sources of the text.
     """
     for image, _ in list(find_images(text)):
         if image.words not in keep:
@@ -87,7 +88,7 @@ class MessagePart(NamedTuple):
 
 
 def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return those phrases of `images` that refer to an image in the messages."""
+    """Return the phrases of `images` that occur in the messages as references to an image."""
     # Models cannot generate images, so an assistant message has none.
     prompt_texts = (
         (message.content for message in messages if message.role != "assistant") if images else ()
@@ -108,7 +109,8 @@ def split_messages(
 
     An image is inserted at its first mention. Every mention becomes `[image 1]`, `[image 2]`, …, so
     that later texts can refer to the image. A system message can hold only text. Its images are
-    inserted at the start of the next user message, or in a further user message at the end.
+    inserted at the start of the next user message. If there is no such message, a user message is
+    added at the end.
     """
     if not images:
         return [(message, [MessagePart(message.content)]) for message in messages]
@@ -145,7 +147,7 @@ def split_messages(
 
 
 def find_images(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
-    """Yield each image of a text with the match of its phrase."""
+    """Yield each image of a text with the regex match of its phrase."""
     # This quick test spares the pattern search for nearly all texts.
     if "://" in text or "data:image" in text:
         for match in _IMAGE.finditer(text):

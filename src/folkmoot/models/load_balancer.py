@@ -1,7 +1,8 @@
 """A provider that sends each call to the least busy of several servers of one model.
 
-It is used if an address under `endpoints:` is a list. A server that fails is skipped for a number
-of calls and then tried again. The run stops only if no server can be reached."""
+This provider is used if an address under `endpoints:` is a list. A server that fails is skipped for
+a number of calls and then tried again. The run stops only if no server can be reached.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class LoadBalancer:
 
     @property
     def notes(self) -> list[str]:
-        """The notes about missing capabilities of the models, from all servers."""
+        """The notes of all servers about capabilities that their models lack."""
         return [note for server in self._servers for note in getattr(server, "notes", ())]
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
@@ -77,9 +78,9 @@ class LoadBalancer:
             self._passed = [passed + 1 for passed in self._passed]
 
     def _load_of(self, index: int) -> int:
-        """Return the load of a server: its running calls plus its remaining penalty.
+        """Return the load of a server: its running calls, plus a penalty after a failure.
 
-        The penalty of a failed server is the number of calls for which it is still skipped.
+        The penalty is the number of calls for which the server is still skipped.
         """
         # 16 calls after the first failure, then doubled with each further failure in a row.
         penalty = min(MAX_PENALTY_CALLS, 2 ** min(self._failed[index] + 3, 20))

@@ -22,9 +22,11 @@ _PROBE_TOKENS = 1_000
 class ModelPrice:
     """The price of one model in USD per token.
 
-    A query of the price library takes 100 µs. So almost every call is priced by multiplication, and
-    only long requests query the library. `cache_write_usd`: the price of tokens that are written to
-    the vendor's cache. `share`: the factor by which the library's price is multiplied.
+    `cached_usd`: the price of input tokens that the vendor reads from its cache. `cache_write_usd`:
+    the price of tokens that are written to the vendor's cache. `share`: the factor by which the
+    library's price is multiplied, such as 0.5 in a batch. Almost every call is priced by
+    multiplication, because a query of the price library takes 100 µs. Only long requests query the
+    library.
     """
 
     provider: str | None
@@ -36,10 +38,10 @@ class ModelPrice:
     share: float = 1.0
 
     def batch_price(self) -> ModelPrice:
-        """Return the price in a batch, half the price at all three vendors (see `batches.py`).
+        """Return the price in a batch, half the normal price at all vendors (see `batches.py`).
 
-        Anthropic applies its cache discount in batches too. For the other vendors this is not
-        documented for every model, so cached tokens count as uncached ones. The actual bill may be
+        Anthropic applies its cache discount in batches too. The other vendors do not document this
+        for every model, so their cached tokens are priced as uncached. The actual bill may be
         lower.
         """
         half = replace(self, share=0.5)
@@ -78,7 +80,8 @@ class ModelPrice:
     def max_cost_usd(self, input_tokens: int, output_tokens: int) -> float:
         """Return the maximum cost in USD of these token counts.
 
-        It is the higher of two costs: with the input written to the vendor's cache, and without.
+        The maximum is the higher of two costs: with the input written to the vendor's cache, and
+        without.
         """
         if max(input_tokens, output_tokens) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:
             return self.share * (

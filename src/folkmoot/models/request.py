@@ -1,7 +1,7 @@
 """Requests to models and their completions: the types that every provider uses.
 
-A provider is an object with `complete_request` and `embed_texts`. It is registered under the
-entry-point group `folkmoot.providers`. The gateway is the only caller. Types that every call
+A provider is an object with `complete_request` and `embed_texts`. Providers are registered under
+the entry-point group `folkmoot.providers`. The gateway is the only caller. Types that every call
 creates several times are NamedTuples. A NamedTuple is as immutable as a frozen dataclass and is
 created in a fifth of the time.
 """
@@ -60,8 +60,8 @@ class RespondentHints(NamedTuple):
       for.
     - `signal`: the reply that ends the conversation.
     - `about`: subject of the question, in the words of the study.
-    - `speaker`: id of the speaker who is asked, which identifies the speaker's own utterances.
-    - `total`: required sum of the numbers in a JSON object.
+    - `speaker`: id of the speaker who is asked.
+    - `total`: required sum of the numbers in a JSON object, or None.
     - `names`: pairs of id and name of the speakers in the history.
     """
 
@@ -120,7 +120,7 @@ class ModelRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
-        """Return the request that `to_json` turned into `data`.
+        """Return the request that `to_json` converted to `data`.
 
         Raises KeyError or TypeError for other data.
         """
@@ -180,8 +180,8 @@ def byte_count(*texts: str) -> int:
 def estimate_tokens(*texts: str) -> int:
     """Return an estimate of the tokens of the texts, at four UTF-8 bytes per token.
 
-    The estimate is close for English and for scripts with three bytes per character. It is used
-    only if no token count was reported.
+    The estimate is close for English and for scripts with three bytes per character. The estimate
+    is used only if the vendor reported no token count.
     """
     return (byte_count(*texts) + 3) // 4
 
@@ -243,7 +243,7 @@ _REASONING_PATTERN = re.compile(
 
 
 def strip_reasoning(text: str) -> str:
-    """Return the text of a reply without the reasoning that a server left in it."""
+    """Return the text of a reply without the reasoning that a server included."""
     if "think" not in text.lower():
         return text
     visible_text = _REASONING_PATTERN.sub("", text)
@@ -256,11 +256,11 @@ def strip_reasoning(text: str) -> str:
 class Completion(NamedTuple):
     """The completion of one request.
 
-    `finish`: `stop`, `length`, `refused:<reason>` or `unknown`. A reason that Folkmoot does not
-    know is appended, as in `unknown:<reason>`. `length:model` means that the reply reached the
-    maximum of the model. The embedded respondent also uses `stop:unread` (it knew the answer type
-    of the question, but not the subject) and `stop:unmoved` (it knew no argument in the text before
-    the question).
+    `finish`: `stop`, `length`, `refused:<reason>` or `unknown`. An unfamiliar reason is appended,
+    as in `unknown:<reason>`. `length:model` means that the reply reached the maximum of the model.
+    The embedded respondent also uses two other values. `stop:unread` means that it did not
+    recognise the subject of the question. `stop:unmoved` means that it recognised no argument in
+    the text before the question.
     """
 
     text: str
@@ -280,7 +280,7 @@ class Completion(NamedTuple):
 
 
 class StudyPart(NamedTuple):
-    """The part of the embedded respondent that a study type provides, with the study's settings.
+    """A study type's extension of the embedded respondent, with the study's settings.
 
     `part` is a `folkmoot.respondent.RespondentPart`.
     """
@@ -294,13 +294,14 @@ class ProviderSettings:
     """The settings that a provider's factory receives: `provider(settings) -> Provider`.
 
     - `model`: the API model ID of the model for which the provider is opened.
-    - `base_url`: None means the provider's default.
+    - `base_url`: the address of the server. None means the provider's default.
     - `api_key`, `headers`, `secrets`: sent to the server only and hidden from the repr. `headers`
       are sent with every request. `secrets` are the secret values in headers and URL.
     - `timeout`: seconds.
     - `options`: the study file's settings for this provider.
     - `reached_hosts`: servers that have answered in this run. All providers of a run share this
-      set. A failure of such a server is transient. Any other server may have a wrong address.
+      set. A failure of a server in this set is transient. Any other server may have a wrong
+      address.
     - `study`: the study's information for the embedded respondent.
     """
 
@@ -321,8 +322,8 @@ class Provider(Protocol):
     """The interface of a provider, as the gateway uses it.
 
     `complete_request` and `embed_texts` raise the fitting ModelError. Neither method retries,
-    because the gateway does. `address` is the address of the call in the run. It seeds the random
-    draws of the embedded respondent, and other providers ignore it.
+    because the gateway retries. `address` is the address of the call in the run. The embedded
+    respondent seeds its random draws with the address. Other providers ignore the address.
     """
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion: ...

@@ -21,9 +21,10 @@ DIMENSIONS = 64
 class ScriptedProvider:
     """A provider in this process that returns the replies of a function.
 
-    `fn(request, address)` returns a text or a Completion, or raises a ModelError. It may be async.
-    `latency`: the delay of each reply in seconds, or a function from address to delay. `calls`: the
-    number of calls. `seen`: the address and the request of each call, if `keep_requests` is True.
+    `fn(request, address)` returns a text or a Completion, or raises a ModelError. `fn` may be
+    async. `latency`: the delay of each reply in seconds, or a function from address to delay.
+    `calls`: the number of calls. `seen`: the address and the request of each call, if
+    `keep_requests` is True.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class ScriptedProvider:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Return hashed counts of words, shape (n, 64), float32.
+        """Return vectors of hashed word counts, shape (n, 64), float32.
 
         Texts with the same words get the same direction.
         """

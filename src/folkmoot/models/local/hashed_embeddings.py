@@ -1,9 +1,10 @@
 """Embeddings without a download: 512 numbers from hashed words and character n-grams.
 
-These embeddings are used with `embedding_model: synthetic`. The default is `word_vectors`. Features
-are weighted by tf-idf with a fixed idf table (docs/decisions/0003). So the vector of a text depends
-on that text alone, and batches and scheduling do not change it. Like all embeddings, these
-distinguish topic and wording better than stance."""
+`embedding_model: synthetic` selects these embeddings. The default is `word_vectors`. Features are
+weighted by tf-idf with a fixed idf table (docs/decisions/0003). The vector of a text depends on the
+text alone and not on its batch. Like other embeddings, these vectors distinguish topic and wording
+better than stance.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +63,7 @@ _COMMON_WORD_SET = frozenset(_COMMON_WORDS.split())
 def embed_texts(texts: Sequence[str]) -> FloatArray:
     """Return vectors of texts, shape (n, 512), float32, rows of length 1.
 
-    A text without words gives a row of zeros. All texts are processed in one pass of array
-    operations, because calls wait while a study embeds its summaries.
+    A text without words gives a row of zeros.
     """
     token_index = _TokenIndex()
     word_numbers_by_text = [
@@ -101,9 +101,8 @@ def embed_texts(texts: Sequence[str]) -> FloatArray:
 def word_weight(word: str) -> float:
     """Return a fixed substitute for the inverse document frequency of a word.
 
-    Stop words have the weight 0, and common words a small weight. For other words the weight grows
-    with length. This follows Zipf's law of abbreviation (longer words are rarer) and needs no
-    corpus.
+    Stop words have the weight 0, and common words a small weight. Otherwise the weight grows with
+    the length of the word, because longer words are rarer (Zipf's law of abbreviation).
     """
     if word in _STOP_WORDS or len(word) < 2:
         return 0.0
@@ -113,7 +112,7 @@ def word_weight(word: str) -> float:
 
 
 class _TokenIndex(dict[str, list[int]]):
-    """A cache: text between two white spaces → the word numbers of its words.
+    """A cache that maps a token (text between white space) to the numbers of its words.
 
     Words with the weight 0 get no number.
     """
@@ -134,9 +133,9 @@ def _feature_weights(
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the positions and the weights of all features in the texts.
 
-    `items`: the word or word pair of each occurrence. `text_of_item`: the text of each occurrence.
-    A position is an index into the concatenated vectors of all texts. An item that occurs n times
-    in a text counts once, with weight 1 + ln n.
+    `items`: for each occurrence, the index of a word or word pair. `text_of_item`: for each
+    occurrence, the index of its text. A position is an index into the concatenated vectors of all
+    texts. An item that occurs n times in a text counts once, with weight 1 + ln n.
     """
     if not features:
         return np.zeros(0, dtype=np.intp), np.zeros(0)
@@ -162,9 +161,9 @@ def _feature_weights(
 
 
 def _hash_slot(feature: str) -> tuple[int, float]:
-    """Return the dimension and the sign of a feature.
+    """Return the dimension and the sign (1 or −1) of a feature, from a hash of its text.
 
-    Hashed signs keep dot products unbiased on average.
+    Random signs keep dot products unbiased on average.
     """
     code = zlib.crc32(feature.encode())
     return code % DIMENSIONS, 1.0 if code & 0x80000000 else -1.0
@@ -172,7 +171,7 @@ def _hash_slot(feature: str) -> tuple[int, float]:
 
 @lru_cache(maxsize=65536)
 def _bigram_slot(first_word: str, second_word: str) -> Features:
-    """Return the dimension and the weight of two consecutive words."""
+    """Return the dimension and the weight of two consecutive words as one feature."""
     slot, sign = _hash_slot(f"{first_word} {second_word}")
     return [slot], [
         sign * _BIGRAM_WEIGHT * math.sqrt(word_weight(first_word) * word_weight(second_word))

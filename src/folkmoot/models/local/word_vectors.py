@@ -1,9 +1,10 @@
 """Embeddings by averaged word vectors, 256 numbers: the default if the vendor has no embeddings.
 
 The vectors and their tokenizer are two files of the package wordllama (MIT). The files are read
-directly, because the code of the package looks in another folder and then on the network. A model
-name in a plan means one pair of files with known digests, so the installed version never changes a
-result. docs/decisions/0047 compares the embeddings. The module is an entry point for providers."""
+directly, because the package's own loader may download them. The digests of the files are checked,
+so another version of the package never changes a result. docs/decisions/0047 compares the
+embeddings. The module is an entry point for providers.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ class WordVectors:
     ) -> tuple[FloatArray, Usage]:
         """Return vectors of texts, shape (n, 256), float32, rows of length 1.
 
-        An empty text gives a row of zeros. The vector of a text depends on that text alone. Raises
-        InputError if the installed files are not those of this model.
+        A text without tokens gives a row of zeros. The vector of a text depends on the text alone
+        and not on its batch. Raises InputError if the installed files do not belong to this model.
         """
         vectors, tokenizer = load_vectors(*self._paths)
         rows = np.zeros((len(texts), DIMENSIONS))

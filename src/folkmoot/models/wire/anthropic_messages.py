@@ -95,11 +95,11 @@ def _add_cache_control(
     `cache_breakpoints`: character offsets into the concatenated text. `system_length`: the length
     of the system message in characters.
 
-    Writing to the cache costs 25 % more than reading input, so the rest is not cached. The text is
-    split into blocks at all breakpoints, in the same way in every request. Anthropic looks for
-    cached text up to 20 blocks before a marked block, and allows four marks. So two marks are set
-    in the messages, 19 blocks apart, and the other two in the system message. A text below the
-    minimum size is not cached and costs nothing extra.
+    Text after the last breakpoint is not cached, because writing to the cache costs 25 % more than
+    reading input. The text is split into blocks at all breakpoints, in the same way in every
+    request. Anthropic looks for cached text up to 20 blocks before a marked block, and allows four
+    marks. So two marks are set in the messages, 19 blocks apart, and the other two in the system
+    message. A text below the minimum size is not cached and costs nothing extra.
 
     Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
     """
@@ -189,7 +189,7 @@ class AnthropicProvider(ChatProvider):
         return decode_reply(status, headers, body)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the maximum output tokens that a reply can be billed for."""
+        """Return the maximum number of output tokens that a reply can be billed for."""
         return request.max_tokens or DEFAULT_MAX_TOKENS
 
     async def embed_texts(
@@ -211,7 +211,7 @@ def _split_system_prompt(
 ) -> tuple[str, list[JsonObject]]:
     """Return the system prompt and the other messages in the Anthropic format.
 
-    This format must begin with a user message. If the first message is an assistant message, a user
+    In this format, the first message must be a user message. If it is an assistant message, a user
     message is added before it.
     """
     systems = [message for message in messages if message.role == "system"]

@@ -35,8 +35,8 @@ EXPIRED = 408
 class BatchItem(NamedTuple):
     """One request of a batch.
 
-    `key`: our name of the request, at most 64 letters and digits. `body`: the JSON body of the
-    request.
+    `key`: Folkmoot's name of the request, at most 64 letters and digits. `body`: the JSON body of
+    the request.
     """
 
     key: str
@@ -77,8 +77,8 @@ class BatchApi(Protocol):
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         """Return the id of a batch that was submitted as `name`, or None if the vendor has none.
 
-        Used after a submission with an unknown outcome. `submitted_at`: the time of the submission
-        in seconds since 1970. `calls`: the number of requests.
+        The engine calls this method after a submission with an unknown outcome. `submitted_at`: the
+        time of the submission in seconds since 1970. `calls`: the number of requests.
         """
 
     async def get_status(self, batch: str) -> BatchStatus:
@@ -194,7 +194,7 @@ class AnthropicBatchApi:
         """Return the id of the batch with the fitting age and number of requests, or None.
 
         Batches have no names at Anthropic, so the result may be a batch of another run. The keys in
-        its results reveal this, because keys are unique to a run.
+        its results show whether it is, because keys are unique to a run.
         """
         page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])
         for batch in _dict_items(page.get("data")):
@@ -221,9 +221,9 @@ class AnthropicBatchApi:
 
 
 class GeminiBatchApi:
-    """The batch API of Gemini.
+    """The batch API of Gemini. One call submits all requests and returns an operation. The finished
 
-    One call submits all requests. The operation that the call starts contains the replies.
+    operation contains the replies.
     """
 
     max_calls = 50_000
@@ -281,7 +281,7 @@ class GeminiBatchApi:
 def batch_start_error(model: str, problem: str) -> FolkmootError:
     """Return the error for a batch that the vendor did not start.
 
-    The error pauses the run if the account lacks money, and stops it otherwise.
+    The error pauses the run if the account lacks money. Any other error stops the run.
     """
     is_unpaid = re.search(r"billing|quota|credit", problem, re.IGNORECASE)
     error_type = QuotaExhaustedError if is_unpaid else FatalModelError

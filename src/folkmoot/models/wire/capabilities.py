@@ -2,7 +2,8 @@
 
 Structured answers are requested by JSON schema, by JSON mode, or by the prompt alone. A provider
 remembers for each model which parameters the endpoint rejected. Only the encoded request changes.
-The `ModelRequest` and its fingerprint stay the same."""
+The `ModelRequest` and its fingerprint do not change.
+"""
 
 from __future__ import annotations
 
@@ -81,10 +82,10 @@ class Capabilities:
 def reduce_capabilities(
     capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
-    """Return the capabilities without the one that an error names.
+    """Return the capabilities without the capability that an error message rejects.
 
-    Returns None if no capability can be reduced. `modes`: the structured output modes of the wire
-    format, best first.
+    Returns None if the message rejects no capability. `modes`: the structured output modes of the
+    wire format, best first.
     """
     # The order matters: a complaint about the output format often contains words that match the
     # later patterns.
@@ -121,7 +122,7 @@ class CapabilityCache:
     """The known capabilities of the models at one endpoint. Each provider has one cache.
 
     `default_capabilities`: function from a model to its initial capabilities. `notes`: a sentence
-    about each capability that was reduced.
+    about each capability that a model turned out to lack.
     """
 
     def __init__(
@@ -149,8 +150,7 @@ class CapabilityCache:
         """Update the known capabilities of a model from an error response.
 
         Returns True if the request should be sent again with fewer capabilities. Status 500 counts
-        as an error about capabilities, because chat templates without a system message often fail
-        with it.
+        too, because chat templates without a system message often cause it.
         """
         if status not in (400, 422, 500):
             return False
@@ -220,9 +220,9 @@ def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
-    """Return the schema in strict form, and whether it could be made strict.
+    """Return the schema in strict form, and True if the whole schema could be made strict.
 
-    In strict form, every object is closed and every property is required. A free-form mapping
+    In strict form, every object is closed and every property is required. A mapping with free keys
     cannot be closed.
     """
     is_strict = True

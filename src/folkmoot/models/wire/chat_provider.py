@@ -1,7 +1,7 @@
-"""The common part of the wire formats.
+"""The common base of the wire formats.
 
-A provider sends a request, records the capabilities of the model, sends the request again if
-needed, and decodes the reply.
+A provider encodes and sends a request, and decodes the reply. If the reply shows that the model
+lacks a capability, the provider records this and sends an adapted request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ MAX_CAPABILITY_RETRIES = 6
 class ChatProvider(ABC):
     """The base class of providers for one server of a wire format.
 
-    It records the capabilities of each model. `batches`: the vendor's batch API at this server.
+    The provider records the capabilities of each model. `batches` is the vendor's batch API at this
+    server.
     """
 
     batches: BatchApi
@@ -35,7 +36,7 @@ class ChatProvider(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the capabilities that models were found to lack."""
+        """One sentence about each capability that a model was found to lack."""
         return self._capability_cache.notes
 
     @abstractmethod
@@ -56,7 +57,7 @@ class ChatProvider(ABC):
         """Return the known capabilities of the model, and a request body that fits them.
 
         With `batched`, the body asks for no prompt cache if the vendor charges extra for cache
-        writes. A batch may wait for hours, and by then a cache has expired.
+        writes. The cache may expire before the batch is processed.
         """
         capabilities = self._capability_cache.get(request)
         bills_writes = batched and self.batches.bills_cache_writes

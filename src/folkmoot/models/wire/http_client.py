@@ -1,6 +1,7 @@
 """The HTTP client of the wire formats, and typed errors from responses.
 
-The wire formats use this client. It never retries, because the gateway retries."""
+The client never retries, because the gateway retries.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ _NO_MODEL_PATTERN = re.compile(
 
 
 class HttpClient:
-    """A client for one server. It posts JSON and returns status, headers and body.
+    """A client for one server. The client posts JSON and returns status, headers and body.
 
     The constructor raises InputError for a key that cannot be sent, or that would be sent
     unencrypted (see `urls.require_encryption`).
@@ -220,7 +221,7 @@ def read_json(body: bytes) -> JsonObject:
     """Return the JSON object in a response body.
 
     Raises TransientError for a broken or truncated body. Raises FatalModelError for an event
-    stream, because such a server would send one in response to every call.
+    stream, because a server that sends one will do so for every call.
     """
     try:
         data = json_text.decode_json(body)
@@ -238,7 +239,7 @@ def read_json(body: bytes) -> JsonObject:
 
 
 def unreadable_reply_error(description: str) -> TransientError:
-    """Return the error for a successful response without a reply. The vendor may bill it."""
+    """Return the error for a successful response without a readable reply. It may be billed."""
     return TransientError(f"the server sent {description}", may_be_billed=True)
 
 
@@ -255,8 +256,8 @@ def _streamed_reply_error(body: bytes) -> FatalModelError:
 def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
     """Return embeddings, shape (expected, d), from the rows of a response.
 
-    `rows`: a function that returns the rows. Raises TransientError for rows from which no such
-    array can be made.
+    `rows`: a function that returns the rows. Raises TransientError if the rows do not give an array
+    of this shape.
     """
     try:
         vectors = np.array(rows(), dtype=np.float32)
@@ -303,9 +304,9 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
 def error_in_success_response(
     error: object, headers: Mapping[str, str], *, reply_had_started: bool = False
 ) -> ModelError:
-    """Return the error that a server put into a 200 response.
+    """Return the ModelError for an error that a server sent in a response with status 200.
 
-    The status of the error is the code in `error`, or 502 if there is no code. With
+    The status of the result is the code in `error`, or 502 if there is no code. With
     `reply_had_started`, the server had accepted the request, and the reply may be billed.
     """
     code = error.get("code") if isinstance(error, Mapping) else None
@@ -353,7 +354,7 @@ def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float 
 
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate limits in a provider's headers under our names.
+    """Return the rate limits in a provider's headers under Folkmoot's names.
 
     The names begin with `requests` or `tokens` and end with `_limit`, `_remaining` or `_reset`
     (seconds until the full limit is available).
@@ -379,7 +380,10 @@ def _parse_number(value: str | None) -> float | None:
 
 
 def _parse_duration(value: str | None) -> float | None:
-    """Return the seconds in a duration such as `6m0s`, `20ms` or `1.5`, or until an ISO time."""
+    """Return the seconds in a duration such as `6m0s`, `20ms` or `1.5`.
+
+    For an ISO time, return the seconds from now until this time. Returns None for other values.
+    """
     if not value:
         return None
     parts = re.findall(r"([0-9.]+)(ms|h|m|s)", value)

@@ -1,7 +1,8 @@
 """The OpenAI wire format (chat completions and embeddings). An entry point for providers.
 
-It serves OpenAI and, by base URL, every server with a compatible API, such as Moonshot, Friendli,
-vLLM and Ollama."""
+The provider serves OpenAI and, by base URL, every server with a compatible API, such as Moonshot,
+Friendli, vLLM and Ollama.
+"""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class ResearcherPages:
         return render_page("seat_close.html.j2", context, 409 if problem else 200)
 
     async def start_study(self, request: Request) -> Response:
-        """Ask the researcher for confirmation, then start the study with all in the lobby."""
+        """Start the study with the participants in the lobby, after a confirmation."""
         self._check_researcher(request)
         overview = RedirectResponse(f"/seats/{self.seat_manager.token}", 303)
         lobby = self.seat_manager.lobby
