@@ -40,9 +40,9 @@ class Amendment:
 def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
     """Append amendments to a run. The caller must hold the lock of the run folder.
 
-    Further lines that the manifest does not record are dropped: the process that wrote them was
-    killed before it updated the manifest. Raises StorageError if the recorded lines differ from
-    those in the manifest.
+    Lines that the manifest does not record are dropped. A process wrote them and was killed before
+    it updated the manifest. Raises StorageError if the recorded lines differ from those in the
+    manifest.
     """
     _write_manifest(
         run,
@@ -54,7 +54,7 @@ def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
 
 
 def rewrite_amendments(run: Path, change: Callable[[str], str]) -> None:
-    """Rewrite the recorded lines with `change`, to remove the words of a human who withdraws."""
+    """Apply `change` to each recorded line, to remove the words of a human who withdraws."""
     lines = tuple(change(line) for line in read_recorded_amendments(run))
     if lines and lines != read_recorded_amendments(run):
         _write_manifest(run, lines)
@@ -116,7 +116,7 @@ def list_changes(run: Path) -> list[str]:
 
 
 def describe_amendments(run: Path) -> list[str]:
-    """Return a line for each kind and author of amendments, with their number."""
+    """Return a line for each kind and author of amendments, such as "2 × correction, by Ann"."""
     counts = Counter((amendment.kind, amendment.author) for amendment in read_amendments(run))
     return [f"{count:,} × {kind}, by {author}" for (kind, author), count in counts.items()]
 

@@ -81,7 +81,7 @@ class StoredValue(Generic[T]):
     def from_bytes(cls, data: bytes, disk_store: DiskStore | None) -> StoredValue[T]:
         """Return a handle to the value that `to_bytes` encoded.
 
-        Without `disk_store`, the value stays in memory.
+        If `disk_store` is None, the value stays in memory.
         """
         # The constructor would pickle the value again.
         stored_value = cls.__new__(cls)

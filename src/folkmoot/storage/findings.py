@@ -37,7 +37,7 @@ class ResultTable:
     def from_records(
         cls, rows: Sequence[Mapping[str, TableCell]], caption: str = ""
     ) -> ResultTable:
-        """Return a table from records that all have the same keys."""
+        """Return a table from records. All records must have the same keys."""
         columns = tuple(rows[0]) if rows else ()
         return cls(
             columns, tuple(tuple(row.get(column) for column in columns) for row in rows), caption
@@ -48,7 +48,7 @@ class ResultTable:
 class AlluvialChart:
     """A chart of changes from one value to another, with one panel per condition.
 
-    `links`: (panel, from, to, count).
+    `links`: (panel, old value, new value, count).
     """
 
     links: tuple[tuple[str, str, str, int], ...]
@@ -136,9 +136,10 @@ class Finding:
     - `headline`: True if the finding is printed at the end of a run. The report shows all findings.
     - `section`: group of the finding in the report (`Effects`, `Noise`, `Attrition`, …).
     - `notes`: caveats and sources.
-    - `alarms`: reasons why the run is not the one that was intended, shown in red.
+    - `alarms`: reasons why the run differs from the intended run, shown in red.
     - `conclusion`: the conclusion if no interval or test states it, such as the most voted option.
-      Its wording changes only with the conclusion.
+      Its
+      wording changes only with the conclusion.
     - `primary`: True if the finding states primary claims. The first page of a report shows each of
       these claims separately.
     - `unit`: unit of analysis, beginning with its noun ("participant", "group", "session").

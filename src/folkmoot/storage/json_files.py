@@ -128,7 +128,7 @@ def format_json(data: object) -> str:
 
     numpy values become plain values. 32-bit floats are written with the fewest digits that are read
     back as the same float. Raises ValueError for NaN and infinity, which JSON does not have. Use
-    None for them. Error messages name the location in the data.
+    None in their place. Error messages name the location in the data.
     """
     text = io.BytesIO()
     # Do not collect the pieces for a join, because each piece from orjson occupies at least 4 KB.
@@ -137,7 +137,7 @@ def format_json(data: object) -> str:
 
 
 def to_json_types(value: object) -> object:
-    """Return the same data as JSON types only. Raises TypeError or ValueError with the location."""
+    """Convert data to JSON types. Raises TypeError or ValueError with the location in the data."""
     return json.loads(format_json(value))
 
 
@@ -196,7 +196,7 @@ def _encode_member(data: object, path: str, indent: int = 0) -> bytes:
 
 
 def _to_orjson_types(value: object, path: str) -> object:
-    """Return a value converted so that orjson writes our format.
+    """Convert a value so that orjson writes it in the format of `format_json`.
 
     Lists of scalars and vectors become fragments on one line, and other values become plain types.
     `path`: the location of the value for error messages.

@@ -42,7 +42,7 @@ SYNTHETIC_NOTE = (
 class ModelUsage:
     """The calls, tokens and cost of one model in a run.
 
-    The gateway, the progress display and the manifest use the same object, so their figures agree.
+    The gateway, the progress display and the manifest use the same object, so their numbers agree.
     A sum with unknown parts is a lower bound, and is null in JSON.
 
     - `calls`: calls that were sent to the model.
@@ -50,7 +50,7 @@ class ModelUsage:
     - `calls_without_token_count`: replies without token counts.
     - `calls_without_price`: replies of unknown cost.
     - `lost_calls`: failed attempts, which the vendor may have billed.
-    - `broken`: those lost calls in which a reply had begun.
+    - `broken`: lost calls with a reply that broke off.
     """
 
     calls: int = 0
@@ -425,7 +425,7 @@ def software_versions(package: str = "folkmoot") -> dict[str, Any]:
 def _source_hash(package: str) -> str:
     """Return a hash of the package's code and prompts.
 
-    It distinguishes development versions with the same version number.
+    The hash distinguishes development versions with the same version number.
     """
     try:
         root = Path(str(files(package)))

@@ -28,8 +28,8 @@ COMPLETE = "complete"
 class Parts:
     """The planned parts of a run in order, and the parts with complete rows.
 
-    `column`: the column that holds the name of the part. `arms`: condition → parts. It is empty if
-    a part belongs to several conditions.
+    `column`: the column that holds the name of the part. `arms`: condition → parts, or empty if a
+    part belongs to several conditions.
     """
 
     column: str
@@ -179,7 +179,7 @@ def parts_of(
     planned: Iterable[tuple[str, str, str]],
     recorded: Iterable[str],
 ) -> Parts:
-    """Return the parts of a run.
+    """Return the parts of a run, with the complete parts among them.
 
     `planned`: (part, key of a row, condition or empty). `recorded`: the keys of the rows that
     exist. A part is complete if all its rows exist.

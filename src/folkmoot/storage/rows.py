@@ -24,8 +24,8 @@ NON_TEXT_TYPES = (bool, int, float)
 def column(description: str, *, default: Any = MISSING) -> Any:
     """Return a column with a description for the codebook.
 
-    Use it for columns that the engine does not describe. The engine describes `condition`, `round`,
-    …
+    The engine itself describes common columns, such as `condition` and `round`. Use this function
+    for all other columns.
     """
     return field(default=default, metadata={"meaning": description})
 

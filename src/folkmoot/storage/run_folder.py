@@ -194,7 +194,7 @@ class RunFolder:
 
     @property
     def caution(self) -> str:
-        """The note about the limits of a run as evidence. Empty without a provenance label."""
+        """The note on how far a run is evidence about people. Empty without a provenance label."""
         if not self.mark:
             return ""
         return (
@@ -323,7 +323,7 @@ class RunFolder:
 
     @cached_property
     def _measured_tables(self) -> set[Path]:
-        """The paths of the tables that `_refuse_inflated` has accepted and need not check again."""
+        """The paths of the tables that `_refuse_inflated` has already checked."""
         return set()
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
@@ -361,8 +361,8 @@ class RunFolder:
 class RunSoFar(RunFolder):
     """A run that is active, or that ended without tables: the rows recorded so far.
 
-    Written tables are ignored, because an earlier process may have written them, or only some may
-    exist yet. `is_going_on`: True while a process writes the run.
+    Written tables are ignored. An earlier process may have written them, or some may be missing.
+    `is_going_on`: True while a process writes the run.
     """
 
     def __init__(self, path: Path | str, *, is_going_on: bool = False) -> None:

@@ -51,7 +51,7 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """The position of a scope in a protocol, which creates keys for rows and for child scopes.
+    """The position of a scope in a protocol. It creates keys for rows and for child scopes.
 
     Keys sort in the order of the protocol at any depth. Each part of a key is a number from 0,
     preceded by its length in bytes.
@@ -145,7 +145,7 @@ class RowFile:
             self.remove_file()
 
     def remove_file(self) -> None:
-        """Delete the file, even if a killed process wrote it."""
+        """Delete the file, even if another process wrote it and was killed."""
         self.close()
         # SQLite keeps its write-ahead log in two further files.
         for suffix in ("", "-wal", "-shm"):
@@ -188,8 +188,8 @@ class TableBuffer:
     integer, float or text. A column with integers and floats becomes float. Cells with lists or
     mappings become JSON text. NaN becomes null, like a missing cell.
 
-    `file`: receives the rows that do not stay in memory. Without it, all rows stay in memory.
-    `declared`: column → kind (`Row.columns`). It decides the type of a column if all cells are
+    `file`: receives the rows that do not stay in memory. None: all rows stay in memory. `declared`:
+    column → kind (`Row.columns`). The declared kind decides the type of a column if all cells are
     whole numbers or missing.
     """
 
@@ -216,10 +216,10 @@ class TableBuffer:
         self._first: list[bytes] = []
 
     def add_row(self, row: Mapping[str, object], key: bytes | None = None) -> None:
-        """Add a copy of a row. Without `key`, the row is placed after all others.
+        """Add a copy of a row. Without `key`, the row is placed after all other rows.
 
-        Raises ProtocolError for an invalid cell. A column that mixes text with numbers is not
-        noticed here, and `to_frame` raises the error.
+        Raises ProtocolError for an invalid cell. A column that mixes text with numbers is detected
+        later, by `to_frame`.
         """
         columns = tuple(row)
         cells = list(row_cells(row, self.name).values())

@@ -45,10 +45,9 @@ PARQUET_ONLY = frozenset({"provenance"})
 def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
     """Write `<name>.parquet` and `<name>.csv` atomically and return the written table.
 
-    The files contain no time stamps. A lazy frame is written group by group. In the CSV, a text
-    that a spreadsheet would run as a formula gets an apostrophe in front, because the output of
-    models is untrusted. In the Parquet file such a text is unchanged. Tables in `PARQUET_ONLY` have
-    no CSV.
+    The files contain no time stamps. A lazy frame is written group by group. The output of models
+    is untrusted: in the CSV, a text that a spreadsheet would run as a formula gets an apostrophe in
+    front. The Parquet file holds the text unchanged. Tables in `PARQUET_ONLY` have no CSV.
     """
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if isinstance(data, pl.DataFrame):
@@ -150,8 +149,9 @@ def build_codebook(
 ) -> dict[str, object]:
     """Return the codebook of tables.
 
-    For each column it holds type, meaning, missing cells, and levels or range. `descriptions`:
-    column → meaning, or table → column → meaning. The meanings under a table have priority.
+    The codebook holds type, meaning, missing cells, and levels or range of each column.
+    `descriptions`: column → meaning, or table → column → meaning. The meanings under a table have
+    priority.
     """
     own_descriptions = descriptions or {}
     return {
@@ -266,9 +266,9 @@ class Units(NamedTuple):
 def units_of(table: pl.DataFrame) -> Units:
     """Return the independent units of a table, which findings use as unit of analysis.
 
-    The unit is the draw of the summaries that a participant read, if there are at least five draws.
-    Otherwise it is the shared conversation, then the participant, then the row. A participant
-    without a draw or a shared conversation is one unit.
+    With at least five draws of summaries, the unit is the draw that a participant read. Otherwise
+    the unit is the first of these that the table has: shared conversation, participant, row. A
+    participant without a draw or a shared conversation is one unit.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(

@@ -1,10 +1,10 @@
 """The batch queue: submit waiting calls together through the vendors' batch APIs.
 
 When no coroutine of the run can continue without an answer, all waiting calls form one wave. The
-queue splits the wave into batches of the vendor's size. It journals the content of a batch before
-the submission, and the vendor's id right after. So a resume finds the batches of a killed run and
-pays for nothing twice. The split changes no result, because the answer to a call depends only on
-its address and request. The gateway uses this module.
+queue splits the wave into batches of the size that the vendor accepts. It journals the content of a
+batch before the submission, and the vendor's id right after the submission. So a resume finds the
+batches of a killed run and pays for nothing twice. The split changes no result, because the answer
+to a call depends only on its address and request. The gateway uses this module.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ EXPIRED_RESPONSE: HttpResponse = (
 
 
 class TooFewCallsForBatchError(FolkmootError):
-    """With `batch: auto`, so few calls are waiting that the gateway sends them without a batch."""
+    """Too few calls wait for a batch (`batch: auto`), so the gateway sends them directly."""
 
 
 @dataclass(slots=True)
@@ -133,8 +133,8 @@ class BatchQueue:
     def should_batch(self, model_state: ModelState, address: str, fingerprint: bytes) -> bool:
         """Return whether a call goes through the batch API.
 
-        It does if the model supports batches, and either the study file sets `batch` or a batch of
-        an earlier process holds the call.
+        The model must support batches. In addition, the study file must set `batch`, or an earlier
+        process must have submitted the call in a batch.
         """
         if not self.supports_model(model_state):
             return False
@@ -237,7 +237,7 @@ class BatchQueue:
             self._start_wave(wave)
 
     def _start_wave(self, wave: Sequence[QueuedCall]) -> None:
-        """Start the tasks of a wave. Calls in a batch of an earlier process continue that batch."""
+        """Submit the new calls of a wave. Wait for calls that an earlier process has submitted."""
         new_calls: dict[tuple[str, str], list[QueuedCall]] = {}
         earlier_calls: dict[str, list[QueuedCall]] = {}
         for call in wave:
@@ -444,7 +444,7 @@ class BatchQueue:
     async def _retry_vendor_call(
         self, batch: BatchRecord, call_vendor: Callable[[], Awaitable[R]]
     ) -> R:
-        """Call the vendor until it succeeds, with as many retries as a model call has.
+        """Call the vendor's batch API, and retry after transient errors as for a model call.
 
         Raises the error that stops the run if the retries are used up, the quota is empty, or the
         vendor refuses.
@@ -494,7 +494,7 @@ async def _wait_until_answered(call: QueuedCall) -> None:
 def _split_into_batches(
     calls: Sequence[QueuedCall], max_calls: int, max_bytes: int
 ) -> Iterator[list[QueuedCall]]:
-    """Yield the calls in parts that one batch can hold."""
+    """Yield lists of calls. Each list is within the vendor's limits for one batch."""
     batch: list[QueuedCall] = []
     batch_bytes = 0
     for call in calls:

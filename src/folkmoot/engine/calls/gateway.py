@@ -71,13 +71,13 @@ _REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filt
 
 
 class Gateway:
-    """The gateway of a run: it answers requests at addresses and belongs to one event loop.
+    """The gateway of a run: it answers all requests of the run in one event loop.
 
     `provider_for(model)` returns the provider and the catalogue entry of a model. `provider_for` is
     called once per model, and never in a replay. `config` sets retries and budget. `progress`
     receives answers, retries, waits, refusals and warnings. Runs that share one budget and one
     limiter pass them as `shared_limits`. A cluster worker passes the limits that the head lends to
-    it. `seat_manager` delivers questions to humans.
+    the worker. `seat_manager` delivers questions to humans.
 
     The methods of the gateway raise DriftError (the journal holds another request), StorageError,
     FatalModelError (wrong key, unknown model), or RunPausedError (retries, quota or budget used
@@ -144,9 +144,9 @@ class Gateway:
     ) -> Completion:
         """Return the completion at an address, from the journal or from the model.
 
-        A new completion is journaled. `has_alternative` means that the caller has another reply to
-        fall back on. A rejection then does not suggest that all calls fail. A refusal is a
-        completion with empty text and the finish reason `refused:<reason>`.
+        A new completion is journaled. `has_alternative` means that the caller can use another reply
+        if this request is rejected. Such a rejection is no evidence that all calls fail. A refusal
+        is a completion with empty text and the finish reason `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup_entry(address, fingerprint, request.to_json)
@@ -364,8 +364,8 @@ class Gateway:
     ) -> JournalEntry:
         """Put a request to a human and journal the answer.
 
-        The answer costs nothing and takes no slot of a rate limiter. If the run stops, the question
-        is withdrawn, and a resume asks it again.
+        The answer costs nothing and needs no slot of a rate limiter. If the run stops, the question
+        is withdrawn. A resume then asks the question again.
         """
         if self.stop_error is not None:
             raise self.stop_error.with_traceback(None)
@@ -535,7 +535,7 @@ class Gateway:
         return entry
 
     def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
-        """Stop the run at a new completion of unknown cost if there is a budget in USD.
+        """Stop the run if there is a budget in USD and the cost of a new completion is unknown.
 
         The completion is already journaled, so a resume does not pay for it again.
         """
@@ -620,8 +620,8 @@ _IMAGE_ERROR_PATTERN = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
 def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
     """Return whether an error is about the images of the prompt.
 
-    The answer is yes if the error mentions images. It is also yes if the model rejected a prompt
-    with images and has never accepted one.
+    An error is about images if its text mentions images. A rejection of a prompt with images counts
+    as well if the model has never accepted such a prompt.
     """
     if isinstance(error, RejectedError) and not model_state.accepts_images:
         return True

@@ -78,8 +78,8 @@ class ModelRouter:
     def speaker_model(self, named: str | None) -> str | None:
         """Return the model that the study's code names for a speaker, or None if it is not allowed.
 
-        A model is allowed only if the researcher named a hosted model for the run, or this same
-        model.
+        If the researcher named a hosted model for the run, every model is allowed. Otherwise only
+        the embedded respondent and the models of `models:` and `Study.extra_models` are allowed.
         """
         config = self._config
         if named is None or is_synthetic(named) or names_hosted_model(config):
@@ -109,10 +109,10 @@ class ModelRouter:
     def embedding_choice(self) -> str | Problem:
         """The embedding model, or the problem to report if there is none.
 
-        This is the model that the study file names. If it names none, an embedding model of the
-        vendor that answers is chosen, or a model on this machine if no vendor answers. With
-        `--model synthetic` texts are always embedded on this machine, even if the file names a
-        hosted model.
+        The model that the study file names is used. If the file names none, an embedding model of a
+        vendor of the run's models is chosen. If the run has no hosted model, a model on this
+        machine is chosen. With `--model synthetic` texts are always embedded on this machine, even
+        if the file names a hosted model.
         """
         configured_model = self._config.embedding_model
         if (
@@ -267,8 +267,8 @@ class ModelRouter:
     ) -> ProviderSettings:
         """Return the provider settings for one server.
 
-        `own_key` is true if the server's headers or query hold a key. Then no other key is sent
-        there.
+        `own_key` is true if the headers or the query of the server hold a key. No other key is then
+        sent to this server.
         """
         config = self._config
         key = None if spec.local or own_key else resolve_key(spec, self._explicit_key(spec))
@@ -295,13 +295,17 @@ class ModelRouter:
         )
 
     def _explicit_key(self, spec: ModelSpec) -> str | None:
-        """Return the API key of `--key` if this model needs the same key as the main model."""
+        """Return the key given with `--key`, or None if the model needs a key of another name.
+
+        The key belongs to the main model. Other models that read the same environment variable use
+        it, too.
+        """
         default_spec = resolve_model(self.default, self._config.endpoints)
         return self._key if spec.key_env == default_spec.key_env else None
 
 
 def names_hosted_model(config: StudyConfig) -> bool:
-    """Return whether a study file names a model for the run that is not on this machine."""
+    """Return whether a study file names a model for the run that is on another machine."""
     name = config.model
     return name is not None and not is_synthetic(name) and not on_this_machine(name)
 

@@ -45,7 +45,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """A stage starts. `total` is its number of items (participants, sessions), if known."""
+    """A stage starts. `total` is its number of items, such as participants, or None if unknown."""
 
     stage: str
     total: int | None = None
@@ -96,7 +96,7 @@ class CallRetried:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message for the researcher, such as a skipped line or a budget used up to 80 %."""
+    """A message for the researcher, for example that a line was skipped."""
 
     message: str
     level: Level = "info"
@@ -228,10 +228,10 @@ class StageTally:
     def eta_seconds(self, now: float) -> float | None:
         """Return the estimated seconds until the stage is done, or None if unknown.
 
-        Items run concurrently, so all other items are nearly done when the first one is. The
-        estimate therefore counts calls, if the number of calls of each item is known. It assumes
-        that an unfinished item needs as many calls as a finished one. The tally does not know which
-        items are finished, so it takes the items with the most calls.
+        Items run concurrently: when the first item is done, all other items are nearly done. So the
+        estimate counts calls and not items, if the number of calls of each item is known. An
+        unfinished item is assumed to need as many calls as a finished item. The `done` items with
+        the most calls are taken to be the finished items.
         """
         if self.total is None or not self.done or self.is_done:
             return None
@@ -322,10 +322,7 @@ class ProgressTally:
         return self.calls / elapsed if elapsed > 0 else 0.0
 
     def stage_snapshots(self) -> list[dict[str, str | int | float | None]]:
-        """Return the stages started so far, for `log.jsonl`.
-
-        The run viewer reads them from there.
-        """
+        """Return the progress of each stage started so far, for `log.jsonl` and the run viewer."""
         now = self.clock()
         return [
             {
@@ -406,8 +403,8 @@ class RunLog:
     stage's items. A line of totals is added after `every` seconds without any other line. Lines are
     appended, so a resumed run continues the same files.
 
-    `scrub` removes secrets from each text. With `held`, lines wait in memory until
-    `write_held_lines`. If `write_held_lines` is never called, the log leaves no file.
+    `scrub` removes secrets from each text. If `held` is true, lines wait in memory until
+    `write_held_lines` is called. Until then the log writes no file.
     """
 
     def __init__(

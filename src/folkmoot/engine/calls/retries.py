@@ -4,9 +4,10 @@ The gateway uses this module and journals the result. Some errors end a call for
 an empty quota, used-up retries, a reached budget. Such an error stops all calls.
 
 A plain status 400 may concern one prompt or every call. A rejected call therefore waits for the
-next answer of its model. If an answer arrives, the prompt was the reason, and only this call is
-rejected. The run stops if no other call is in progress and the model has never answered. It also
-stops after `MAX_CONSECUTIVE_REJECTIONS` rejected prompts without an answer between them.
+model's next answer to another call. If an answer arrives, the prompt was the reason, and only this
+call is rejected. The run stops if no other call is in progress and the model has never answered.
+The run also stops after `MAX_CONSECUTIVE_REJECTIONS` rejected prompts without an answer between
+them.
 """
 
 from __future__ import annotations
@@ -121,11 +122,11 @@ class ModelCall:
     """One call and its progress through budget, limiter and retries.
 
     `max_input_tokens` bounds the tokens sent. `max_output_tokens` returns the token limit of the
-    reply, or None without a limit. `reserved_usd` is the budget's reservation (USD), None before
-    the call is admitted. `covered_usd` is the amount of the loan that covers the call (USD), None
-    before the call is sent. `has_alternative` means that the model has already answered this
-    question in another form. A rejection of such a call is no evidence that the server rejects all
-    calls.
+    reply, or None without a limit. `reserved_usd` is the amount that the budget reserves (USD), or
+    None before the reservation. `covered_usd` is the amount of the loan that covers the call (USD),
+    or None before the call is sent. `has_alternative` means that the model has already answered
+    this question in another form. A rejection of such a call is no evidence that the server rejects
+    all calls.
     """
 
     address: str
@@ -156,10 +157,10 @@ class Stoppable(Protocol):
 class SharedLimits:
     """The limits that calls compete for: budget and slots of models. All runs of a grid share them.
 
-    Each model has a rate limiter, and `total_concurrency` bounds all models together. If several
-    runs share the limits (`shared`), an empty quota, a wrong key or a spent budget stops all of
-    them. The end of one run does not stop the other runs. With `tell`, the limiters follow grants
-    (see `RateLimiter`). `loan` is given if another process lends to this process.
+    Each model has a rate limiter, and `total_concurrency` bounds all models together. `shared`
+    means that several runs share these limits. An empty quota, a wrong key or a spent budget then
+    stops all of the runs, but the end of one run does not stop the other runs. A cluster worker
+    passes `tell` (see `RateLimiter`) and the `loan` of the head.
     """
 
     def __init__(
@@ -196,10 +197,10 @@ class SharedLimits:
         return self.limiters[model]
 
     def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
-        """Raise `error` in all waiting calls and start no new ones.
+        """Raise `error` in all waiting calls and start no new calls.
 
-        With shared limits a RunHaltedError ends only one run, so no calls are stopped here, unless
-        `stop_all_runs` is true.
+        If several runs share the limits, a RunHaltedError ends only one run. Calls then continue,
+        unless `stop_all_runs` is true.
         """
         if self._shared and isinstance(error, RunHaltedError) and not stop_all_runs:
             return
@@ -212,7 +213,7 @@ class SharedLimits:
 
 
 class RetryPolicy:
-    """Makes the calls of one run until they are answered, by the settings of its study file.
+    """Makes the calls of one run and retries them as the study file sets.
 
     `progress` receives an event for each wait. `on_stop` receives an error that stops the run.
     `loan` covers the calls that are sent to hosted models.
@@ -295,9 +296,9 @@ class RetryPolicy:
     async def _wait_for_rejection_verdict(
         self, model_state: ModelState, error: RejectedError
     ) -> None:
-        """Wait until other calls show whether a rejection concerns one prompt or all.
+        """Wait until other calls show whether a rejection concerns one prompt or all prompts.
 
-        Raises FatalModelError if other calls fail, too.
+        Raises FatalModelError if the model rejects all prompts.
         """
         answers_before = model_state.completion_count
         model_state.consecutive_rejections += 1
@@ -372,10 +373,10 @@ class RetryPolicy:
                 await self._sleep_until_stopped(wait)
 
     async def _cover_call(self, model_state: ModelState, call: ModelCall) -> None:
-        """Cover a call by a loan on disk, so that a killed run knows that the call may be billed.
+        """Cover a call by a loan on disk, before the call is sent.
 
-        The call has its slot already. It waits for the disk only if calls start much faster than
-        before.
+        After a kill the loan shows that the call may be billed. The call waits for the disk only if
+        calls start much faster than before.
         """
         loan = self._loan
         if loan is None or call.covered_usd is not None or call.batched or model_state.spec.local:
@@ -399,7 +400,7 @@ class RetryPolicy:
         call.covered_usd = usd
 
     async def _pause_until_model_accepts(self, model_state: ModelState, call: ModelCall) -> None:
-        """Wait until the model is known to accept any prompt.
+        """Wait while the model has rejected every recent prompt.
 
         Meanwhile the call is not sent and reserves no money.
         """
@@ -504,9 +505,10 @@ class RetryPolicy:
     def _handle_quota_error(
         self, model_state: ModelState, call: ModelCall, error: QuotaError
     ) -> float:
-        """Hold the model once if the account is empty, and pause the run if it is empty again.
+        """Stop calls to a model for some time if the account is empty.
 
-        Returns 0 as the seconds to wait, because the limiter already holds all calls.
+        If the account is still empty after this wait, pause the run. Returns 0 as the seconds to
+        wait, because the limiter already delays all calls.
         """
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
@@ -530,7 +532,6 @@ class RetryPolicy:
         raise pause from error
 
     async def _sleep_until_stopped(self, seconds: float) -> None:
-        """Sleep, but wake when the run is stopped."""
         if seconds > 0 and not self._stop.is_set():
             try:
                 await asyncio.wait_for(self._stop.wait(), seconds)

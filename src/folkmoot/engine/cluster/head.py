@@ -1,7 +1,8 @@
 """The head of a run on a cluster.
 
-The head sends chunks of items to workers, lends them parts of the run's limits, and appends their
-entries to the run's one journal. `execution.py` opens it for `--executor`. The module needs Ray.
+The head sends chunks of items to workers and lends them parts of the run's limits. It appends the
+journal entries of the workers to the one journal of the run. `execution.py` starts the head for
+`--executor`. The module needs Ray.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class ClusterExecutor:
                     await worker.actor.close.remote()
 
     def kill_workers(self) -> None:
-        """Kill the workers. Entries that the head has not received remain in their shards."""
+        """Kill the workers. Entries that did not reach the head remain in the workers' shards."""
         for worker in self._workers:
             if worker.monitor_task is not None:
                 worker.monitor_task.cancel()
@@ -314,7 +315,7 @@ class ClusterExecutor:
     def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
         """Count the calls of journaled entries, and replace the budget lent for them by their cost.
 
-        `worker` is None for entries that a worker of an earlier process left.
+        `worker` is None if a worker of an earlier process wrote the entries.
         """
         for entry in entries:
             is_paid = entry.kind != "compute"
@@ -578,7 +579,7 @@ def _worker_setup(run: RunContext, study_file: StudyFile, *, accept_changes: boo
 def _study_reference(study_file: StudyFile) -> bytes | str | tuple[str, Consent]:
     """Return the reference by which workers find the study type.
 
-    It is the name, the file with its consent, or the pickled study type.
+    The reference is a name, a file with the consent to run it, or the pickled study type.
     """
     study_name = study_file.config.study or study_file.study.name
     code = study_code_path(study_name, study_file.study_folder)

@@ -30,9 +30,10 @@ from folkmoot.errors import BudgetReachedError
 class BudgetDemand:
     """The part of a worker's report that concerns the budget.
 
-    It holds the budget that waiting calls need, and the maximum and expected cost of the oldest
-    waiting call. It also holds the unused budget and the loan to ask for. Amounts are in USD.
-    `is_idle` means that no call is in flight and no entry is unsent.
+    The first four fields give the budget that waiting calls need, and the maximum and expected cost
+    of the oldest waiting call. `usd_left` and `calls_left` are the unused budget. `loan` is the
+    loan to ask for. Amounts are in USD. `is_idle` means that no call is in flight and no entry is
+    unsent.
     """
 
     waiting_usd: float = 0.0
@@ -49,10 +50,10 @@ class BudgetDemand:
 class Lease:
     """The limits that a worker may use until its next report.
 
-    `usd` and `calls` may be reserved from the budget. `lent` is the total loan to send calls with,
-    or None if it is unchanged. `unpriced` is true if the loan is at an unknown price. `models`
-    holds the grant for each model. `journal_entries` are the journal's entries at the addresses
-    that the worker asked for.
+    The worker may reserve `usd` (USD) and `calls` from the budget. `lent` is the total loan to send
+    calls with, or None if the loan is unchanged. `unpriced` is true if the loan also covers calls
+    of unknown price. `models` holds the grant for each model. `journal_entries` are the journal's
+    entries at the addresses that the worker asked for.
     """
 
     usd: float = 0.0
@@ -113,7 +114,7 @@ def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class WorkerAccount:
-    """What the head knows of a worker: its last report, and the budget and slots that it holds."""
+    """The head's record of a worker: its last report, and the budget and slots lent to it."""
 
     demands: dict[str, ModelDemand] = field(default_factory=dict)
     # Slots by model.
@@ -204,7 +205,7 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Return model → seconds for which it is held, for all models that are held."""
+        """Return model → seconds until calls may start again, for each model that must wait."""
         hold_seconds = {
             model: limiter.hold_seconds for model, limiter in self._shared_limits.limiters.items()
         }
@@ -274,8 +275,9 @@ class Leases:
     def _budget_share(self, worker: int) -> tuple[float, int]:
         """Return a worker's share of the budget (USD, calls).
 
-        This is a fair share of the free budget. If the worker's oldest waiting call needs more, and
-        the free budget covers that call, the share is raised to its need.
+        This is a fair share of the free budget. If the worker's oldest waiting call needs more than
+        the share, and the free budget covers this call, the share is raised to the need of the
+        call.
         """
         budget, accounts = self._budget, list(self._accounts.values())
         index = list(self._accounts).index(worker)
@@ -313,12 +315,12 @@ class Leases:
     def _grant_unaffordable_call(
         self, worker: int, budget_demand: BudgetDemand
     ) -> tuple[float, float]:
-        """Return the budget (USD, calls) to lend for a call that does not fit.
+        """Return the budget (USD, calls) to lend for a call that may cost more than is free.
 
-        The result is 0 while other workers or the head itself have calls in flight. Such calls may
-        cost less than they reserved, and meanwhile cheaper calls may run. If all other workers and
-        the head are idle, the call runs alone, provided that the free budget covers its expected
-        cost. If it does not, the budget is used up and the run is stopped.
+        The result is 0 while other calls are in flight, because they may cost less than they
+        reserved. If all other workers and the head are idle, the call may run alone. The free
+        budget must then cover its expected cost. Otherwise the budget is used up and the run is
+        stopped.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         others_are_busy = not self._budget.is_idle or any(
@@ -359,8 +361,8 @@ class Leases:
 def _fair_share(free: float, demands: Sequence[float], index: int, first: float) -> float:
     """Return a fair share of a free amount for the demand at `index`.
 
-    `first` is the amount that the oldest call of this demand needs. If this amount exceeds the
-    share and is free, the result is this amount.
+    `first` is the amount that the oldest call of this demand needs. If `first` exceeds the fair
+    share and is free, the function returns `first`.
     """
     share = divide_fairly(free, demands)[index]
     return first if share < first <= free else share

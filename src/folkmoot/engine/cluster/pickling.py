@@ -91,7 +91,7 @@ def pickle_function(
 
 
 def _find_unpicklable_variable(fn: Callable[..., object] | None) -> str:
-    """Return the name of a closure variable that cannot be pickled, as part of an error message."""
+    """Name a closure variable that cannot be pickled, as part of an error message."""
     for name, value in _closure_variables(fn):
         try:
             pickle_value(value)

@@ -115,9 +115,9 @@ class WorkerReady(NamedTuple):
 class WorkerReport:
     """A worker's report to the head: new entries, events and demands.
 
-    `covers` holds for each entry the loan that covered it (USD), or None without a loan.
-    `requested_addresses` are addresses at which the journal may have an entry. `stop_error` is the
-    pickled error that stopped the worker's calls.
+    `covers` holds for each entry the amount of the loan that covered the call (USD), or None
+    without a loan. `requested_addresses` are addresses at which the journal may have an entry.
+    `stop_error` is the pickled error that stopped the worker's calls.
     """
 
     entries: list[JournalEntry]
@@ -134,7 +134,7 @@ class WorkerReport:
 class ChunkResult:
     """The result of a chunk: results and errors of its items, rows, files and usage.
 
-    The head accepts it only when the journal has the first `row` entries of the worker.
+    The head accepts the result only after the first `row` entries of the worker are in the journal.
     """
 
     results: dict[int, object]
@@ -387,7 +387,7 @@ class Worker:
         )
 
     async def hold_models(self, seconds_by_model: Mapping[str, float]) -> None:
-        """Hold each model for the seconds that another worker has learned from the vendor."""
+        """Start no call to these models for the given seconds, as a vendor told another worker."""
         for model, seconds in seconds_by_model.items():
             if model in self._shared_limits.limiters:
                 self._shared_limits.limiters[model].learn_hold(seconds)

@@ -33,9 +33,8 @@ class ReplyChange:
     `run` is the folder of the earlier run relative to the new one. `journal_digest` is the content
     digest of the earlier journal. `reply` is the raw reply given by hand. It is None if the reply
     is left out (`dropped`), comes from another `model`, or stays unchanged. `asked_again` lists
-    further addresses to ask again. `draw` is added to the seed that models are sent, so that the
-    embedded respondent and vendors that accept a seed give another answer. With 0 the seed is
-    unchanged.
+    further addresses to ask again. `draw` is added to the seed that models are sent. With another
+    seed, the embedded respondent and vendors that accept a seed give another answer.
     """
 
     run: str
@@ -74,7 +73,7 @@ class ReplyChange:
         return self.is_given and address == self.address
 
     def apply_to(self, entry: JournalEntry) -> JournalEntry:
-        """Return an earlier entry with the reply that was given by hand, and with no tokens."""
+        """Return a copy of an earlier entry with the reply given by hand and with zero tokens."""
         return entry._replace(
             reply=self.reply or "",
             finish=f"refused:{DROPPED}" if self.dropped else "stop",

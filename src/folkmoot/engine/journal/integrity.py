@@ -200,10 +200,10 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def find_damage(db: sqlite3.Connection, format_version: int) -> list[Damage]:
-    """Return all differences between a journal and what was written to it, as its hashes show.
+    """Return all damage to a journal that its hashes reveal.
 
     `db` needs a `text_factory` that accepts bytes that are not UTF-8. Otherwise the address of a
-    damaged entry could not be named.
+    damaged entry could not be read.
     """
     try:
         check_results = [
@@ -230,7 +230,7 @@ def find_damage(db: sqlite3.Connection, format_version: int) -> list[Damage]:
 
 
 def _find_damaged_texts(db: sqlite3.Connection) -> list[Damage]:
-    """Return the entries with long texts that are missing or do not match their hashes."""
+    """Return the damage to long texts: each is missing or does not match its hash."""
     intact = set[str]()
     damaged_addresses = []
     for key, text in db.execute("SELECT hash, text FROM texts"):

@@ -113,7 +113,7 @@ class Journal(JournalReader):
         self._thread.start()
 
     def end_repair(self) -> None:
-        """Remove the repair mark: all calls that the repair set aside have been made again."""
+        """Remove the repair mark after all calls of the damaged entries have been made again."""
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
@@ -122,7 +122,7 @@ class Journal(JournalReader):
             self._run_in_writer(delete_repair_mark)
 
     def notify_change(self) -> None:
-        """Call `before_change` before the first change. Later calls do nothing."""
+        """Call the callback `before_change` before the first change of the journal."""
         callback, self.before_change = self.before_change, None
         if callback is not None:
             callback()
@@ -167,7 +167,7 @@ class Journal(JournalReader):
         """Queue an entry for the next commit. Raises StorageError if an earlier commit failed.
 
         `covered_usd` is the amount of the loan that covered the call, or None if no loan did. The
-        loan is settled in the transaction that writes the entry.
+        commit that writes the entry also settles the loan.
 
         A full queue blocks the caller. Otherwise a model in this process could answer faster than
         the disk writes. Memory would then grow, and a crash would lose the whole queue.
@@ -204,9 +204,8 @@ class Journal(JournalReader):
         """Queue a change of this process's loan.
 
         `more` is the change of the lent amount, negative if the loan shrinks. The writer thread
-        calls `done` when the loan is on disk. With `at_once`, it does not wait for further entries
-        to write together with the loan. A loan does not count as a change of the run, because a
-        process that ends normally leaves no trace of its loans.
+        calls `done` when the loan is on disk. If `at_once` is true, the writer thread writes the
+        loan without waiting for further entries.
         """
 
         def apply_loan() -> None:
@@ -227,7 +226,7 @@ class Journal(JournalReader):
             self._run_in_writer(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
 
     def note(self, batch: BatchRecord, keys: Iterable[str] = ()) -> Future[None]:
-        """Write a batch and the keys of its requests. The future is done when they are on disk.
+        """Write a batch and the keys of its requests. The future is done after the write.
 
         Batches are not part of the content digest, because the way in which requests were sent does
         not change the results.
@@ -236,7 +235,7 @@ class Journal(JournalReader):
         return self._run_in_writer(lambda db: write_batch(db, batch, keys))
 
     def put_broken(self, broken: BrokenReply) -> Future[None]:
-        """Write a broken-off reply. The future is done when it is on disk.
+        """Write a broken-off reply. The future is done after the write.
 
         A resume counts the maximum cost of the reply against the budget. The reply is not part of
         the content digest.
@@ -400,8 +399,7 @@ class _Covered(NamedTuple):
 class _AfterCommit(NamedTuple):
     """A callback that the writer runs when all items queued before it are on disk.
 
-    Items queued later may be on disk as well. `take` is called first, when the writer takes the
-    item from the queue.
+    `take` is called earlier, when the writer takes the item from the queue.
     """
 
     callback: Callable[[], object]

@@ -128,7 +128,7 @@ class JournalEntry(NamedTuple):
 
 
 class FirstReply(NamedTuple):
-    """The first reply to a question, and whether the question was re-asked."""
+    """The first reply to a question. `asked_again` is true if the question was re-asked."""
 
     model: str
     text: str
@@ -139,8 +139,8 @@ class FirstReply(NamedTuple):
 class BatchRecord(NamedTuple):
     """A batch submitted to a vendor.
 
-    `name` is the name that this run gave it. `id` is the vendor's id, empty until it is known.
-    Times are in seconds since 1970. The vendor ends the batch at `due_at` at the latest.
+    `name` is given by this run. `id` is given by the vendor, and is empty until it is known. Times
+    are in seconds since 1970. The vendor ends the batch at `due_at` at the latest.
     """
 
     name: str
@@ -251,10 +251,10 @@ def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageEr
 def _open_connection(
     path: Path, database: str | Path, **connect_options: Any
 ) -> Iterator[_Connection]:
-    """Context manager that opens a connection and closes it only if the block fails.
+    """Context manager that opens a connection and closes it only if the block raises an error.
 
-    A block fails if it refuses the file. An open connection would then leave its write-ahead log
-    beside the file, and SQLite would apply this log to the journal that the researcher puts back.
+    An open connection would leave its write-ahead log beside a rejected file. If the researcher
+    then put the right journal back, SQLite would apply the log to it.
     """
     try:
         with ExitStack() as cleanup:

@@ -1,8 +1,8 @@
-"""The table `loans` of a journal: how many calls may be unsettled, and their maximum cost.
+"""The table `loans` of a journal: calls that may be billed but have no entry yet.
 
 One row belongs to the running process. This row changes with every commit and is deleted at a
 normal end of the process. Rows that killed processes and workers left are calls that were possibly
-paid. `journal.py` uses this module.
+paid. `engine/limits/lender.py` explains loans. `journal.py` uses this module.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ CREATE TABLE IF NOT EXISTS loans(
 
 
 class OutstandingLoan(NamedTuple):
-    """Calls of a process or a worker that may be unsettled.
+    """Calls of a process or a worker that may be billed but have no entry yet.
 
     `at` is the time of the loan in seconds since 1970, and `calls` the number of calls. `max_usd`
-    is their maximum cost, or None if a price is unknown.
+    is their maximum cost (USD), or None if a price is unknown.
     """
 
     at: float
@@ -90,14 +90,14 @@ class OwnLoan:
             self._written = outstanding
 
     def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
-        """Add `more` to the loan. The next commit writes it."""
+        """Add `more` to the loan. The change is on disk after the next commit."""
         self._lent = self._lent.add_amount(more)
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
         """Subtract a call and the amount that covered it (USD) from the loan of this process.
 
-        The next commit writes the change.
+        The change is on disk after the next commit.
         """
         self._settled_calls += 1
         self._settled_usd += usd
@@ -105,9 +105,9 @@ class OwnLoan:
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
         """Subtract recovered replies from the loans of other processes, the latest loan first.
 
-        `calls` is the number of replies, `usd` their cost. It is unknown which loan covered which
-        reply. So money that a settled loan did not use is added to the next loan. It stays
-        outstanding until no call is outstanding.
+        `calls` is the number of replies, `usd` their cost (USD). The journal does not know which
+        loan covered which reply. If all calls of a loan are settled and the loan exceeds their
+        cost, the difference is added to the next loan.
         """
         if not has_table(db, "loans"):
             return

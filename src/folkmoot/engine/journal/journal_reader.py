@@ -424,15 +424,12 @@ class JournalReader:
         return self._read_entries(condition, (len(prefix), prefix))
 
     def row_number(self, address: str) -> int:
-        """Return the row number of an address, or 0 if it has no entry."""
+        """Return the row number of the entry at an address, or 0 if there is no entry."""
         row = self._reader.execute("SELECT rowid FROM entries WHERE address = ?", (address,))
         return int((row.fetchone() or (0,))[0])
 
     def entries_in_scope(self, scope: str) -> Iterable[JournalEntry]:
-        """Yield the entries of a scope and its child scopes in address order.
-
-        Their requests are left out.
-        """
+        """Yield the entries of a scope and its child scopes in address order, without requests."""
         where = "WHERE address >= ? AND address < ? ORDER BY address"
         # "0" is the character after "/", see `addresses_in_scope`.
         bounds = (f"{scope}/", f"{scope}0")
@@ -492,7 +489,8 @@ class ReplayJournal(JournalReader):
     ) -> JournalEntry:
         """Return the entry at an address.
 
-        Raises NotJournaledError if there is none, and DriftError if its request differs.
+        Raises NotJournaledError if there is no entry, and DriftError if the entry has another
+        request.
         """
         found = super().lookup_entry(address, fingerprint, request)
         if found is None:

@@ -33,9 +33,8 @@ class ShardDriftError(DriftError):
 class JournalShard(Journal):
     """The journal of a cluster worker.
 
-    The shard looks entries up among those that the head sent. It keeps the entries that the head
-    has not received yet, in order. So the head always has all entries before the last one that it
-    received.
+    The shard looks up entries that the head sent. It keeps the entries that the head has not
+    received yet, in the order of writing.
     """
 
     def __init__(self, path: Path, *, accept_changes: bool) -> None:
@@ -93,8 +92,8 @@ class JournalShard(Journal):
 def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
     """Lock a shard and return the lock, or None if another process holds the lock.
 
-    The function waits for the lock for at most this number of `seconds`. The lock ends with this
-    process, if it is not released before.
+    The function waits for the lock for at most `seconds`. The operating system releases the lock
+    when this process ends.
     """
     lock = FileLock(shard.with_name(f"{shard.name}.lock"))
     try:

@@ -29,8 +29,8 @@ class CallPrice(NamedTuple):
     """The price of a call (USD) before it is made.
 
     `expected_usd` is less than `max_usd` only if nothing limits the reply (no `max_tokens`). Such a
-    call may run alone even if its maximum does not fit, because a small budget could otherwise buy
-    nothing.
+    call may run alone even if the budget does not cover its maximum price. Otherwise a small budget
+    could buy nothing.
     """
 
     max_usd: float = 0.0
@@ -149,7 +149,7 @@ class Budget:
         self.release_reservation(reserved)
 
     def count(self, cost: float) -> None:
-        """Count one answered call and its cost (USD), whichever process made the call."""
+        """Count one answered call and its cost (USD), in whichever process the call was made."""
         self.spent_calls += 1
         self.record_spending(cost)
 
@@ -203,7 +203,7 @@ class Budget:
         return not self._in_flight
 
     def lend_to_worker(self, usd: float, calls: int) -> None:
-        """Set an amount aside for cluster workers. A negative amount is given back."""
+        """Set an amount aside for cluster workers. A negative amount returns to the budget."""
         self._lent_usd += usd
         self._lent_calls += calls
         if usd < 0 or calls < 0:
@@ -296,7 +296,7 @@ class Budget:
             self._admit_waiter(self._waiting.popleft())
 
     def _stop_if_nothing_fits(self, loop_iterations: int) -> None:
-        """Stop the run if no call that fits arrives within this many turns of the event loop."""
+        """Stop the run if no call that fits arrives within `loop_iterations` of the event loop."""
         if loop_iterations and self._waiting and not self._has_calls_in_flight:
             asyncio.get_running_loop().call_soon(self._stop_if_nothing_fits, loop_iterations - 1)
             return
@@ -316,7 +316,7 @@ class Budget:
         return bool(self._in_flight or self._lent_calls or self._lent_usd > _USD_TOLERANCE)
 
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:
-        """Return the error to raise if the next call has this price and the budget is too small."""
+        """Return the error for a budget that is too small for the next call of this price."""
         calls, usd = self._possible
         if self.calls is not None and (self.usd is None or self.spent_calls >= self.calls):
             possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""

@@ -1,13 +1,13 @@
-"""Loans: every call that is sent is covered by a loan on disk.
+"""Loans: an amount of calls and USD is written to disk before these calls are sent.
 
-The journal records how many calls may be unsettled, and their maximum cost. So after a kill, the
-next process knows the amount that was possibly paid. Each journal has one loan manager. It lends to
-its own process and to cluster workers. Loans are taken ahead of need, in the group commits of the
-journal, so that calls seldom wait for one.
+After a kill, the next process thus knows how many calls may be billed, and their maximum cost. A
+call is covered if it is among the calls of a loan. Each journal has one loan manager, which lends
+to its own process and to cluster workers. Loans are taken ahead of need, in the group commits of
+the journal, so that calls seldom wait for a loan.
 
-All amounts are totals since a process began, so a loan need not be matched with its calls. The
-outstanding amount is the lent amount less the settled amount. The gateway and `cluster` use this
-module.
+All amounts are totals since a process began, so a loan need not be matched with its calls. A call
+is settled when its entry is in the journal. The outstanding amount is the lent amount less the
+settled amount. The gateway and `cluster` use this module.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class LoanWaiter(NamedTuple):
 
 
 class Loan:
-    """The loan of one process: the calls that it may send before it must ask for more.
+    """The loan of one process: the calls that the process may send before it asks for more.
 
-    `ask` is called if less than half of the calls lent ahead are left, and again if calls wait. The
-    answer comes by `apply_loan`, usually `seconds` later. A call waits inside the context that
-    `wait` returns. Set `unpriced` before the first call of unknown price. From then on only a loan
-    at an unknown price covers calls.
+    `ask` is called when less than half of the calls lent ahead are left, and again when calls wait.
+    The caller answers with `apply_loan`, usually `seconds` later. While a call waits, the context
+    manager that `wait` returns is open. Set `unpriced` before the first call of unknown price. From
+    then on only a loan at an unknown price covers calls.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Loan:
     def current_wish(self) -> LoanWish:
         """Return the loan to ask for.
 
-        The more calls start per second, the more is asked for ahead of need.
+        The amount asked for ahead of need grows with the number of calls started per second.
         """
         now = time.monotonic()
         asked_at, calls_when_asked = self._asked
@@ -181,8 +181,8 @@ class Loan:
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
         """Store a loan that is on disk, or the error of writing it. Called by the writer thread.
 
-        Return whether calls wait for this loan, so that `process_arrivals` must run in the event
-        loop. Otherwise the next call finds the loan.
+        Return True if calls wait for this loan. The caller must then run `process_arrivals` in the
+        event loop. Otherwise the next call applies the loan.
         """
         self._arrived = lent
         return bool(self._waiting)
@@ -247,7 +247,7 @@ class Loan:
 
 
 class Ledger(Protocol):
-    """The journal, as a place to record loans."""
+    """A journal that can record loans."""
 
     def record_loan(
         self,
@@ -281,7 +281,8 @@ class Account:
 class LoanManager:
     """The lender of one journal: it lends to all processes that make calls for the journal.
 
-    `budget` is the budget of the run. `wait` is passed to the `Loan` of the manager's own process.
+    `budget` is the budget of the run. `wait` is the argument of `Loan` for the manager's own
+    process.
     """
 
     def __init__(
@@ -300,7 +301,7 @@ class LoanManager:
         self.unpriced = False
 
     def record_settlement(self, usd: float, borrower: int = OWN_PROCESS) -> None:
-        """Settle a call that is in the journal: the loan shrinks by `usd`."""
+        """Settle a call that is in the journal: subtract the call and `usd` from the loan."""
         account = self._accounts[borrower]
         account.settled_calls += 1
         account.settled_usd += usd
@@ -308,9 +309,9 @@ class LoanManager:
         self._budget.out_usd -= usd
 
     async def lend_to_worker(self, borrower: int, wish: LoanWish) -> Amount:
-        """Lend to a worker. Return the total lent to it, once the loan is on disk.
+        """Lend to a worker, and return the total lent to this worker once the loan is on disk.
 
-        Raises StorageError.
+        Raises StorageError if the loan cannot be written.
         """
         loop, written = asyncio.get_running_loop(), asyncio.Event()
         failed: list[StorageError | None] = []
@@ -329,7 +330,7 @@ class LoanManager:
         return lent
 
     def record_lost_worker(self, borrower: int) -> Amount:
-        """Record a lost worker. Return its outstanding loan, the amount that was possibly paid."""
+        """Record a lost worker and return its outstanding loan, which was possibly paid."""
         account = self._accounts.pop(borrower, Account())
         out = Amount(
             max(0, account.outstanding_amount.calls), max(0.0, account.outstanding_amount.usd)
@@ -341,7 +342,7 @@ class LoanManager:
         return out
 
     def end_own_loan(self) -> None:
-        """Return the part of this process's own loan that no call has used.
+        """Give back the part of this process's own loan that no call has used.
 
         Called when no call is in flight.
         """

@@ -1,8 +1,9 @@
-"""The rate limiter of one model: concurrency, calls and tokens per minute, and holds.
+"""The rate limiter of one model: concurrency, calls and tokens per minute, and forced waits.
 
 The concurrency is halved after a 429 and rises by one with each round of successes. The limiter
-learns requests and tokens per minute from the provider's headers. A `Retry-After` holds the whole
-model. The gateway has one limiter per model. An uncontended call costs about a microsecond.
+learns requests and tokens per minute from the provider's headers. A `Retry-After` header delays all
+calls to the model. To hold a model means to start no call to the model for some time. The gateway
+has one limiter per model. An uncontended call costs about a microsecond.
 
 On a cluster worker the limiter decides nothing. It follows the `Grant` of the head's limiter and
 reports limits, errors and successes.
@@ -102,7 +103,7 @@ class RateLimiter:
 
     `concurrency` is the maximum number of calls in flight, and `spacing` the minimum time between
     two starts (seconds). `tell` is given on a cluster worker. The limiter then starts without slots
-    and follows grants. It calls `tell(False)` if the granted slots are not enough. It calls
+    and follows grants. The limiter calls `tell(False)` if the granted slots are not enough, and
     `tell(True)` if the other workers should know a new limit at once.
     """
 
@@ -209,13 +210,13 @@ class RateLimiter:
             self.learn_hold(retry_after)
 
     def hold_calls(self, seconds: float) -> None:
-        """Hold the model for this many seconds, on all workers of a cluster."""
+        """Start no call to the model for this many seconds, on any worker of a cluster."""
         self.learn_hold(seconds)
         if self._tell is not None:
             self._tell(True)
 
     def learn_hold(self, seconds: float) -> None:
-        """Hold the model for this many seconds on this machine."""
+        """Start no call to the model for this many seconds in this process."""
         self._not_before = max(self._not_before, self._clock() + seconds)
 
     @property

@@ -1,8 +1,9 @@
 """The provider of a dry run: it answers with the embedded respondent and counts calls and tokens.
 
-It lengthens replies to the length of a hosted model's (`extend_reply`). All added words are one
-filler word, which shows how many tokens the lengthening adds. So `dry_run` counts tokens with the
-short replies and with the longer ones, and an estimate has a lower and an upper bound.
+The provider lengthens short replies to the usual length of a hosted model's replies
+(`extend_reply`). All added words are one filler word, which shows how many tokens the lengthening
+adds. So `dry_run` counts tokens with the short replies and with the longer replies. An estimate
+therefore has a lower and an upper bound.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ class TokenUse:
 class CountingProvider:
     """A provider that answers with the embedded respondent and counts calls and tokens per model.
 
-    It collects calls until every task of the protocol waits, then answers them all. Such a group of
-    calls is a wave. The number of waves is the longest chain of calls that wait for each other.
-    `waves` lists the calls of each wave, without embeddings. After `max_bytes` of work the provider
-    raises DryRunLimitError.
+    The provider collects calls until every task of the protocol waits, then answers all of them.
+    Such a group of calls is a wave. The number of waves is the longest chain of calls that wait for
+    each other. `waves` lists the number of calls of each wave, without embeddings. Prompts of more
+    than `max_bytes` in total raise DryRunLimitError.
     """
 
     def __init__(self, settings: ProviderSettings, embedding: str, max_bytes: int) -> None:

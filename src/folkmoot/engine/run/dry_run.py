@@ -73,14 +73,16 @@ class RunEstimate:
     high bound they have `ASSUMED_UTTERANCE_WORDS` words.
 
     Fields:
-        longest_chain: calls in the longest chain in which each waits for the one before.
+        longest_chain: calls in the longest chain. In a chain each call waits for the call before.
         batch_wave_sizes: calls in each wave, which is submitted when every task waits for a reply.
         sample_requests: the first request of each model, role and answer kind.
         models, model_calls: model → input and output tokens, and model → calls.
         cacheable_tokens_by_model: model → input tokens that a vendor's cache may hold, because they
             repeat the beginning of an earlier request.
         calls_range, input_range, output_range: bounds of all calls, input and output tokens.
-        sampled: items of outermost forks that were run, and of all. None if all were run.
+        sampled: the number of items of outermost forks that were run, and the number of all items.
+            None
+            if all were run.
         incomplete: even the sample was too large, so the run will make more calls than estimated.
     """
 
@@ -126,10 +128,7 @@ class RunEstimate:
     def plus(
         self, stages: Sequence[StageEstimate], models: Mapping[str, StageEstimate]
     ) -> RunEstimate:
-        """Return the estimate with further stages.
-
-        Calls of these stages do not wait for each other.
-        """
+        """Return the estimate with further stages that have no chains of calls."""
         calls = sum(stage.calls for stage in stages)
         tokens_by_model = {**self.models}
         calls_by_model = {**self.model_calls}
@@ -167,8 +166,9 @@ class RunEstimate:
     ) -> float:
         """Return the estimated duration of the run in seconds.
 
-        It is the longest of three: all calls at full concurrency, the longest chain, or all calls
-        at the minimum spacing. `latency` (of a reply) and `spacing` (of two calls) are in seconds.
+        The estimate is the longest of three durations: all calls at full concurrency, the longest
+        chain, and all calls at the minimum spacing. `latency` is the seconds that a reply takes.
+        `spacing` is the minimum number of seconds between two calls.
         """
         calls = self.calls
         return max(calls / concurrency * latency, self.longest_chain * latency, calls * spacing)
@@ -191,10 +191,10 @@ class Sampler:
     """A fork executor that runs a sample of items. The other items get copies of the results.
 
     With the copies the protocol can continue to later stages. In a copied result the ids of the
-    item that was run are replaced by those of the item that receives the copy. The items of an
-    outermost fork run one after the other, in a random order, until their requests reach the
-    byte limit of the dry run. If `within` is true, inner forks also run only a few of their items,
-    concurrently.
+    original item are replaced by the ids of the item that receives the copy. The items of an
+    outermost fork run one after the other, in a random order. They stop when their requests reach
+    the byte limit of the dry run. If `within` is true, inner forks also run only a few of their
+    items, concurrently.
     """
 
     def __init__(self, counting: CountingProvider, *, within: bool) -> None:
@@ -445,7 +445,7 @@ def _wave_sizes(calls: int) -> Iterator[int]:
 
 
 class DryRun(NamedTuple):
-    """The result of a dry run. `cut` means that the dry run ended before the study did."""
+    """The result of a dry run. `cut` means that the dry run reached its limit of work."""
 
     counting: CountingProvider
     sampler: Sampler | None = None
@@ -467,7 +467,8 @@ def _dry_run(
 ) -> DryRun:
     """Run a study with the embedded respondent in a temporary folder.
 
-    `sample` runs only a sample of the items of outermost forks, `within` also of forks inside them.
+    With `sample` only some items of outermost forks are run. With `within` only some items of inner
+    forks are run as well.
     """
     config = study_file.config
     part = study_file.study.respondent_part
@@ -552,7 +553,8 @@ def _smallest_limit(study_file: StudyFile, size: int) -> int:
 def _summarise_stages(counting: CountingProvider, scale: float) -> list[StageEstimate]:
     """Return one row for each stage.
 
-    If there are many stages, those that differ only in a number share a row.
+    If there are many stages, stages with names that differ only in a number are added up in one
+    row.
     """
     merged: dict[str, TokenUse] = {}
     merge_numbered = len(counting.stages) > MAX_STAGE_ROWS

@@ -30,8 +30,9 @@ ABANDON_TIMEOUT_SECONDS = 0.7
 class RunStopper:
     """A callable that stops a run, from any thread.
 
-    The first call lets replies in flight arrive. The second call cancels the run. If the run does
-    not react, because code of the study blocks the event loop, `abandon` ends the process.
+    The first call stops new model calls and lets replies in flight arrive. The second call cancels
+    the run. If code of the study blocks the event loop, the run cannot be cancelled. `abandon` then
+    ends the process.
     """
 
     def __init__(self, abandon: Callable[[], object] | None = None) -> None:
@@ -64,7 +65,7 @@ class RunStopper:
     def handle_signals(self) -> Iterator[None]:
         """Context manager that lets Ctrl-C, SIGTERM and SIGHUP stop the run while it is open.
 
-        In a thread other than the main thread it does nothing.
+        Outside the main thread the context manager does nothing.
         """
         handlers_before = {}
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -84,9 +85,9 @@ class RunStopper:
                 signal.signal(number, handler)
 
     async def run_guarded(self, main: Coroutine[object, object, None]) -> None:
-        """Await a coroutine that a call of this object can stop.
+        """Await `main`, which can be stopped by calling this object.
 
-        Raises RunInterruptedError if the second call of the object cancelled the coroutine.
+        Raises RunInterruptedError if a second call of this object has cancelled `main`.
         """
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:
@@ -104,8 +105,8 @@ class RunStopper:
 def relax_garbage_collector() -> Iterator[None]:
     """Context manager that runs the garbage collector less often while it is open.
 
-    A run makes many small objects and hardly any reference cycle. In a run with 1,200 participants
-    this saved a sixth of the wall time.
+    A run makes many small objects and hardly any reference cycle. Collecting less often saved a
+    sixth of the wall time of a run with 1,200 participants.
     """
     threshold_before = gc.get_threshold()
     # Collect young garbage first: frozen objects are not examined before the end of the run.
@@ -140,7 +141,7 @@ def run_until_complete(
 ) -> None:
     """Run a coroutine to its end on a new event loop.
 
-    If a loop is running in this thread, the new one runs in another thread. `main` receives the
+    If a loop is running in this thread, the new loop runs in another thread. `main` receives the
     stopper and returns the coroutine.
     """
     stopper = stopper or RunStopper()
@@ -166,7 +167,8 @@ def run_until_complete(
 async def run_beside_loop(run: Callable[[RunStopper], T]) -> T:
     """Call `run` in a thread and return its result, so that the caller's event loop is not blocked.
 
-    If the caller is cancelled, stop the run and wait for it, so that replies in flight are kept.
+    If the caller is cancelled, stop the run and wait for its end, so that replies in flight are
+    kept.
     """
     stopper = RunStopper()
     with ThreadPoolExecutor(1, "folkmoot") as pool:

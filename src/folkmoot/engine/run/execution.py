@@ -1,6 +1,6 @@
 """Execute one process of a run: seal the design, run the protocol, write tables and manifest.
 
-A run that was resumed twice took three processes. Whenever a process ends, it keeps every reply and
+Each resume is a further process of the same run. Whenever a process ends, it keeps every reply and
 writes the manifest. `runner` and `grid` start a process for runs, `verify` for replays.
 """
 
@@ -214,8 +214,8 @@ async def execute_study(execution: Execution) -> None:
 
     Whatever is raised, the function awaits replies in flight and writes all replies to the disk.
     The log and the manifest then say how the process ended. A resume that fails before it adds an
-    entry to the journal leaves every file unchanged. Until a resume adds its first entry, it
-    therefore holds back the log, the settings and the files of the study.
+    entry to the journal leaves every file unchanged. The log, the settings and the files of the
+    study are therefore written only after the first entry.
     """
     secrets = execution.providers.secrets
     is_resumed = execution.options.resume
@@ -270,7 +270,7 @@ async def execute_study(execution: Execution) -> None:
 
 @dataclass
 class _End:
-    """The outcome of one process, which is reported once, and again only if it changes."""
+    """The outcome of one process. It is reported once, and again only if it changes."""
 
     progress: Progress
     secrets: Collection[str]
@@ -290,7 +290,7 @@ class _End:
 
 
 def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
-    """On a resume, hold files back until the journal changes or the run ends well."""
+    """On a resume, write files only after the journal has changed or the run is complete."""
 
     def begin_writing() -> None:
         log.write_held_lines()
@@ -385,7 +385,7 @@ def _build_run_context(
 def unpriced_in(journal: JournalReader) -> list[str]:
     """Return the models with calls of unknown cost, in words for a message.
 
-    The calls of killed processes are listed without their model, because loans do not record it.
+    The calls of killed processes are listed without a model, because loans do not record the model.
     """
     _, _, unpriced = journal.total_calls_and_cost()
     if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):
@@ -399,7 +399,7 @@ def unknown_cost_text(models: Sequence[str]) -> str:
 
 
 async def _run_protocol(execution: Execution, context: RunContext) -> None:
-    """Run the preflight and the protocol of the study. Ctrl-C can stop them."""
+    """Run the preflight and the protocol of the study until their end or Ctrl-C."""
     study_file, providers = execution.study_file, execution.providers
     context.progress(
         RunStarted(
@@ -512,8 +512,8 @@ def build_design(
 ) -> dict[str, Any]:
     """Return the design of a study as its plan seals it.
 
-    `sealed` is the design that the run sealed when it started, empty before that. The sealed design
-    decides the embedding model and which settings are compared.
+    `sealed` is the design that the run sealed when it started, or an empty mapping before that. The
+    sealed design decides the embedding model and which settings are compared.
     """
     # The embedding model is restored before it is read below: a resume uses the sealed model, even
     # if another one would be chosen today.
@@ -543,7 +543,7 @@ def build_design(
 def _models_of_speakers(
     study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the models that the code of the study names for speakers, for the plan.
+    """Return the models that the study's code names for speakers. The plan seals these models.
 
     Plans of earlier versions do not hold these models. A resume of a run with such a plan leaves
     the models out, so that the designs can be compared.
@@ -565,7 +565,7 @@ async def _close_without_outputs(context: RunContext) -> None:
 async def _write_outputs(
     execution: Execution, context: RunContext, end: _End, started_at: float
 ) -> None:
-    """Keep every reply, write tables for a run that is done or paused, and write the manifest.
+    """Write the replies, the tables of a run that is done or paused, and the manifest.
 
     The tables of a paused run hold the rows so far. These tables are written again when the run
     continues. The manifest is written in any case and names the outcome.
@@ -620,8 +620,8 @@ def _derived_tables(
 ) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
     """Yield the tables that the study derives from the finished journal and folder.
 
-    If the study's code fails, yield no table at all and log a warning: the run is paid for, so it
-    must not fail, and a table with half of its rows would look complete.
+    If the study's code fails, log a warning and yield no table. The run is paid for, so it must not
+    fail. A table with half of its rows would look complete.
     """
     buffers: dict[str, TableBuffer] = {}
     try:
@@ -639,7 +639,7 @@ def _derived_tables(
 def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
     """Return the reason why the whole run is unusable, or an empty string.
 
-    The reason comes from the study, or it is that no answer could be parsed.
+    The study gives the reason. The engine itself adds one reason: no answer could be parsed.
     """
     study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")

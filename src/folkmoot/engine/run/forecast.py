@@ -1,7 +1,7 @@
 """Forecast the cost of a run from its estimate and the replies so far.
 
-The estimate does not know how long the replies of a model are. The preflight and the first replies
-show their length. So the forecast moves from the estimate to the counted values, and its range
+The estimate assumes the length of the model's replies. The preflight and the first replies show
+their true length. So the forecast moves from the estimate to the counted values, and its range
 narrows.
 """
 
@@ -117,7 +117,10 @@ class Forecast:
         return costs
 
     def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
-        """Return the middle, low and high bound of a range, each divided by the middle."""
+        """Return the middle, low and high bound of a range, each divided by the middle.
+
+        Without a range all three are 1.
+        """
         if bounds is None or not bounds.low + bounds.high:
             return 1.0, 1.0, 1.0
         middle = (bounds.low + bounds.high) / 2

@@ -101,7 +101,7 @@ def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
 
 @dataclass(frozen=True)
 class _RepeatedFork:
-    """Runs both forks of every repeat: the one with the changed reply, then the unchanged one."""
+    """Runs the two forks of every repeat: first with the changed reply, then with the original."""
 
     run: RunFolder
     grid: RunGrid

@@ -116,7 +116,7 @@ class RunGrid:
     cells: tuple[GridCell, ...]
 
     def run(self, cell: GridCell) -> RunFolder | None:
-        """Return the run of a cell, finished or not, or None if it has not started."""
+        """Return the run of a cell, finished or not, or None if the cell has not started."""
         folder = cell_folder(self.path, cell)
         return RunFolder(folder) if (folder / JOURNAL).exists() else None
 
@@ -288,7 +288,7 @@ def _load_cell(
 ) -> tuple[StudyFile, RunOptions]:
     """Return the study of a cell and the options of its run.
 
-    Both are without a budget, because all cells share the budget of the grid.
+    The study and the options have no budget, because all cells share the budget of the grid.
     """
     model = cell.settings.get("model", options.model)
     overrides = [f"{key}={setting}" for key, setting in cell.settings.items() if key != "model"]
@@ -460,7 +460,7 @@ class _GridExecution:
             progress(RunEnded(outcome))
 
     async def _run_preflight(self, shared_limits: SharedLimits) -> None:
-        """Make one real call for each distinct request kind of the cells of the first repeat.
+        """Make one real call for each distinct kind of request in the cells of the first repeat.
 
         `_preflight_key` says which requests are of one kind. Each hosted embedding model embeds one
         text. Raises FatalModelError if a cell cannot work, and every error that stops a run.
@@ -494,7 +494,7 @@ class _GridExecution:
         raise_on_problems(checks)
 
     def _unique_preflight_requests(self) -> Iterator[tuple[GridCell, list[ModelRequest], str]]:
-        """Yield each cell with the requests and the embedding model that no earlier cell has."""
+        """Yield each cell with its requests and embedding model, without those of earlier cells."""
         # The empty string means: no hosted embedding model.
         seen_keys: set[object] = {""}
         for cell, requests in self.samples:
@@ -547,8 +547,8 @@ class _GridExecution:
     def _shared_limits(self, progress: Progress) -> SharedLimits:
         """Return the budget and the rate limiter of all cells.
 
-        The budget already counts what earlier processes have spent, according to the journals of
-        the cells and of the preflight. Raises InputError if a cost is unknown and the budget is in
+        The budget already counts the spending of earlier processes, as the journals of the cells
+        and of the preflight record it. Raises InputError if a cost is unknown and the budget is in
         USD.
         """
         usd, calls, possible = 0.0, 0, NOTHING
@@ -615,9 +615,8 @@ def _merge_preflight_result(
 ) -> PreflightCheck:
     """Return the result to report for a preflight call, with the cell named in its problem.
 
-    A replayed reply does not show the capabilities of the model, because the journal does not hold
-    them. In this case an earlier result of the same call is removed from `checks_before` and
-    returned.
+    A replayed result does not show the capabilities of the model. An earlier result of the same
+    call is then returned, and removed from `checks_before`.
     """
     check = result.check
     check_key = (check.model, check.role, check.answer)

@@ -29,9 +29,9 @@ EXAMPLE_MODEL = "openai/gpt-4o"
 def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
     """Return the study file with the models of its run filled in.
 
-    `folder` is the run folder, for the sealed plan on a resume. `models_note` of the result is a
-    message that the researcher should read first. Raises InputError for a model that does not
-    exist, and for a key (`--key`) without a model.
+    `folder` is the run folder. On a resume its sealed plan names the models. `models_note` of the
+    result is a message that the researcher should read before the run. Raises InputError for a
+    model that does not exist, and for a key (`--key`) without a model.
     """
     if options.model is not None or options.custom_provider is not None:
         return study_file
@@ -136,7 +136,7 @@ def _embedded_respondent_note(study_file: StudyFile) -> str:
 
 
 def _named_model_hint(study_file: StudyFile) -> str:
-    """Return a hint that names a model for this study and the command to use the model.
+    """Return a hint that suggests a model for this study, with the command that runs it.
 
     The model is the default of the program that the study type reproduces (`Study.source_model`),
     or an example if the study type names none.

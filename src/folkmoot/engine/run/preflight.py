@@ -48,10 +48,11 @@ class PreflightResult(NamedTuple):
 async def run_preflight(
     context: RunContext, requests: Sequence[ModelRequest], *, uses_embeddings: bool = False
 ) -> None:
-    """Make each call once, in order, after one embedding if the study `uses_embeddings`.
+    """Make each preflight call once, in order.
 
-    The results are written into the plan and reported as progress. Raises FatalModelError (exit
-    code 2) if a model cannot do what the study needs, and every error that stops a run.
+    If the study `uses_embeddings`, one text is embedded first. The results are written into the
+    plan and reported as progress. Raises FatalModelError (exit code 2) if a model cannot do what
+    the study needs, and every error that stops a run.
     """
     # The plan is written first, because a journal without a plan could not be resumed.
     context.plan.write_plan()
@@ -85,11 +86,11 @@ def find_hosted_embedding_model(providers: ModelRouter, config: StudyConfig) -> 
 async def ask_each_once(
     gateway: Gateway, requests: Sequence[ModelRequest], embedding: str, embedding_address: str
 ) -> list[PreflightResult]:
-    """Make each call once, in order, and return the results.
+    """Make each call once and return the results.
 
     If `embedding` names a model, this model first embeds a text at `embedding_address`, and the
-    result of the embedding is the first result. Raises every error that stops a run. The calls are
-    made in order, so that the first wrong key stops all others.
+    result of the embedding is the first result. The calls are made in order, so that the first
+    wrong key stops all later calls. Raises every error that stops a run.
     """
     results: list[PreflightResult] = []
     if embedding:

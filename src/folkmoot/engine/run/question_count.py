@@ -1,6 +1,6 @@
 """Count how many questions a participant is likely to get, for the pages of human participants.
 
-A small part of the study is run with the embedded respondent, as for an estimate of its cost.
+A dry run of a small part of the study counts the questions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIN_UNITS = 2
 
 
 class _QuestionCounter:
-    """A provider that counts the questions to each participant. Another provider answers them."""
+    """A provider that counts the questions to each participant and lets `inner` answer them."""
 
     def __init__(self, inner: Provider, seats: Sequence[Seat]) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Repair a damaged journal by setting damaged entries aside. A resume then asks for them again.
+"""Repair a damaged journal by removing damaged entries. A resume then makes their calls again.
 
 `folkmoot verify --repair` uses this module.
 """
@@ -25,11 +25,11 @@ DAMAGED_COPY_NAME = "journal-damaged-{}.sqlite"
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """The entries that a repair sets aside and the calls that a resume may then make.
+    """The entries that a repair removes and the calls that a resume may then make.
 
     Costs are in USD, or None if the cost of a reply is unknown. `max_later_calls` is the number of
-    intact calls after the first damaged entry. A resume repeats each of these calls with a request
-    that differs because of the new answers.
+    intact calls after the first damaged entry. A resume repeats such a call only if new answers
+    have changed its request.
     """
 
     problems: tuple[str, ...]
@@ -40,7 +40,10 @@ class RepairPlan:
 
 
 def plan_repair(run: RunFolder) -> RepairPlan:
-    """Count what a repair would set aside and estimate what a resume may cost. Change nothing."""
+    """Count the entries that a repair would remove, and estimate the cost of the resume.
+
+    The function changes nothing.
+    """
     with JournalReader(run.path / JOURNAL) as journal:
         problems = tuple(map(str, journal.find_damage()))
         intact_entries = [(number, entry) for number, entry, _ in journal.intact_entries("entries")]
@@ -68,7 +71,7 @@ def plan_repair(run: RunFolder) -> RepairPlan:
 
 
 def repair_journal(run: RunFolder, plan: RepairPlan, requested_by: str) -> Path:
-    """Set the damaged entries aside and return the path of the old journal, which is kept.
+    """Remove the damaged entries and return the path of the old journal, which is kept.
 
     The caller must hold the lock of the run folder. The run counts as paused until a resume has
     asked for the missing answers.

@@ -56,8 +56,8 @@ def load_study_with_options(
 ) -> StudyFile:
     """Load a study file, apply the options of the command line and choose the models.
 
-    `folder` is the run folder, if it is not the one of `run_folder_path`. The function writes
-    nothing. Raises InputError for every problem of the file or the options.
+    `folder` is the run folder, or None for the folder that `run_folder_path` returns. The function
+    writes nothing. Raises InputError for every problem of the file or the options.
     """
     # If `--model` replaces the model of the file, the file's own model need not exist.
     check_model_names = options.model is None and options.custom_provider is None
@@ -254,7 +254,7 @@ def create_router(study_file: StudyFile, options: RunOptions) -> ModelRouter:
 
 
 def check_models(study_file: StudyFile, options: RunOptions) -> None:
-    """Check all models of a run before anything is asked.
+    """Check all models of a run before any request is sent.
 
     Raises InputError with every model that is unknown, has no key, or lacks a capability that the
     study needs, such as images or embeddings.

@@ -1,6 +1,6 @@
 """Check whether a study is written in English, the only language of the embedded respondent.
 
-A run with the embedded respondent checks this once at its start. `folkmoot check` does so too.
+`folkmoot check` and each run with the embedded respondent make this check.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_english(text: str) -> bool:
 
 
 def _texts_of(value: object) -> Iterator[str]:
-    """Yield the texts in a setting by which the language of a study can be recognised.
+    """Yield those texts in a setting that show the language of the study.
 
     A single ASCII word is left out, because it is more often an identifier than a text.
     """

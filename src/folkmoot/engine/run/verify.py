@@ -124,9 +124,9 @@ class Verification:
 
 
 def list_changes(run: RunFolder) -> list[str]:
-    """Return one sentence for each file with a hash that has changed since the run.
+    """Return one sentence for each file of a run that has changed since the run.
 
-    The journal is checked by its own hashes and is included.
+    Files are compared with the hashes in the manifest, and the journal with its own hashes.
     """
     path, format_version = run.path / JOURNAL, 0
     try:
@@ -157,7 +157,7 @@ def list_changes(run: RunFolder) -> list[str]:
 
 
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
-    """Return the content digest and the record digest of a run with an undamaged journal."""
+    """Return the content digest and the record digest of a run. The journal must be undamaged."""
     return journal.content_digest(), digest_of_run(journal.record_digest(), run.plan)
 
 
@@ -379,8 +379,8 @@ def study_as_it_was_run(
 ) -> tuple[StudyFile, ModelRouter]:
     """Return the study file and the model router of a run, rebuilt from its plan and manifest.
 
-    Raises NotRebuiltError if they cannot be rebuilt with the study type of this installation.
-    A run with prompts that have changed since then cannot be rebuilt either, unless
+    Raises NotRebuiltError if the study type of this installation cannot rebuild the study file and
+    the router. Also raises this error if prompts have changed since the run, unless
     `with_other_prompts` is true.
     """
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
@@ -430,10 +430,7 @@ def _other_prompts_error(run: RunFolder, changed_prompts: Sequence[str]) -> NotR
 
 
 def _describe_code_difference(run: RunFolder) -> str:
-    """Return the version that made the run, in brackets.
-
-    Returns an empty string if it is this version.
-    """
+    """Return in brackets the version that made the run, or an empty string for this version."""
     other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 
@@ -514,7 +511,7 @@ def _sealed_prompts(plan: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _without_prompts(plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a plan with the prompts left out of its sealed design, and no hash of the design."""
+    """Return a plan without the prompts and without the hash of its sealed design."""
     sealed = plan.get("sealed", {})
     design = sealed.get(DESIGN, {}).get("data")
     if not isinstance(design, Mapping):
@@ -540,7 +537,7 @@ def _claims_differ_in_wording(recorded: Mapping[str, Any], rebuilt: Mapping[str,
 
 
 def _same_columns(run: RunFolder, rebuilt: RunFolder) -> bool:
-    """Return whether two codebooks differ at most in the meanings that they give to columns."""
+    """Return whether two codebooks are equal apart from the descriptions of columns."""
 
     def without_meanings(value: object) -> object:
         if isinstance(value, Mapping):

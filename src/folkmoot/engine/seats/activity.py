@@ -1,7 +1,7 @@
-"""What the researcher sees of a seat: whether its human waits, reads, writes, or has been idle.
+"""What a researcher sees of a seat: whether its human waits, reads, writes, or is idle.
 
-The page of a seat reports how many seconds ago its human was active and typed, but never the text.
-These reports are kept in memory only.
+The page of a seat reports how many seconds ago its human was active and how many seconds ago the
+human typed. It never reports the text. These reports are kept in memory only.
 """
 
 from __future__ import annotations

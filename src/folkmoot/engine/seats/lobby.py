@@ -98,7 +98,7 @@ class Lobby:
         return next((name for name, who in self.occupants.items() if who.code == wanted), "")
 
     def next_free_seat(self, closed: Collection[str]) -> str:
-        """Return the seat for the next person, or an empty string if the lobby is full or over."""
+        """Return the seat for the next person, or an empty string if no more people can enter."""
         if not self.is_open:
             return ""
         free = (name for name in self.order if name not in self.occupants and name not in closed)
@@ -136,7 +136,7 @@ class Lobby:
 
 
 def restore_occupants(seats: Mapping[str, Mapping[str, str]]) -> dict[str, Occupant]:
-    """Return the people in the seats, as an earlier process of the run has written them."""
+    """Return the people in the seats, as recorded by an earlier process of the run."""
     return {
         name: Occupant(seat["visit"], seat.get("code", ""))
         for name, seat in seats.items()

@@ -1,9 +1,10 @@
-"""Find the texts of one human in a run, and the requests and replies of others that contain them.
+"""Find the texts of one human in a run, and the requests and replies that contain them.
 
-The human's replies are found by address. The table `provenance` says where requests contain the
-human's texts. Texts of others in these requests are not included. Replies to such requests are
-searched for quotations of the human (`find_personal_texts`). A summary of this human's texts alone
-is personal as well. `withdrawal` removes all texts that are found.
+The human's replies are found by address. The table `provenance` lists the requests to other
+speakers that contain the human's texts. Texts of other speakers in these requests are not personal.
+Replies to these requests are searched for quotations of the human (`find_personal_texts`). A
+summary of this human's texts alone is personal as well. `withdrawal` removes all texts that are
+found.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class PersonalTexts:
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether a source, in the request at an address, means a text of the human."""
+        """Return whether a source in the request at an address is a text of the human."""
         if reply := _reply_of(source):
             return self.is_own(reply)
         if source.kind == "persona":
@@ -337,7 +338,6 @@ class _PersonalTextSearch:
         return other_texts, personal_texts
 
     def _options_in(self, entry: JournalEntry) -> Iterator[str]:
-        """Yield the options in a request."""
         for start, end, source, number in self._found.spans.spans_at(entry.address):
             if source.kind == "option":
                 yield entry.request["messages"][number]["content"][start:end]
@@ -391,7 +391,7 @@ def _spans_overlap(part: Replacement, other: Replacement) -> bool:
 def _is_in(seat: Seat, *paths: str) -> bool:
     """Return whether one of these scope paths belongs to the session of a seat.
 
-    The answer is always yes for a seat without scopes, because its id is unique in the run.
+    For a seat without scopes the result is true, because its id is unique in the run.
     """
     return not seat.scopes or any(
         not set(seat.scopes).isdisjoint(path.split("/")) for path in paths
@@ -408,7 +408,7 @@ def question_address(address: str) -> str:
 
 
 def _reply_of(source: Source) -> str:
-    """Return the address of the reply from which a text comes, directly or by a table cell."""
+    """Return the address of the reply from which a text comes, directly or through a table cell."""
     table, _, key = source.id.partition("/")
     if table.partition(".")[0] in (UTTERANCES, "answers"):
         return Source("utterance", key).address
@@ -424,7 +424,7 @@ def _may_contain_any_text(source: Source) -> bool:
 def repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
     """Return whether a message of a re-ask may repeat the reply that could not be parsed.
 
-    This is the last message, if no source is recorded for any part of it.
+    This is true of the last message, unless a source is recorded for a text in it.
     """
     is_reask = entry.address != question_address(entry.address)
     is_last = number == len(entry.request["messages"]) - 1

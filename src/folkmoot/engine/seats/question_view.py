@@ -42,7 +42,7 @@ class QuestionView:
     is_afterwards: bool = False
 
     def describe_exchange(self, reply: str) -> tuple[str, str]:
-        """Return the question and a reply to it as texts, for a review of one's own answers."""
+        """Return the question and the human's reply as texts, so that the human can review both."""
         question = self.prompt or (self.history[-1].text if self.history else "")
         value: object = reply
         if self.answer_kind == "json" or self.fields_for_people:

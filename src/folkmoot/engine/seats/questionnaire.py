@@ -214,7 +214,7 @@ class SeatProgress:
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 
     def find_due(self, checks: tuple[SeatCheck, ...], stage: str | None) -> list[int]:
-        """Return the numbers (from 1) of the checks that precede a question of this stage.
+        """Return the numbers (from 1) of the checks to ask before the next question of this stage.
 
         `stage` is None at the end of the protocol.
         """

@@ -83,9 +83,9 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the number of the word from which the rest of this text is a beginning of `line`.
+        """Return the first word number from which the rest of this text is a beginning of `line`.
 
-        This finds the end of a text that was cut off within a recorded text. The rest must have at
+        This finds a recorded text that was cut off at the end of this text. The rest must have at
         least `min_characters` characters. Returns None if there is no such word.
         """
         word_numbers = self.find_word_sequence(line[: min_characters + 1])
@@ -292,7 +292,7 @@ class Redaction:
         return f"[withdrawn {digest(self.salt, words, size=6).hex()}]"
 
     def replacements_for(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
-        """Return replacements of these places in a text by marks."""
+        """Return replacements that put marks at these places of a text."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
@@ -343,7 +343,7 @@ class Redaction:
     def discard_shared_texts(self, others: Collection[str]) -> None:
         """Mark texts as shared if other speakers gave them as well: a bare "No." identifies no one.
 
-        Call it when all texts are recorded.
+        Call this method after all texts have been recorded.
         """
         other_words = Words("\n".join(others)).line
         self.shared = {line for line in self.texts if line in other_words}
@@ -362,7 +362,7 @@ class Redaction:
         """Return replacements of all recorded texts inside a text without known sources.
 
         White space and escapes of files are ignored. Case is ignored for long texts. If `altered`
-        is true, it is ignored for all texts, because a prompt may contain them in capitals. `own`
+        is true, case is ignored for all texts, because prompts may contain texts in capitals. `own`
         means that the text is from a row of the human. If `text` was cut off, its last words are
         compared with the beginnings of all recorded texts.
         """
@@ -483,9 +483,9 @@ class Redaction:
 def change_json(
     text: str, change: Callable[[JsonValue], JsonValue], otherwise: Callable[[str], str]
 ) -> str:
-    """Return JSON text with its data changed by `change`.
+    """Apply `change` to the data of a JSON text, and return the new JSON text.
 
-    If the text is not JSON, `otherwise` changes it.
+    If the text is not JSON, apply `otherwise` to the text.
     """
     try:
         value: JsonValue = json.loads(text)
@@ -527,7 +527,7 @@ def find_offered(schema: object) -> Iterator[str]:
 
 
 def _name_parts(names: Iterable[object]) -> set[str]:
-    """Return the names, and the parts of those names that are paths."""
+    """Return all names. For a name that is a path, also return the parts of the path."""
     # A longer string is a text and names nothing.
     short_names = [name for name in names if isinstance(name, str) and len(name) <= 200]
     return {part for name in short_names for part in (name, *name.split("/"))}

@@ -267,8 +267,8 @@ class SeatManager:
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
         """Queue a request for its human and return the question with a future for the reply.
 
-        If the seat gives no more answers, the future is already done: a missing answer with the
-        reason.
+        If the seat gives no more answers, the future is already done. It holds a missing answer
+        with the reason.
         """
         seat_state, view = self._view_at(address)
         reply: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
@@ -316,7 +316,10 @@ class SeatManager:
         return self._views_by_address[address]
 
     def _start_clock(self, seat_state: SeatState) -> None:
-        """Start the clock of the first question if there is a time limit and the human is there."""
+        """Start the clock of the first question if the question has a time limit.
+
+        The clock starts only after the human has arrived.
+        """
         if not seat_state.questions or not self.has_arrived(seat_state):
             return
         minutes = self.minutes_for(seat_state.questions[0].view)
@@ -436,7 +439,7 @@ class SeatManager:
         return seat_state
 
     def readmit(self, seat_state: SeatState, visit: str) -> None:
-        """From now on, recognise the person in a seat by another cookie."""
+        """Recognise the person in a seat by another cookie from now on."""
         assert self.lobby is not None
         code = self.lobby.occupants[seat_state.seat.name].code
         self.lobby.occupants[seat_state.seat.name] = Occupant(digest_visit(visit), code)
@@ -460,10 +463,7 @@ class SeatManager:
             self._changed += 1
 
     def go_on_with(self, humans: Collection[str]) -> None:
-        """Start the study with the humans in these seats.
-
-        An earlier process of the run started the study with the same humans.
-        """
+        """Start the study at once, with the humans with whom an earlier process started it."""
         self._start_study(humans)
 
     def start_now(self) -> None:

@@ -47,10 +47,10 @@ OPEN = "open"
 class Seat:
     """One participant of one session that a human could play.
 
-    `id` is the id of the speaker. `scopes` are parts of scope paths: every call of this participant
-    has one of them in its path. `scopes` is empty if the id is unique in the run. `closed_reason`
-    is empty if a human can take the seat. Otherwise it says why not, for example that the protocol
-    lets others speak for the participant.
+    `id` is the id of the speaker. Every call of this participant has one of the `scopes` in its
+    scope path. `scopes` is empty if the id is unique in the run. `closed_reason` is empty if a
+    human can take the seat. Otherwise it gives the reason, for example that other speakers answer
+    for the participant.
     """
 
     id: str
@@ -75,10 +75,7 @@ class Seat:
         return self.scopes[0] if self.scopes else self.id
 
     def owns_call(self, speaker: Speaker, path: Sequence[str]) -> bool:
-        """Return whether a call belongs to this seat.
-
-        A call is made to `speaker` in the scope with this path.
-        """
+        """Return whether a call to `speaker` in the scope with this path belongs to the seat."""
         is_own = speaker.id == self.id and speaker.role == PARTICIPANT_ROLE
         return is_own and (not self.scopes or not set(self.scopes).isdisjoint(path))
 
@@ -206,7 +203,7 @@ SELF_DESCRIPTION_QUESTION = SourcedText(
 def self_description_address(seat: Seat) -> str:
     """Return the address of the question for a self-description.
 
-    The address is outside all scopes, because the answer serves the whole run.
+    The address is outside all scopes, because all scopes of the run use the answer.
     """
     return f"{seat.address}/self"
 
@@ -222,7 +219,7 @@ def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker
 
     The self-description replaces all parts that have this speaker's persona as their source. A
     prompt that was written without a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If
-    the prompt contains neither, the self-description is put at its beginning.
+    the prompt contains neither, it begins with the self-description.
     """
     system = _describe_as_self(speaker.system, speaker.id, self_description)
     wording = wording_for_people(speaker.system)
@@ -335,9 +332,10 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
 def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
     """Return the order in which an open entry gives out seats.
 
-    A group is filled before the next one begins, so that humans meet humans. Groups are in random
-    order within their condition, and the conditions take turns in random order (permuted blocks).
-    So the time of arrival does not decide the condition. The seats of a group are shuffled.
+    One group is filled before the next group begins, so that humans meet humans. Groups are in
+    random order within their condition, and the conditions alternate in random order (permuted
+    blocks). So the time of arrival does not decide the condition. The seats of a group are in
+    random order.
     """
     rng = generator(seed, ("seats", "entry"))
     groups: dict[str, list[Seat]] = {}

@@ -16,7 +16,7 @@ R = TypeVar("R")
 def check_ask_arguments(
     speaker: object, prompt: object, history: object, answer_type: object
 ) -> None:
-    """Raise ProtocolError if `Scope.ask` cannot use one of these arguments."""
+    """Raise ProtocolError if one of these arguments of `Scope.ask` has a wrong type."""
     require_type(speaker, Speaker, "ask(): speaker", 'pass Speaker("p_0001", system="You are …")')
     require_type(prompt, str, "ask(): the prompt", 'pass text, e.g. scope.prompt("name", …)')
     hint = "leave it out, or pass EMPTY_TRANSCRIPT + Utterance(…)"

@@ -19,7 +19,7 @@ def create_seat_manager(
 ) -> SeatManager:
     """Return the manager of these seats.
 
-    If the plan says who has arrived, the lobby is over.
+    If the plan already names the humans who have arrived, the study starts with them at once.
     """
     assert config.seats is not None
     ordered_seats = entry_order(seats, config.random_seed) if config.seats.open else seats

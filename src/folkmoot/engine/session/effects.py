@@ -61,12 +61,12 @@ MAX_EMPTY_REPLY_RETRIES = 2
 class AskResult(NamedTuple, Generic[T]):
     """The result of one question: the answer, and how it was obtained.
 
-    `text` is the last raw reply, and `said` the first one, before any re-ask. `parse_step` is the
-    step of the parser that read the answer. `messages` is the request that was sent last. `reply`
-    is the completion of that request with finish reason, tokens, latency and cost. After a replay
-    it is the same. `repairs` lists values that the validators of a JSON answer corrected or
-    dropped. `address` is the journal address of the question, which is the source of the speaker's
-    utterance.
+    `text` is the last raw reply, and `said` the first raw reply, before any re-ask. `parse_step` is
+    the step of the parser that read the answer. `messages` is the request that was sent last.
+    `reply` is the completion of that request with finish reason, tokens, latency and cost. A replay
+    returns the same completion. `repairs` lists values that the validators of a JSON answer
+    corrected or dropped. `address` is the journal address of the question, which is the source of
+    the speaker's utterance.
     """
 
     value: T | Missing
@@ -98,13 +98,13 @@ async def ask_until_parsed(
 ) -> AskResult[T]:
     """Ask a question until the answer can be parsed, with at most `reasks` re-asks.
 
-    Each re-ask is journaled at an address of its kind (`<address>.r1`, …). It sends the
+    Each re-ask is journaled at an address of its own (`<address>.r1`, …). A re-ask sends the
     conversation so far, the last unreadable reply and the problem. After an empty reply it repeats
     the question. A reply that was cut by the token limit is requested once more with twice the
-    limit (`<address>.long`). The doubled limit then holds for later re-asks. A reply that is cut
-    again is kept, with its finish reason.
+    limit (`<address>.long`). The doubled limit then holds for later re-asks. If the second reply is
+    cut as well, its text is parsed as it is.
 
-    The last re-ask of a number wants JSON, which an endpoint with schemas can enforce
+    The last re-ask of a number asks for JSON, because an endpoint with schemas can enforce JSON
     (`AnswerType.last_reask`).
 
     An unreadable choice is re-asked only once: its clarification shows the speaker the reply and
@@ -240,10 +240,7 @@ def _parse_reply(
 
 
 def _readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
-    """Return the text of a reply.
-
-    If a JSON reply was cut, the unfinished last value is left out.
-    """
+    """Return the text of a reply. For a cut JSON reply, leave out the unfinished last value."""
     return (
         close_cut_json(reply.text)
         if reply.finish == FINISH_LENGTH and answer_type.kind == "json"
@@ -340,9 +337,10 @@ def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
 
 
 def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
-    """Compare the recorded answer with the options that the first reply mentions.
+    """Return whether the first reply mentions the recorded answer as an option.
 
-    Returns "same", "other", "several" or "none", or None if the answer type cannot tell.
+    The result is "same" (only this option), "other" (only another option), "several" (several
+    options) or "none" (no option). It is None if the answer type cannot find options in a reply.
     """
     values = answer_type.find_mentioned_values(result.said)
     if values is None:
@@ -376,7 +374,8 @@ MAX_EMBEDDING_BYTES_IN_MEMORY = 4_000_000
 async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
     """Return the embeddings of texts as a float32 array with one row of length one for each text.
 
-    The texts are sent in batches of `EMBED_BATCH`, each at its address (`<address>.b0`, …).
+    The texts are sent in batches of `EMBED_BATCH`. Each batch has its own address (`<address>.b0`,
+    …).
     """
     text_list = list(texts)
     # The address of a batch is its number, so concurrent batches are journaled like serial ones.

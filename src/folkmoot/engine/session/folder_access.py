@@ -111,7 +111,7 @@ def _holds_run(folder: Path) -> bool:
 def prepare_folder(folder: Path, config: StudyConfig, *, resume: bool) -> None:
     """Write the settings of a new run, after deleting the files of an earlier run without calls.
 
-    Call it while the folder is locked.
+    The caller must hold the lock of the folder.
     """
     if not resume:
         for name in ENGINE_FILES_BEFORE_FIRST_CALL:
@@ -124,7 +124,8 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
     """Open the journal of a run.
 
     Raises StorageError if the journal or the plan of a run with calls is missing. Without the
-    journal, a resume would pay for everything again. Without the plan, it would lose the design.
+    journal, a resume would pay for everything again. Without the plan, a resume would not know the
+    design.
     """
     path = folder / JOURNAL
     merge_shards(folder, path)
@@ -151,9 +152,9 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
 
 
 def describe_other_version(folder: Path) -> str:
-    """Return a text that names the version that made a run and the present one.
+    """Name the version that made a run and the present version, in a text.
 
-    Returns an empty string if the two are equal.
+    Returns an empty string if the versions are equal.
     """
     if not (folder / PLAN).exists():
         return ""

@@ -27,8 +27,8 @@ REGISTERED = (DESIGN, CLAIMS, SEATS)
 def digest_registration(plan: Mapping[str, Any]) -> str:
     """Return the digest of the parts that a plan sealed before the first call.
 
-    It is computed from the content of the parts, not from the hashes stored in the plan. If the
-    plan sealed none of these parts, the digest is an empty string.
+    The digest is computed from the content of the parts, not from the hashes stored in the plan. If
+    the plan sealed none of these parts, the digest is an empty string.
     """
     sealed = plan.get("sealed", {})
     hashes = {name: _hash_data(sealed[name]["data"]) for name in REGISTERED if name in sealed}
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def data(self) -> Mapping[str, object]:
-        """The content that the plan file has after the next `write_plan`."""
+        """The content to be written to the plan file by the next `write_plan`."""
         return dict(self._data)
 
     def sealed_part(self, name: str) -> Mapping[str, object]:
@@ -183,7 +183,7 @@ def _shorten(value: object) -> str:
 
 
 def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
-    """Return whether a setting is a list of groups of keys."""
+    """Return whether a setting is a list of dictionaries."""
     return isinstance(setting, list) and all(isinstance(part, dict) for part in setting)
 
 
@@ -192,8 +192,8 @@ def without_new_defaults(
 ) -> dict[str, Any]:
     """Return settings without the keys that are at their default and were not sealed earlier.
 
-    Keys inside groups, and inside the groups of a list, are treated in the same way. `given` holds
-    the settings that differ from their default.
+    `earlier` holds the sealed settings, and `given` the settings that differ from their default.
+    Nested dictionaries, and dictionaries in lists, are treated in the same way.
     """
     kept: dict[str, Any] = {}
     for key, setting in settings.items():

@@ -1,6 +1,6 @@
 """The state that all scopes of one run share: seed, journal, gateway, folder, rows, plan.
 
-The runner creates it and `session.py` uses it. Study types never see it.
+The runner creates the `RunContext`, and `session.py` uses it. Study types never see it.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ class RunContext:
 
     `columns` are the columns of the tables that the study declares. Paths in the study file are
     relative to `study_dir`. The object holds parts of the study file and not the `StudyFile`,
-    because this import would be circular: a study type holds a function over a session, and a
-    session holds this object.
+    because an import of `StudyFile` would be circular.
     """
 
     config: StudyConfig
@@ -276,7 +275,7 @@ class RunContext:
     def provenance_label(self) -> str:
         """The label of files to which humans or the embedded respondent contributed.
 
-        It is an empty string if all answers came from models.
+        The label is an empty string if all answers came from models.
         """
         answerer_kinds = {
             (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()
@@ -295,7 +294,7 @@ class RunContext:
     ) -> Completion:
         """Return the completion of a request, from the journal or from the model.
 
-        `has_alternative` means that the caller has another reply to fall back on.
+        `has_alternative` means that the caller can use another reply if this request is rejected.
         """
         # Seals must be on disk before the calls that depend on them.
         self.plan.write_plan()
@@ -365,8 +364,8 @@ class RunContext:
     def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
         """Report that a fork starts, and return the name of its stage.
 
-        Forks at the root and one level below it are reported. Deeper forks are too many to report,
-        so their stage name is an empty string.
+        Forks at the root and one level below the root are reported. There would be too many reports
+        of deeper forks, so their stage name is an empty string.
         """
         self.is_large = self.is_large or total > LARGE_FORK_ITEMS
         stage = "/".join(path[:1]) or "run"
@@ -397,8 +396,8 @@ class RunContext:
     def _place_for(self, name: str) -> Path:
         """Return the path to which a study's file is written.
 
-        While files are held back, this is a temporary path for a file that exists already, because
-        a resume that is refused must not change it.
+        A resume that is refused must not change an existing file. While files are held back, the
+        result for an existing file is therefore a temporary path.
         """
         target = self._path_in_run_folder(name)
         self.study_files.add(name)
@@ -410,7 +409,7 @@ class RunContext:
         return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
-        """Move the held files to their places. From now on, files are written directly."""
+        """Move the held files to their final paths. From now on, files are written directly."""
         held_files, self.held_files = self.held_files or {}, None
         for target, held_path in held_files.items():
             if held_path != target:
@@ -466,8 +465,8 @@ class RunContext:
     def recorded_tables(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """Yield each table by name, with its rows in the order of the protocol.
 
-        Tables that the study declares are yielded even without rows. If rows do not fit together,
-        ProtocolError is raised with the line that recorded the table.
+        Tables that the study declares are yielded even without rows. If a column mixes kinds of
+        values, raises ProtocolError with the line of study code that recorded the table.
         """
         for name in sorted({*self.tables, *self.columns}):
             try:

@@ -1,4 +1,4 @@
-"""Totals of a run for its manifest and for messages: calls, money that may be owed, the fork."""
+"""Totals of a run for its manifest and for messages: calls, possibly paid money, forks."""
 
 from __future__ import annotations
 
@@ -52,10 +52,11 @@ def list_broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
 
 
 def money_in(folder: Path) -> str:
-    """Return a sentence on the money (USD) that a stopped run has paid and has possibly paid.
+    """Return a sentence on the money (USD) that a stopped run has paid or has possibly paid.
 
-    Returns an empty string if the run has no call of unknown outcome. Call it only while no process
-    of the run is active, because loans of an active process would count as possibly paid.
+    Returns an empty string if the run has no call of unknown outcome. Call this function only while
+    no process of the run is active, because loans of an active process would count as possibly
+    paid.
     """
     if not (folder / JOURNAL).exists():
         return ""

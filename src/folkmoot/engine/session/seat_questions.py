@@ -1,7 +1,7 @@
-"""Ask humans what is not part of the protocol: checks, a review, and questions afterwards.
+"""Ask humans the questions outside the protocol: checks, a review, and questions afterwards.
 
-The answers are journaled below `seats/`, outside all scopes of the protocol. So they change no
-address, and a replay finds them again.
+The answers are journaled below `seats/`, outside all scopes of the protocol. So the questions
+change no address of the protocol, and a replay finds the answers.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ REVIEW_QUESTION = (
 
 
 async def ask_checks_before_study(run: RunContext) -> None:
-    """Ask the checks that precede the study, and let models play for humans who are screened out.
+    """Ask the checks before the study. Models then play for humans who are screened out.
 
-    The protocol starts after these checks. Otherwise a participant could change from a human to a
-    model after other participants have heard them.
+    The protocol starts after these checks. Otherwise a model could replace a human who has already
+    talked with other participants.
     """
     checks = _checks_of(run)
     numbers = [number for number, check in enumerate(checks, start=1) if check.is_before_study]
@@ -64,7 +64,7 @@ async def ask_checks_before_study(run: RunContext) -> None:
 
 
 async def ask_due_checks(run: RunContext, seat: Seat, stage: str | None) -> None:
-    """Ask the checks that precede the next question to a human, which belongs to this stage.
+    """Ask a human the checks that are due before the next question, which belongs to `stage`.
 
     `stage` is None at the end of the protocol. Questions that the human gets at the same time wait
     for the same check.
@@ -89,7 +89,7 @@ def note_question(run: RunContext, seat: Seat, stage: str) -> None:
 
 
 async def ask_people_afterwards(run: RunContext) -> None:
-    """Ask the humans who took part what is left at the end of the protocol.
+    """Ask the humans who took part the questions at the end of the protocol.
 
     These are the checks that have not been asked, a review of the human's own answers, and the
     questions afterwards.
@@ -114,10 +114,10 @@ def record_announcements(run: RunContext) -> None:
 
 
 async def _ask_check(run: RunContext, seat: Seat, number: int, check: SeatCheck) -> bool:
-    """Ask one check up to its final outcome, and return whether the human stays in the study.
+    """Ask one check up to its final outcome, and return False if the human is screened out.
 
     The human may pass the check, leave, or fail. Depending on the check, a human who fails is asked
-    again, is flagged in the data, or is screened out. Only the last does not stay.
+    again, is flagged in the data, or is screened out.
     """
     row_order = _row_order_of(run, seat, number)
     for attempt in count(1):
@@ -241,7 +241,7 @@ def _with_title(
 
 
 async def _gather(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all questions, and only then raise the first error, so that every answer is kept."""
+    """Await all questions, so that every answer is kept. Then raise the first error, if any."""
     results = await asyncio.gather(*questions, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

@@ -103,7 +103,7 @@ class Scope:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The random generator of this path. All accesses share one object, so draws continue."""
+        """The random generator of this path. Every access continues the same sequence of draws."""
         if self._rng is None:
             self._rng = generator(self._run.seed, self.path)
         return self._rng
@@ -126,7 +126,11 @@ class Scope:
         return bool(self._run.find_seat_in_scope(Speaker(id), (*self.path, *scope_names)))
 
     def child(self, *names: str) -> Scope:
-        """Return the child scope with these names. Its rows follow the position of this call."""
+        """Return the child scope with these names.
+
+        In the tables, rows of the child scope are placed at the position of this call in the
+        protocol.
+        """
         row_order = RowOrder(self._row_order.next_key())
         return Scope(
             self._run, (*self.path, *(escape_address_part(name) for name in names)), row_order
@@ -135,7 +139,7 @@ class Scope:
     def at_row(self, number: int) -> Scope:
         """Return a scope that records the rows of item `number` (from 0) and asks nothing.
 
-        Its rows are sorted by `number`, even if they are recorded in another order.
+        Rows of such scopes are sorted by `number`, even if they are recorded in another order.
         """
         return Scope(self._run, self.path, RowOrder(self._row_order.key_of(number)))
 
@@ -165,7 +169,7 @@ class Scope:
         the prompt does not contain one of them.
 
         `for_people` is the wording for a human in place of a prompt that was written without a
-        template. Templates have their own (`{% if for_people %}`).
+        template. Templates contain this wording themselves (`{% if for_people %}`).
         """
         result = await self.ask_detailed(
             speaker,
@@ -272,9 +276,9 @@ class Scope:
     ) -> Utterance:
         """Record an utterance in the table `utterances` and return it with its source.
 
-        The utterance can be added to a `Transcript`, or quoted in a prompt with `.quoted_text`. If
-        `text` is as `ask` returned it, it carries its source. Otherwise give the `address` of its
-        question (`scope.address` or `ask_detailed(…).address`). Give an empty address for words
+        The utterance can be added to a `Transcript`, or quoted in a prompt with `.quoted_text`. A
+        text that `ask` returned carries its source. For any other text, give the `address` of its
+        question (`scope.address` or `ask_detailed(…).address`). Give an empty address for a text
         that no model wrote.
 
         `part` distinguishes several utterances from one reply. `public` means that the other
@@ -363,14 +367,13 @@ class Scope:
         Keys must be unique. The key is `key(item)`, or the item itself, or its `id`. If `items` is
         a mapping, its names are the keys. Without `fn`, the values of the mapping are independent
         parts of the protocol, which are called with a scope. If an item fails, no new calls start
-        and calls in flight are journaled. Then the error of the first failed item in input order is
-        raised.
+        and calls in flight are journaled. Then raises the error of the first failed item in input
+        order.
 
         `block` returns the name of an item's block. A block holds the items that are compared with
         each other. Under a budget, blocks run in order, so that the money buys complete
-        comparisons. `width` is the number of calls that an item usually has in flight. With it,
-        only as many items run at once as keep all permitted calls busy, so that the first blocks
-        are complete early.
+        comparisons. `width` is the number of calls that an item usually has in flight. It limits
+        how many items run at once, so that the first blocks are complete early.
         """
         is_mapping = isinstance(items, Mapping)
         item_list = list(items.values() if is_mapping else items)
@@ -482,9 +485,10 @@ class Scope:
     def record(self, table: str, row: Mapping[str, object], /) -> None: ...
 
     def record(self, table: Row | str, row: Mapping[str, object] | None = None, /) -> None:
-        """Add a row to its table, or to `tables/<table>`. Tables keep the order of the protocol.
+        """Add a row to a table (`tables/<table>`). Tables keep the order of the protocol.
 
-        Raises ProtocolError for a table of the engine or a name that is not plain.
+        Give a `Row`, or the name of a table and a mapping. Raises ProtocolError for a table of the
+        engine or an invalid name.
         """
         name, cells = (table.table, table.cells()) if isinstance(table, Row) else (table, row)
         hint = 'write record("table", {"column": value})'
@@ -530,8 +534,8 @@ class Scope:
     def root(self) -> Session[Any]:
         """The session that this scope belongs to, as a new object.
 
-        The random generator of each new object starts again. So two uses of `scope.root.rng` give
-        the same draws. Use `scope.rng`, or keep the session in a variable.
+        The random generator of each new object starts again. Two uses of `scope.root.rng` therefore
+        give the same draws. Use `scope.rng`, or keep the session in a variable.
         """
         return Session(self._run)
 
@@ -558,7 +562,7 @@ class Scope:
 class Session(Scope, Generic[ConfigT]):
     """The root scope of a run. The protocol of a study is an async function that takes a session.
 
-    `Session[MyConfig]` gives `session.config` its type. Plain `Session` leaves the type open.
+    `Session[MyConfig]` makes `MyConfig` the type of `session.config` for type checkers.
     """
 
     __slots__ = ()
@@ -573,12 +577,12 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def study_folder(self) -> Path:
-        """The folder of the study file. Paths in the file are relative to it."""
+        """The folder of the study file, to which paths in the file are relative."""
         return self._run.study_dir
 
     @property
     def started_at(self) -> str:
-        """The time at which the run was first started (ISO 8601, UTC). A resume keeps it."""
+        """The time at which the run was first started (ISO 8601, UTC), also after a resume."""
         return self._run.plan.started_at
 
     @property
@@ -595,7 +599,7 @@ class Session(Scope, Generic[ConfigT]):
         return self._run.uses_embedded_respondent(role)
 
     def current_time(self) -> str:
-        """Return the time (ISO 8601, UTC), for files that humans read. Results must not use it."""
+        """Return the time (ISO 8601, UTC), for files that humans read. Never use it in results."""
         return self._run.clock()
 
     @property
@@ -687,7 +691,7 @@ def _first_not_none(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
-    """The function that `map` runs, and its position. It is sent to a worker with the items.
+    """The function that `map` runs, and its position. The head sends the object to workers.
 
     `at_once` is the maximum number of items that run concurrently in one process.
     """

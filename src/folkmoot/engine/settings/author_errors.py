@@ -1,7 +1,7 @@
 """Find errors in the code of a study author, with their location and a hint.
 
 The command line passes every error to `find_author_error`. A forgotten `await` raises no error, so
-the engine watches for it with `report_unawaited_coroutines`.
+`report_unawaited_coroutines` detects it while a run is active.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def _is_author_frame(frame: FrameType) -> bool:
 def _is_author_file(file: str, module: str) -> bool:
     """Return whether a file belongs to the code of a study author.
 
-    Such a file is a study in Python, or is in the folder of a study in Python, or belongs to a
-    package that registers a study type.
+    Such a file is a study in Python, is in the folder of a study in Python, or belongs to a package
+    that registers a study type.
     """
     packages = {
         point.value.partition(":")[0].partition(".")[0]

@@ -1,8 +1,8 @@
 """Read the claims of a run from its tables, and evaluate them in families.
 
-A claim is a comparison of two arms in one measure. It comes from the study type or is a hypothesis
-of the study file. Only `read_sides` reads the arms of a claim, and only `evaluate_claims` judges
-the claims of a run together.
+A claim is a comparison of two arms in one measure. The study type declares claims, and each
+hypothesis of the study file is a claim as well. `read_sides` reads the arms of a claim.
+`evaluate_claims` evaluates the claims of a run together, so that it can correct for their number.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
 
 
 def tested_finding(results: Sequence[Result]) -> Finding | None:
-    """Return the finding that lists all claims of a report, one row for each claim.
+    """Return the finding that lists all claims of a report, with one row for each claim.
 
     The rows are ordered by family. Claims without any data are listed only if they are primary.
     Returns None if there is nothing to list.
@@ -172,7 +172,7 @@ def read_sides(run: RunFolder, claim: Claim) -> Read:
 
 
 class ClaimReader:
-    """Reads the data of claims of one run. It caches the columns of tables that claims share."""
+    """Reads the data of claims of one run. Columns of tables that claims share are read once."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
@@ -216,7 +216,6 @@ class ClaimReader:
         return None, column
 
     def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
-        """Read the columns of a table that a claim needs."""
         # Never the whole table: its columns with texts of participants need much memory.
         asked_columns = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
         asked_columns += tuple(_arm_columns(claim, column)) if claim.by == ACROSS else ()
@@ -289,7 +288,7 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
 def _looks_like_share(column: str, values: pl.Series) -> bool:
     """Return whether a column holds shares.
 
-    This is judged by the ending of its name, as in reports, and by the range of its values.
+    The ending of the column's name, as in reports, and the range of its values decide.
     """
     known = values.drop_nulls()
     return column.endswith(("_share", "_rate")) and bool(known.is_between(0.0, 1.0).all())
@@ -303,7 +302,7 @@ def _arm_columns(claim: Claim, column: str) -> list[str]:
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
     """Return a table with one row for each arm, made from a table with one column for each arm.
 
-    The claim compares these two columns.
+    The claim compares two columns of the given table.
     """
     return pl.concat(
         table.with_columns(pl.col(arm_column).alias(column), pl.lit(arm).alias(ACROSS))
@@ -337,7 +336,7 @@ def side_of(rows: pl.DataFrame) -> Side:
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Return both arms, with only those subjects that are known in both.
+    """Return both arms, with only those subjects that have a known value in both arms.
 
     Subjects are in the order of the first arm.
     """

@@ -147,7 +147,7 @@ def _hidden_character_problem(message: str, path: KeyPath, tree: YamlTree) -> Pr
 
 
 def sort_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems sorted by line, without duplicates. Those without a line come last."""
+    """Return the problems sorted by line, without duplicates. Problems without a line come last."""
     distinct = list(dict.fromkeys(problems))
     return sorted(
         distinct, key=lambda problem: int(problem.where) if problem.where.isdigit() else sys.maxsize
@@ -200,8 +200,8 @@ def _format_limit(value: object) -> object:
 def _split_key_prefix(path: KeyPath, message: str, tree: YamlTree) -> tuple[KeyPath, str]:
     """Move the key at the beginning of a message, such as `mapping: …`, into the path.
 
-    A validator that checks several keys names the wrong key at the beginning of its ValueError. If
-    the message does not begin with a key of the file, path and message are returned unchanged.
+    A validator that checks several keys begins its message with the wrong key. If the message does
+    not begin with a key of the file, path and message are returned unchanged.
     """
     key, colon, rest = message.partition(": ")
     parent = tree.value
@@ -303,7 +303,7 @@ def _models_in_type(kind: object) -> list[type[BaseModel]]:
 
 
 def _type_arguments(kind: object) -> list[object]:
-    """Return the types inside `list[…]`, `dict[…]` and the like, also within a union with None."""
+    """Return the types inside `list[…]`, `dict[…]` and similar types, also in a union with None."""
     if typing.get_origin(kind) in (list, tuple, dict, set):
         return list(typing.get_args(kind))
     return [inner for argument in typing.get_args(kind) for inner in _type_arguments(argument)]
@@ -328,6 +328,9 @@ def _format_value(value: object) -> str:
 
 
 def with_location(problem: Problem, file: str, line: int) -> Problem:
-    """Return a problem with its file. If it has no location, add the line (0 if unknown)."""
+    """Return a problem with its file and line. An existing location is kept.
+
+    `line` is 0 if the line is unknown.
+    """
     where = problem.where or (str(line) if line else "")
     return Problem(problem.message, file, where, problem.key, problem.hint)

@@ -73,7 +73,7 @@ class ControlQuestion(BaseModel):
 
     @property
     def answer(self) -> AnswerType[str] | AnswerType[float]:
-        """The answer type of the question. It allows a participant to decline."""
+        """The answer type of the question, which allows a participant to decline."""
         if self.number is None:
             return Choice(self.options)
         return Number(*self.number, integer=True)
@@ -207,7 +207,7 @@ class ControlSettings(BaseModel):
     def stated(self) -> tuple[ControlQuestion, ...]:
         """The negative controls that `confounders` names.
 
-        The personas of all participants state an answer to each of them.
+        The personas of all participants state an answer to each of these questions.
         """
         if isinstance(self.confounders, str):
             return self.defined_questions if self.confounders == "all" else ()
@@ -238,5 +238,5 @@ def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
 
 
 def age_question(language: Language) -> ControlQuestion:
-    """Return the question for the age. It shows whether the model keeps to its persona."""
+    """Return the question for the age. The answer shows whether the model keeps to its persona."""
     return ControlQuestion(id=AGE, text=_AGE_QUESTIONS[language], number=(0, 120))

@@ -73,7 +73,8 @@ class Hypothesis(BaseModel):
     def as_claim(self, family: Family = "primary") -> Claim:
         """Return the hypothesis as a claim.
 
-        The kind and the unit of the claim are placeholders until the table of the measure is known.
+        Kind and unit of the claim are placeholders. They are set when the table of the measure is
+        known.
         """
         return Claim(
             self.measure,
@@ -123,7 +124,7 @@ ADDED_LATER = "Not confirmed as preregistered: the sealed plan has no hypotheses
 
 
 def is_seal_intact(part: Mapping[str, Any]) -> bool:
-    """Return whether a sealed part of a plan still has the content that its hash was made of."""
+    """Return whether a sealed part of a plan still matches its hash."""
     # The same form as in `Plan.seal_part`, so that an edited plan has another hash.
     content = json.dumps(part.get("data"), sort_keys=True)
     return bool(part.get("hash") == digest(content).hex())
@@ -239,7 +240,7 @@ def build_hypotheses_finding(
 
 
 def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
-    """Return a sentence for each estimate that missing answers could give the opposite sign."""
+    """Return a sentence for each estimate for which missing answers could reverse the sign."""
     return [
         f"{result.claim.says}: {format_count(sum(result.lost), 'missing answer')} could change the "
         "sign "
@@ -253,8 +254,8 @@ def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
     """Return the results of declared claims, evaluated together with the hypotheses of a run.
 
-    See `join_claims`. If a claim is about the same contrast as a hypothesis, it gets the result of
-    the hypothesis.
+    See `join_claims`. A claim about the same contrast as a hypothesis gets the result of the
+    hypothesis.
     """
     claims = join_claims(stated_claims(run), declared)
     results = dict(zip(claims, evaluate_claims(run, claims), strict=True))

@@ -133,7 +133,7 @@ class _YamlLoader(yaml.SafeLoader):
 class _TreeBuilder:
     """Turn YAML nodes into values and record their locations.
 
-    It counts the values again, because an alias builds the same node several times.
+    The builder counts the values again, because an alias builds the same node several times.
     """
 
     def __init__(self, file: str, tree: YamlTree) -> None:
@@ -225,8 +225,8 @@ def format_path(path: KeyPath) -> str:
 def resolve_path(value: object, key: str) -> KeyPath:
     """Return the path of a dotted key in the data.
 
-    The path ends at the first part that the data do not have. List entries count from 1 in the key
-    and from 0 in the path.
+    The path ends at the first part that is missing in the data. List entries count from 1 in the
+    key and from 0 in the path.
     """
     return tuple(_resolve_parts(value, key))
 
@@ -251,7 +251,7 @@ def _resolve_parts(value: object, key: str) -> Iterator[str | int]:
 
 
 def _join_surrogates(text: str) -> str:
-    """Join surrogate pairs: JSON escapes an emoji as two halves, and PyYAML keeps them apart."""
+    """Join surrogate pairs. JSON escapes an emoji as two halves, which PyYAML does not join."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
@@ -273,13 +273,13 @@ def _parse_plain_scalar(text: str) -> object:
 class StudyDumper(yaml.SafeDumper):
     """A YAML dumper with output that `parse_yaml` reads back without a change to any text.
 
-    PyYAML itself writes the text `1e5` without quotes, and `parse_yaml` would read a number. PyYAML
-    also writes some line separators unescaped, which would be read as spaces.
+    PyYAML itself writes the text `1e5` without quotes, and `parse_yaml` would then read a number.
+    PyYAML also writes some line separators unescaped, and `parse_yaml` would then read spaces.
     """
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Return a text as a YAML node, in quotes if it would be read as anything else without them."""
+    """Return a text as a YAML node, in quotes if `parse_yaml` would otherwise not read text."""
     style = "'" if _parse_plain_scalar(text) != text else None
     if any(separator in text for separator in ("\x85", "\u2028", "\u2029")):
         style = '"'

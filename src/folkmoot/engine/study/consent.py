@@ -1,7 +1,7 @@
 """Ask the researcher before a study file executes code, loads a model file or sends data away.
 
-Consent is stored by the content of the file. So it is given once, and needed again if the file
-changes (docs/decisions/0019). Code that a caller names in Python needs no consent.
+Consent is stored with a hash of the file's content. So the researcher is asked once, and again if
+the file changes (docs/decisions/0019). Code that a caller names in Python needs no consent.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ TRUST_ENV_VARIABLE = "FOLKMOOT_TRUST"
 class Consent:
     """The consent of the researcher, given beforehand (`granted`) or by an answer to a question.
 
-    `ask_user` receives a list of sentences and returns whether the researcher agrees. It is None if
-    the researcher cannot be asked. `command_hint` then says how to agree beforehand. `versions`
-    maps code files to the SHA-256 of the content that another process of the run has executed.
+    `ask_user` receives a list of sentences and returns whether the researcher agrees. `ask_user` is
+    None if the researcher cannot be asked. `command_hint` then says how to agree beforehand.
+    `versions` maps code files to the SHA-256 of the content that another process of the run has
+    executed.
     """
 
     granted: bool = False
@@ -63,8 +64,8 @@ class Consent:
     def require_code_execution(self, path: Path, source: bytes) -> None:
         """Raise InputError unless a Python file with this content may be executed.
 
-        The caller must execute `source` and must not read the file again, because it could have
-        changed.
+        The caller must execute `source` and must not read the file again, because the file could
+        have changed.
         """
         # An empty file does nothing. Most files `__init__.py` are empty.
         if not source.strip():
@@ -140,8 +141,8 @@ def describe_destinations(
 def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[Path]:
     """Return the model files on this machine that a study file or a sealed plan names.
 
-    Files in `overrides` are left out, because the researcher typed them. `--model` is among them in
-    the form `model=…`.
+    Files in `overrides` are left out, because the researcher typed them. `overrides` includes
+    `--model` in the form `model=…`.
     """
     typed_values = {text.partition("=")[2].strip(" '\"") for text in overrides}
     model_names = dict.fromkeys(
@@ -153,7 +154,7 @@ def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[P
 
 
 def describe_model_loading(model: Path) -> str:
-    """Return the action of loading a model file, in words that complete "this file …"."""
+    """Describe the loading of a model file, in words that complete the sentence "this file …"."""
     return f"loads the model file {model}, which is read by native code"
 
 
@@ -163,7 +164,7 @@ def _normalise_url(url: str) -> str:
 
 
 def _default_address(name: str) -> str | None:
-    """Return the address that a model has without the study file, or None."""
+    """Return the address that a model has if the study file names none, or None."""
     # A model that only the study file defines raises InputError here.
     try:
         return resolve_model(name, {}, os.environ).base_url
@@ -191,7 +192,7 @@ def _load_consents() -> set[str]:
 
 
 def _save_consent(digest: str, file: Path) -> None:
-    """Store the consent to a content. If this fails, the researcher is asked again next time."""
+    """Store the consent to a content. After a failure the researcher is asked again next time."""
     with suppress(OSError, RuntimeError):
         consent_file = _consent_file()
         consent_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

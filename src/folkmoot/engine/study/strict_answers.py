@@ -51,12 +51,12 @@ class StrictRun(RunFolder):
         return self._run.has_table(name)
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """Return the replacement of a table, or the table of the run if it has none."""
+        """Return a replaced table, or the table of the run if it is not replaced."""
         strict_table = self._tables.get(name)
         return self._run.read_table(name) if strict_table is None else strict_table.collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """Return the replacement of a table, or the table of the run if it has none."""
+        """Return a replaced table, or the table of the run if it is not replaced."""
         strict_table = self._tables.get(name)
         return self._run.scan_table(name) if strict_table is None else strict_table
 
@@ -71,7 +71,7 @@ def add_strict_findings(
 
     Two findings about unclear answers are added. `compute` computes the findings of a run folder.
     `strict_tables` is None if the study type does not declare which tables depend on unclear
-    answers. Findings are then computed once, and the finding on closed answers says so.
+    answers. The findings are then computed once, and the added finding on closed answers says so.
     """
     if not run.has_table("answers"):
         return [*findings]
@@ -128,7 +128,8 @@ def _compare_conclusions(
 ) -> ComparedFinding:
     """Return a finding with a sentence on conclusions that differ from the strict finding.
 
-    Also return the row of the finding in the comparison of all findings, empty if nothing differs.
+    Also return the row of the finding in the comparison of all findings, or an empty row if nothing
+    differs.
     """
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
@@ -173,7 +174,7 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
     """Yield descriptions of the conclusions that differ or disappear with fewer answers.
 
     Three kinds of conclusions are compared: the side of zero on which an interval lies, the
-    significance of a test, and the `conclusion` of the finding. If the chart has no zero line, the
+    significance of a test, and the `conclusion` of the finding. In a chart without a zero line, the
     conclusion differs if the interval does not contain the new estimate. If an estimate has no
     interval, its sign is compared.
     """
@@ -251,7 +252,7 @@ def _significant_rows(finding: Finding) -> dict[str, bool]:
 def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
     """Return the finding on how closed answers were given.
 
-    It also gives the number of answers that contradict their first reply.
+    The finding also gives the number of answers that contradict their first reply.
     """
     # Without closed answers the shares below would divide by zero.
     if closed.is_empty():

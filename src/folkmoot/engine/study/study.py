@@ -73,7 +73,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One prompt as it would be sent: a title that names its speaker, and the messages."""
+    """One prompt as it would be sent: a title that names the speaker, and the messages."""
 
     title: str
     messages: tuple[Message, ...]
@@ -94,7 +94,10 @@ class ImportedStudy:
 
 
 def import_notes_name(study_file: str) -> str:
-    """Return the name of the text file beside an imported study that holds its notes."""
+    """Return the name of the text file that holds the notes of an imported study.
+
+    The text file is beside the study file.
+    """
     return f"{Path(study_file).stem}_import.txt"
 
 
@@ -214,7 +217,7 @@ def registered_studies() -> dict[str, EntryPoint]:
 
 
 def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
-    """Return the study type with this name, or the one in this Python file.
+    """Return the study type with this name, or the study type in the Python file with this path.
 
     A path is relative to `folder`. `consent` is None if a caller in Python names the type. Raises
     InputError with a suggestion, or with the reason why the type cannot be loaded.
@@ -247,8 +250,8 @@ def find_study_of_run(run: RunFolder) -> Study:
     """Return the study type of a run, for `folkmoot show` and `folkmoot report`.
 
     A study in a Python file is searched in five places, in this order: the folder of the study
-    file, the run folder, the two folders above it, and the current folder. Raises InputError if it
-    cannot be found.
+    file, the run folder, the two folders above it, and the current folder. Raises InputError if the
+    study type cannot be found.
     """
     study_name = str(run.config.get("study") or run.study)
     if study_code_path(study_name) is None:
@@ -303,10 +306,9 @@ FAILED_FINDING_KEY = "failed"
 def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     """Return the findings of a run, or one finding that says why there are none.
 
-    Findings may fail in any way. In an unfinished or unusable run, the counted data may be missing.
-    In a finished run, a failure is an error of the study type, which must not break the end of a
-    paid run. An error in the code of a study author is raised all the same, so that its line can be
-    named. The tables have been written before.
+    In an unfinished or unusable run, findings may lack their data. In a finished run, an error in
+    an installed study type must not break the end of a paid run, so it becomes a finding. An error
+    in the code of a study author is raised, so that the command line can name its line.
     """
     run = complete_parts(study, run)
     if isinstance(run, PartialRun):
@@ -410,7 +412,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def load_installed_studies() -> tuple[list[Study], list[Problem]]:
-    """Return all study types that can be loaded, by name, and the problems of all that cannot."""
+    """Return all study types that can be loaded, by name, and the problems of all other types."""
     studies: list[Study] = []
     problems: list[Problem] = []
     # One broken plug-in must not hide the study types that work.
@@ -456,7 +458,7 @@ def _require_study(study: object, name: str) -> Study:
 def check_study(study: Study, name: str = "") -> None:
     """Raise InputError with all reasons why an object cannot be a study type.
 
-    One such reason is a protocol that is not async.
+    For example, a protocol that is not async is a reason.
     """
     # Decorators hide the function itself, with its line and its signature.
     protocol = inspect.unwrap(study.protocol)

@@ -42,9 +42,9 @@ class AgreedSource(SourceFileLoader):
 class StudyCode:
     """The study files of this process and the modules that they import from their folders.
 
-    It is a finder in `sys.meta_path`. `consents` maps the folder of a study file to the consent for
-    its code, or to None if a caller in Python named the code. `digests` maps each executed file to
-    the SHA-256 of its content.
+    The object is a finder in `sys.meta_path`. `consents` maps the folder of a study file to the
+    consent for its code, or to None if a caller in Python named the code. `digests` maps each
+    executed file to the SHA-256 of its content.
     """
 
     consents: dict[Path, Consent | None] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class StudyCode:
 
 
 def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
-    """Return the module of a Python file, which is executed unless it was executed before.
+    """Return the module of a Python file. Execute the file unless this process has executed it.
 
     `consent` is None if a caller in Python names the file. Raises InputError without consent, and
     for a file that cannot be executed.
@@ -167,7 +167,7 @@ def agreement_for_workers(path: Path) -> Consent:
     """Return the consent with which workers of this run may execute the same code.
 
     `path` is a study file that this process has executed. The workers accept only files with the
-    same content as here.
+    content that this process has executed.
     """
     code = _installed_finder()
     versions = {str(file): digest for file, digest in code.digests.items()}
@@ -193,10 +193,7 @@ def _paths_at_start() -> tuple[Path, ...]:
 
 
 def _location_of(origin: Path) -> Path:
-    """Return the path of a module.
-
-    Symbolic links are resolved in its folder, but not in its name.
-    """
+    """Return the path of a module. Symbolic links are resolved in its folder, not in its name."""
     return origin.parent.resolve() / origin.name
 
 

@@ -78,12 +78,12 @@ class StudyFile:
 
     @property
     def study_folder(self) -> Path:
-        """The folder of the study file. Paths in the file are relative to it."""
+        """The folder of the study file, to which paths in the file are relative."""
         return self.path.parent
 
     @property
     def run_id(self) -> str:
-        """The name of the run folder: from the study type, or the name of the file."""
+        """The name of the run folder, set by the study type. The default is the file's name."""
         return self.study.run_id(self.config) or self.path.stem
 
     def prompt_library(self) -> PromptLibrary:
@@ -140,8 +140,8 @@ def validate_settings(
 ) -> StudyConfig:
     """Return the configuration for a dictionary of settings from Python.
 
-    If `folder` is given, paths are relative to it, and the checks of the study type are made as
-    well. Raises InputError with all problems.
+    If `folder` is given, paths are relative to `folder`, and the checks of the study type are made
+    as well. Raises InputError with all problems.
     """
     # A deep copy, because repairs during the checks change the data.
     tree = YamlTree(copy.deepcopy(dict(data)), {(): SourceLocation("", 0)})
@@ -247,7 +247,7 @@ def _validate_config(
     """Return the configuration, or None, and all problems.
 
     Checks of several keys run only when each key is valid by itself. So after a failure, unknown
-    keys and invalid optional values are removed, and the rest is validated again.
+    keys and invalid optional values are removed, and all other keys are validated again.
     """
     problems: list[Problem] = find_hidden_characters(tree)
     pruned = _strip_hidden_characters(tree.value) if problems else copy.deepcopy(tree.value)
@@ -360,9 +360,9 @@ def _seat_problems(study: Study, config: StudyConfig, folder: Path) -> list[Prob
 def _independent_problems(
     known_problems: Sequence[Problem], further_problems: Sequence[Problem]
 ) -> list[Problem]:
-    """Return the problems of deeper checks, without those of keys that already have a problem.
+    """Return the problems of later checks, except those of keys that already have a problem.
 
-    An invalid key was removed, so a deeper check has seen its default and not its value.
+    An invalid key was removed, so a later check has seen its default and not its value.
     """
     keys = {problem.key for problem in known_problems if problem.key}
     return [problem for problem in further_problems if problem.key not in keys]
@@ -405,9 +405,9 @@ def _respondent_problems(config: StudyConfig) -> list[Problem]:
 def resolve_study_type(tree: YamlTree, path: Path, consent: Consent) -> tuple[Study, bool]:
     """Return the study type of a file, and whether the type is certain.
 
-    It is certain if the file names the type or if the type claims the file (`Study.matches`).
+    The type is certain if the file names it or if the type claims the file (`Study.matches`).
     Otherwise the type with the most keys in common is returned. Raises InputError if two types
-    share this highest number, or if it is below two.
+    share this highest number, or if the number is below two.
     """
     name = tree.value.get("study")
     if name is not None:
