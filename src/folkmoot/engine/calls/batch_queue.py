@@ -1,10 +1,10 @@
 """The batch queue: submit waiting calls together through the vendors' batch APIs.
 
 When no coroutine of the run can continue without an answer, all waiting calls form one wave. The
-queue splits the wave into batches of the size that the vendor accepts. It journals the content of a
-batch before the submission, and the vendor's id right after the submission. So a resume finds the
-batches of a killed run and pays for nothing twice. The split changes no result, because the answer
-to a call depends only on its address and request. The gateway uses this module.
+queue splits the wave into batches of the size that the vendor accepts. The content of a batch is
+journaled before the submission, and the vendor's id right after the submission. So a resume finds
+the batches of a killed run and pays for nothing twice. The split changes no result, because the
+answer to a call depends only on its address and request. The gateway uses this module.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class BatchQueue:
     def hold_while_working(self) -> Iterator[None]:
         """Context manager that delays the next wave while it is open.
 
-        Use it around work, such as a computation, after which the study may make further calls.
+        Open the context manager around work that may lead to further calls, such as a computation.
         """
         self._elsewhere += 1
         self._still.clear()

@@ -79,9 +79,9 @@ class Gateway:
     limiter pass them as `shared_limits`. A cluster worker passes the limits that the head lends to
     the worker. `seat_manager` delivers questions to humans.
 
-    The methods of the gateway raise DriftError (the journal holds another request), StorageError,
-    FatalModelError (wrong key, unknown model), or RunPausedError (retries, quota or budget used
-    up).
+    The methods of the gateway raise DriftError (the journal holds another request) and
+    StorageError. They also raise FatalModelError (wrong key, unknown model) and RunPausedError
+    (retries, quota or budget used up).
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class Gateway:
     def hold_batches(self) -> AbstractContextManager[None]:
         """Return a context manager that delays the next wave of batches while it is open.
 
-        Use it around work, such as a computation, after which the study may make further calls.
+        Open the context manager around work that may lead to further calls, such as a computation.
         """
         return (
             nullcontext() if self._batch_queue is None else self._batch_queue.hold_while_working()
@@ -459,7 +459,7 @@ class Gateway:
     ) -> Callable[[], Awaitable[R]]:
         """Return a version of `send` that charges and journals each reply that breaks off.
 
-        The vendor may bill such a reply. Its cost is unknown, so the budget counts the full
+        The vendor may bill such a reply at an unknown price, so the budget counts the full
         reservation. The record is on disk before the call is retried, so that a resume counts the
         reply too.
         """

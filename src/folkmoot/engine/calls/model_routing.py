@@ -295,10 +295,9 @@ class ModelRouter:
         )
 
     def _explicit_key(self, spec: ModelSpec) -> str | None:
-        """Return the key given with `--key`, or None if the model needs a key of another name.
+        """Return the key given with `--key`, or None if this model does not use that key.
 
-        The key belongs to the main model. Other models that read the same environment variable use
-        it, too.
+        The key is for the main model, and for models with a key in the same environment variable.
         """
         default_spec = resolve_model(self.default, self._config.endpoints)
         return self._key if spec.key_env == default_spec.key_env else None

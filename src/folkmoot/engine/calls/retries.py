@@ -159,8 +159,8 @@ class SharedLimits:
 
     Each model has a rate limiter, and `total_concurrency` bounds all models together. `shared`
     means that several runs share these limits. An empty quota, a wrong key or a spent budget then
-    stops all of the runs, but the end of one run does not stop the other runs. A cluster worker
-    passes `tell` (see `RateLimiter`) and the `loan` of the head.
+    stops all runs. The end of one run does not stop the other runs. A cluster worker passes `tell`
+    (see `RateLimiter`) and the `loan` of the head.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The head of a run on a cluster.
 
-The head sends chunks of items to workers and lends them parts of the run's limits. It appends the
-journal entries of the workers to the one journal of the run. `execution.py` starts the head for
-`--executor`. The module needs Ray.
+The head sends chunks of items to workers and lends them parts of the run's limits. The head also
+appends the journal entries of the workers to the one journal of the run. `execution.py` starts the
+head for `--executor`. The module needs Ray.
 """
 
 from __future__ import annotations

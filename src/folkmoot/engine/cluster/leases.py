@@ -275,9 +275,8 @@ class Leases:
     def _budget_share(self, worker: int) -> tuple[float, int]:
         """Return a worker's share of the budget (USD, calls).
 
-        This is a fair share of the free budget. If the worker's oldest waiting call needs more than
-        the share, and the free budget covers this call, the share is raised to the need of the
-        call.
+        This is a fair share of the free budget. If the worker's oldest waiting call needs more, the
+        share is raised to the need of this call, provided that the free budget covers the call.
         """
         budget, accounts = self._budget, list(self._accounts.values())
         index = list(self._accounts).index(worker)

@@ -4,8 +4,8 @@ The new run has its own journal. If it makes the same request at the same addres
 run, the entry of the earlier run is copied at no cost. The fingerprint tells whether a request is
 the same. So exactly the calls that depend on the changed reply are made again.
 
-`ReplyChange` is sealed in the plan of the new run. Its journal looks entries up in
-`EarlierReplies`.
+`ReplyChange` is sealed in the plan of the new run. `EarlierReplies` gives the journal of the new
+run the entries to copy.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ReplyChange:
     """The one reply in which a fork differs from the run that it repeats.
 
     `run` is the folder of the earlier run relative to the new one. `journal_digest` is the content
-    digest of the earlier journal. `reply` is the raw reply given by hand. It is None if the reply
-    is left out (`dropped`), comes from another `model`, or stays unchanged. `asked_again` lists
+    digest of the earlier journal. `reply` is the raw reply given by hand, or None if the reply is
+    left out (`dropped`), comes from another `model`, or stays unchanged. `asked_again` lists
     further addresses to ask again. `draw` is added to the seed that models are sent. With another
     seed, the embedded respondent and vendors that accept a seed give another answer.
     """

@@ -6,9 +6,9 @@ hashes over the hashes of all entries, in order of address. A chain is a hash ov
 order of writing. The chain is stored with every commit, so it shows added or removed entries even
 after a crash.
 
-The check finds damage and manual changes. It cannot detect a change after which every hash was
-recomputed. Only a digest that was published elsewhere reveals such a change. Journals of formats 1
-to 3 have a 128-bit sum of hashes instead, which can be forged.
+The check finds damage and manual changes. A change after which every hash was recomputed is not
+found. Only a digest that was published elsewhere reveals such a change. Journals of formats 1 to 3
+have a 128-bit sum of hashes instead, which can be forged.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT
 class Journal(JournalReader):
     """The journal of a run in progress. Use it as a context manager, or call `close` at the end.
 
-    Raises ForeignJournalError for a file that is corrupt, not a journal, or changed since it was
+    Raises ForeignJournalError for a file that is corrupt, not a journal, or changed after it was
     written. Raises StorageError if the disk is full or read-only.
     """
 
@@ -128,11 +128,11 @@ class Journal(JournalReader):
             callback()
 
     def content_digest(self) -> str:
-        """Return the content digest of the committed entries. Call it after `close`."""
+        """Return the content digest of the committed entries. Call `close` before this method."""
         return self._digests[0]
 
     def record_digest(self) -> str:
-        """Return the record digest of the committed entries. Call it after `close`."""
+        """Return the record digest of the committed entries. Call `close` before this method."""
         return self._digests[1]
 
     def lookup_entry(

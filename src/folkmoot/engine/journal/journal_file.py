@@ -8,7 +8,7 @@ Schema:
     batches(name, model, id, …)    batches submitted to a vendor, without replies
     batched(key, batch)            request (key of `BatchQueue`) and its batch
     broken(at, address, …)         broken-off replies that may have been billed, with maximum cost
-    loans(number, at, who, …)      calls that may be unsettled (`journal_loans.py`)
+    loans(number, at, who, …)      calls that may be billed without an entry
 
 `integrity.py` describes the hashes. Format 3 had weaker hashes, and formats 1 and 2 had none.
 Format 1 hashed requests in another way. Journals of these three formats can be read, but their runs

@@ -347,7 +347,7 @@ class JournalReader:
         """Return the entry at an address, or None if this call has not been made.
 
         Raises DriftError with a diff if the entry has another request. `request` returns the
-        request of the call. It is only called for this error.
+        request of the call, and is called only for this error.
         """
         # No check of hashes here, because every replayed call passes: resume and `verify` check the
         # whole file before.
@@ -464,7 +464,7 @@ class JournalReader:
 
 
 class ReplayJournal(JournalReader):
-    """A journal for replays. It returns entries, and refuses to store new entries.
+    """A journal for replays. Entries can be read, and storing a new entry is refused.
 
     `asked` collects the addresses that were looked up.
     """

@@ -5,8 +5,8 @@ learns requests and tokens per minute from the provider's headers. A `Retry-Afte
 calls to the model. To hold a model means to start no call to the model for some time. The gateway
 has one limiter per model. An uncontended call costs about a microsecond.
 
-On a cluster worker the limiter decides nothing. It follows the `Grant` of the head's limiter and
-reports limits, errors and successes.
+On a cluster worker the limiter only follows the `Grant` of the head's limiter, and reports limits,
+errors and successes.
 """
 
 from __future__ import annotations

@@ -192,9 +192,9 @@ class Sampler:
 
     With the copies the protocol can continue to later stages. In a copied result the ids of the
     original item are replaced by the ids of the item that receives the copy. The items of an
-    outermost fork run one after the other, in a random order. They stop when their requests reach
-    the byte limit of the dry run. If `within` is true, inner forks also run only a few of their
-    items, concurrently.
+    outermost fork run one after the other, in a random order. No further item starts when the
+    requests reach the byte limit of the dry run. If `within` is true, inner forks also run only a
+    few of their items, concurrently.
     """
 
     def __init__(self, counting: CountingProvider, *, within: bool) -> None:

@@ -270,7 +270,7 @@ async def execute_study(execution: Execution) -> None:
 
 @dataclass
 class _End:
-    """The outcome of one process. It is reported once, and again only if it changes."""
+    """The outcome of one process, to be reported once, and again only after a change."""
 
     progress: Progress
     secrets: Collection[str]

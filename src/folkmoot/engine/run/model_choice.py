@@ -1,9 +1,9 @@
 """Choose the models of a run by one rule for all study types.
 
-The first of these sources that names a model is used: the command line, the sealed plan (on a
-resume), the study file, `DEFAULT_MODEL` in the environment or `.env`. If none does, the embedded
-respondent answers, so that no vendor bills a run for which no model was chosen. The runner and
-`folkmoot check` use this module.
+These sources are read in order until one names a model: the command line, the sealed plan (on a
+resume), the study file, and `DEFAULT_MODEL` in the environment or `.env`. If no source names a
+model, the embedded respondent answers, so that no vendor bills a run for which no model was chosen.
+The runner and `folkmoot check` use this module.
 """
 
 from __future__ import annotations

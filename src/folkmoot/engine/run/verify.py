@@ -1,8 +1,8 @@
 """Verify that nothing in a run folder has changed since the run ended.
 
-`list_changes` compares hashes only. Reports and `folkmoot.load` use it. `verify_run` does more for
-`folkmoot verify`. It replays the journal in a temporary folder, without any call of a model. Then
-it compares every rebuilt table and file with the run folder.
+`list_changes` compares hashes only. Reports and `folkmoot.load` use it. `folkmoot verify` uses
+`verify_run`, which does more. `verify_run` replays the journal in a temporary folder, without any
+call of a model, and compares every rebuilt table and file with the run folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a researcher sees of a seat: whether its human waits, reads, writes, or is idle.
 
-The page of a seat reports how many seconds ago its human was active and how many seconds ago the
-human typed. It never reports the text. These reports are kept in memory only.
+The page of a seat reports two times, and never the text: how many seconds ago its human was active,
+and how many seconds ago the human typed. These reports are kept in memory only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class PageActivity:
     """The activity on the page of one seat, for the researcher's list of seats.
 
     `asked_at` is the time of the page's last report. `moved_at` is the time at which the human last
-    used pointer or keyboard or scrolled, and `typed_at` the time of the last change of the answer.
+    used pointer or keyboard or scrolled. `typed_at` is the time of the last change of the answer.
     All three are seconds of the seat manager's clock, or None if the event has not happened in this
     process.
     """

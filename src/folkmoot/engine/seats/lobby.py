@@ -3,9 +3,9 @@
 One link leads all participants to the lobby. The study starts when all seats are taken, when the
 time is over, or when the researcher starts it. Models then play the seats that are still free.
 
-A person who returns is recognised by the id that a recruitment site puts into the link, by the
-cookie of the entry, or by a return code. Cookies and codes are kept as digests only. A name is no
-proof, because two people may have the same one.
+Three things identify a person who returns: the id that a recruitment site puts into the link, the
+cookie of the entry, or a return code. Cookies and codes are kept as digests only. A name is no
+proof, because two people may have the same name.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Lobby:
     """The open seats of a run, by name, until the study starts. The seat manager uses it.
 
     Fields:
-        token: the secret part of the entry link. It is short, because a class copies it by hand. A
-            person who guesses it can only take a free seat.
+        token: the secret part of the entry link, short enough to be copied by hand. A person who
+            guesses the token can only take a free seat.
         order: the seats in the order in which they are given out.
         seconds: the time from the first arrival to the start.
         occupants: the people in the seats.

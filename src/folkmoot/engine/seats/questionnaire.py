@@ -1,7 +1,8 @@
 """Questions to humans that are not part of the protocol: checks, and questions afterwards.
 
-A check asks whether a human has understood or pays attention. Both kinds are settings of `seats:`
-in the study file. Their answers are in the journal, and in the tables that this module declares.
+A check asks whether a human has understood or pays attention. Checks and questions afterwards are
+settings of `seats:` in the study file. Their answers are in the journal, and in the tables that
+this module declares.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Find the texts of one human in tables and files of a run, and replace them by marks.
 
 A text is removed if the run has recorded it as a text of this human. White space and escapes of a
-file are ignored in the comparison. A quotation may be only a part of a recorded text, so a reply is
-searched only for parts of the texts in its own prompt.
+file are ignored in the comparison. A quotation may be only a part of a recorded text. A reply is
+therefore searched for parts of texts as well, but only of the texts in its own prompt.
 """
 
 from __future__ import annotations
@@ -270,7 +270,8 @@ class Redaction:
         texts: recorded texts and their lines, by their words.
         shared: texts that another speaker gave as well. Such texts are removed only from rows of
             the human.
-        impersonal: names of the protocol, options and texts of the design. They are never recorded.
+        impersonal: texts that are never recorded: names of the protocol, options and texts of the
+            design.
         salt: random bytes in the hash that becomes the mark of a text. Equal texts get equal marks.
     """
 
@@ -303,8 +304,8 @@ class Redaction:
     def exempt_texts(self, texts: Iterable[str]) -> None:
         """Record texts that are not personal, such as options.
 
-        A text that was already recorded as the human's stays personal. Its `RecordedText.offered`
-        becomes true, because it was offered as an option later.
+        A text that was already recorded as the human's stays personal. Its field `offered` becomes
+        true, because the text was offered as an option later.
         """
         for words in map(Words, texts):
             if words.line in self.texts:

@@ -4,9 +4,9 @@
 manager and awaits the reply. The server of the pages (`folkmoot.view.seat`) reads a `SeatState`,
 shows its question and passes the answer back. All of this runs on the event loop of the run.
 
-`seats.json` holds the state that must survive the process: the tokens of the links, which seats are
-closed, and how people of an open entry are recognised. Only its owner can read it. Answers are in
-the journal, like those of models.
+`seats.json` holds the state that a later process needs: the tokens of the links, the closed seats,
+and the cookies and codes of people. Only the owner of the file can read it. Answers are in the
+journal, like those of models.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class SeatManager:
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
         """Queue a request for its human and return the question with a future for the reply.
 
-        If the seat gives no more answers, the future is already done. It holds a missing answer
+        If the seat gives no more answers, the future is already done and holds a missing answer
         with the reason.
         """
         seat_state, view = self._view_at(address)

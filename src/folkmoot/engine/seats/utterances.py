@@ -1,8 +1,8 @@
 """Declare the tables of utterances and self-descriptions, which the engine itself writes.
 
 `utterances` has one row for each public or private utterance, with the address of its reply.
-`self_descriptions` has one row for each human who answers as themselves. Both tables are streamed
-like all others, and a replay computes them again.
+`self_descriptions` has one row for each human who answers as themselves. A replay computes both
+tables again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SELF_DESCRIPTIONS = "self_descriptions"
 class UtteranceRow(Row, table=UTTERANCES, key=("utterance_id",)):
     """One utterance of a speaker.
 
-    A study type may add columns, such as group or condition. It then lists a subclass in its
+    A study type may add columns, such as group or condition. To do so, it lists a subclass in its
     `tables` and passes the values of the new columns to `Scope.say`.
     """
 

@@ -340,7 +340,8 @@ def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) 
     """Return whether the first reply mentions the recorded answer as an option.
 
     The result is "same" (only this option), "other" (only another option), "several" (several
-    options) or "none" (no option). It is None if the answer type cannot find options in a reply.
+    options) or "none" (no option). If the answer type cannot find options in a reply, the result is
+    None.
     """
     values = answer_type.find_mentioned_values(result.said)
     if values is None:

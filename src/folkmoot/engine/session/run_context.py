@@ -88,8 +88,8 @@ class ForkLike(Protocol[I, R_co]):
 class ForkExecutor(Protocol):
     """A function that runs items of a fork.
 
-    It stores each result in `results` under the number of the item. It returns the errors of failed
-    items by number.
+    The function stores each result in `results` under the number of the item, and returns the
+    errors of failed items by number.
     """
 
     async def __call__(

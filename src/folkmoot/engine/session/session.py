@@ -1,10 +1,10 @@
 """Session and Scope: the interface between a study and the engine.
 
-Every journaled call of a scope has a structural address: the scope path, the kind of call, and its
-count among the calls of that kind. So serial, concurrent, resumed and distributed runs send the
-same requests and give the same bytes. A protocol uses the engine through this module. A study type
-also imports mainly `engine.study` to declare itself, `engine.settings` for its keys and
-`engine.seats` for human participants.
+Every journaled call of a scope has a structural address. The address consists of the scope path,
+the kind of call, and the number of the call among the calls of that kind. So serial, concurrent,
+resumed and distributed runs send the same requests and write the same tables. A protocol uses the
+engine through this module. A study type also imports mainly `engine.study` to declare itself,
+`engine.settings` for its keys and `engine.seats` for human participants.
 """
 
 from __future__ import annotations
@@ -372,8 +372,8 @@ class Scope:
 
         `block` returns the name of an item's block. A block holds the items that are compared with
         each other. Under a budget, blocks run in order, so that the money buys complete
-        comparisons. `width` is the number of calls that an item usually has in flight. It limits
-        how many items run at once, so that the first blocks are complete early.
+        comparisons. `width` is the number of calls that an item usually has in flight. Give `width`
+        to limit how many items run at once, so that the first blocks are complete early.
         """
         is_mapping = isinstance(items, Mapping)
         item_list = list(items.values() if is_mapping else items)
@@ -503,7 +503,7 @@ class Scope:
         self._run.record_row(self._row_order, name, cells or {})
 
     def prompt(self, name: str, **variables: object) -> str:
-        """Render the study's prompt of that name, or the researcher's replacement for it."""
+        """Render the prompt of this name from the study or from the researcher's own prompts."""
         return self._run.prompts.render_prompt(name, **variables)
 
     def write_json(self, name: str, data: object) -> None:
@@ -517,8 +517,8 @@ class Scope:
     def store(self, value: T) -> StoredValue[T]:
         """Write a value to disk and return a handle. `handle.load()` reads the value back.
 
-        Use it for values of many thousand participants that a later stage needs (personas,
-        transcripts).
+        Store values that a later stage needs (personas, transcripts) if there are many thousand
+        participants.
         """
         return StoredValue(value, self._run.disk_store)
 

@@ -1,7 +1,7 @@
 """Hypotheses of a study file: they are stated before the run, tested first and reported apart.
 
-Each hypothesis is a claim (`measures.inference.claims`): a difference between two arms in one
-column of a table, with a direction and the smallest difference that matters. Hypotheses are read
+Each hypothesis is a claim (`measures.inference.claims`) about a difference between two arms in one
+column of a table. It has a direction and the smallest difference that matters. Hypotheses are read
 from the plan, which seals them before the first call, because the study file can be edited later.
 """
 

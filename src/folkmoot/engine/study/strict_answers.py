@@ -1,9 +1,9 @@
 """Compute findings a second time, without answers that participants did not give clearly.
 
-An answer is unclear in two cases. It was recorded only after a re-ask (`how` is clarified), or the
-first reply names another option than the recorded one (`agrees` is other or several). Findings are
-computed with all parsed answers, and again without the unclear answers. If a conclusion differs,
-the finding says so.
+An answer is unclear if it was recorded only after a re-ask (`how` is clarified). An answer is also
+unclear if the first reply names another option than the recorded one (`agrees` is other or
+several). Findings are computed with all parsed answers, and again without the unclear answers. If a
+conclusion differs, the finding says so.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) ->
 def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[str]:
     """Yield descriptions of the conclusions that differ or disappear with fewer answers.
 
-    Three kinds of conclusions are compared: the side of zero on which an interval lies, the
+    There are three kinds of conclusions: the side of zero on which an interval lies, the
     significance of a test, and the `conclusion` of the finding. In a chart without a zero line, the
     conclusion differs if the interval does not contain the new estimate. If an estimate has no
     interval, its sign is compared.

@@ -111,8 +111,9 @@ class Study(Generic[ConfigT]):
         config: the pydantic class of its study files.
         protocol: the study itself, an async function of a `Session`.
         prompts: the folder of the prompts that a scope renders.
-        matches: returns whether a study file without the key `study` is of this type. It receives
-            the raw keys and values. If several types match, the first by name is used.
+        matches: receives the raw keys and values of a study file without the key `study`, and
+            returns whether the file is of this type. If several types match, the first by name is
+            used.
         run_id: returns the name of the run folder below `outputs/`. Empty means the name of the
             study file.
         check_config: (config, folder) returns problems that the class `config` cannot find. The
@@ -249,8 +250,8 @@ def study_code_path(name: str, folder: Path | None = None) -> Path | None:
 def find_study_of_run(run: RunFolder) -> Study:
     """Return the study type of a run, for `folkmoot show` and `folkmoot report`.
 
-    A study in a Python file is searched in five places, in this order: the folder of the study
-    file, the run folder, the two folders above it, and the current folder. Raises InputError if the
+    A study in a Python file is searched in the folder of the study file, the run folder, the two
+    folders above the run folder, and the current folder, in this order. Raises InputError if the
     study type cannot be found.
     """
     study_name = str(run.config.get("study") or run.study)
