@@ -466,7 +466,10 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def condition_designs(self) -> dict[str, ConditionDesign]:
-        """Return the conditions of this run with their switches, the four of the source first."""
+        """Return the conditions of this run with their switches.
+
+        The four conditions of the source study come first.
+        """
         chosen = self._all_conditions if self.conditions is None else self.conditions
         return {name: design for name, design in self._all_conditions.items() if name in chosen}
 

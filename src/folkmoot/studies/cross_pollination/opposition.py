@@ -143,17 +143,20 @@ async def most_voted_other(
 async def choose_predefined(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the opposing option that `opposition_mapping` gives for the first choice."""
+    """Return the opposing option that `opposition_mapping` gives for the first choice.
+
+    Return None if the mapping lacks the first choice.
+    """
     return (data.config.opposition_mapping or {}).get(participant.initial_choice or "")
 
 
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the first choice of the participant with the most distant summary (cosine distance).
+    """Return the first choice of the participant who gave the most different reasons.
 
-    The distance is that to the summary of the given participant. Only participants with another
-    first choice than the given participant are compared. Return None if there are none.
+    The difference is the cosine distance between the summaries of the two participants. Only
+    participants with another first choice are compared. Return None if there are none.
     """
     others = data.choices != participant.initial_choice
     if participant.embedding is None or not others.any():
@@ -168,7 +171,8 @@ async def cluster_embedding(
     """Return the option with the reasons least similar to the participant's summary (cosine).
 
     The reasons for an option are represented by the mean embedding of its clusters, weighted by
-    their numbers of members. The participant's own option is left out.
+    their numbers of members. The participant's own option is left out. Return None if the
+    participant has no summary, or if no other option has reasons.
     """
     if participant.embedding is None or not data.argued_options:
         return None

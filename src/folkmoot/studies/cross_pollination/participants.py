@@ -125,17 +125,17 @@ class Participant:
 
     @property
     def cross_pollination_content(self) -> str | None:
-        """Return the page of summaries that this participant is shown (phase 6)."""
+        """Return the page of summaries that this participant is shown (phase 6), or None."""
         return None if self.page is None else self.page.load()
 
     @property
     def clarification_transcript(self) -> Transcript | None:
-        """Return the transcript of the interview (phase 3)."""
+        """Return the transcript of the interview (phase 3), or None without an interview."""
         return None if self.interview is None else self.interview.load()
 
     @property
     def adversarial_transcript(self) -> Transcript | None:
-        """Return the transcript of the adversarial dialogue (phase 7)."""
+        """Return the transcript of the adversarial dialogue (phase 7), or None without one."""
         return None if self.dialogue is None else self.dialogue.load()
 
     @property
@@ -157,9 +157,9 @@ class Participant:
 
     @property
     def stated_reasons(self) -> Reasons:
-        """Return the short record of this participant that the items of other participants need.
+        """Return this participant's choice and summarised reasons, without the long texts.
 
-        A fork may run on other machines, and each machine receives the short records of all
+        A fork may run on other machines. Each machine receives this short record of all
         participants.
         """
         return Reasons(self.id, self.initial_choice, self.individual_summary)
@@ -224,9 +224,8 @@ class Cluster:
     A model describes each cluster once per draw of the summaries. A description is empty if the
     model gave none. `embedding` is the embedding of the first description, a one-dimensional array.
 
-    A description summarises the words of several participants, so its source is the summarizer
-    (`summaries.description/draw/cluster`). The summary of one interview has one participant's words
-    alone, so its source is that participant.
+    A description combines the words of several participants, so its source is the summarizer and
+    not a participant.
     """
 
     id: str

@@ -171,7 +171,7 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
 
 
 def _count_opinions(voter: Voter, comment_id: str) -> int:
-    """Return how many other comments a voter agreed or disagreed with."""
+    """Return on how many comments except `comment_id` a voter agreed or disagreed."""
     return sum(vote != PASS for comment, vote in voter.votes.items() if comment != comment_id)
 
 

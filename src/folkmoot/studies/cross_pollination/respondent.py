@@ -1,7 +1,7 @@
-"""The part of the embedded respondent for this study: the options are the subjects of opinions.
+"""How the embedded respondent answers this study: each option is a subject of its opinions.
 
-This part answers rankings and questions about confidence. It uses the respondent's opinion of each
-option after all texts in the prompt. The shared part of the respondent answers the rest.
+This module answers rankings and questions about confidence, from the respondent's opinions after
+all texts in the prompt. Code shared by all studies answers the other questions.
 """
 
 from __future__ import annotations

@@ -145,10 +145,9 @@ def _parse_ranking(answer: BaseModel | Missing) -> list[str] | Missing:
 
 
 def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
-    """Return the answer type of a ranking: every option once, or a single way out.
+    """Return the answer type of a ranking: every option once, or one way out such as declining.
 
-    A way out is an answer such as declining. If the text of a way out equals that of an option, it
-    counts as the option.
+    If the text of a way out equals that of an option, it counts as the option.
     """
     ways_out = [way for way in WAYS_OUT if way not in options]
 

@@ -256,5 +256,5 @@ class DiscussionTranscript(BaseModel):
 
 
 def recent_transcript(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
-    """Return the last `last` messages as the transcript that a speaker is shown."""
+    """Return the last `last` messages as the transcript that a prompt shows a speaker."""
     return Transcript(tuple(message.as_utterance for message in messages[-last:]))

@@ -30,9 +30,9 @@ LABELS = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of a source, as seen by the participant who is asked.
+    """Return the kind of text that a source stands for, for a private question to a participant.
 
-    The participant's own words do not reach this function. The kit labels them `OWN_WORDS`.
+    The kit labels the participant's own words `OWN_WORDS` before it calls this function.
     """
     if source.kind != "utterance":
         return LABELS.get(source.id.partition("/")[0], "")

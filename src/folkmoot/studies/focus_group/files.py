@@ -157,8 +157,8 @@ class TranscriptFormatter:
     def summary_stats(transcript: DiscussionTranscript) -> dict[str, object]:
         """Return counts and means of the discussion, in the form of `statistics.json`.
 
-        They are numbers of messages and words by role, phase and participant, the sentiment, the
-        opinion shifts, the most and least active participants, the balance of speaking and the
+        The content is: numbers of messages and words by role, phase and participant, the sentiment,
+        the opinion shifts, the most and least active participants, the balance of speaking and the
         sycophancy check.
         """
         names = {profile.id: profile.name for profile in transcript.personas}
@@ -423,9 +423,9 @@ def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
 
 
 def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, object]]:
-    """Return the participants with a changed private position, and the turns that changed it.
+    """Return the participants with a changed private position, and the turns of the changes.
 
-    The turns are those at which the coder read a changed position.
+    A turn is listed if the coder read a changed position in it.
     """
     profiles = {profile.id: profile for profile in discussion_transcript.personas}
     return [

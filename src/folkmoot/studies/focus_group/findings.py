@@ -87,7 +87,7 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
-        """Return a finding on groups, which names the concept if there are several."""
+        """Return a finding with groups as units, naming the concept if there are several."""
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
@@ -179,7 +179,7 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
 
 
 def purchase_intent(concept: Concept) -> Finding | None:
-    """Return the finding on purchase intent, or None without intent after the discussion."""
+    """Return the finding on purchase intent after the discussion, or None if none was stated."""
     asked = concept.intents.filter(~pl.col("ladder"))
     answered = asked.filter(pl.col("answer").is_not_null())
     answers_by_time = {
@@ -260,7 +260,7 @@ def _is_primary(result: Result | None) -> bool:
 
 
 def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
-    """Return a phrase on whether most would buy, with the verdict on the change of intent."""
+    """Return a phrase that says whether most participants would buy, and how intent changed."""
     side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
     return f"{side}; {change_result.verdict_phrase}" if change_result is not None else side
 
@@ -275,7 +275,7 @@ def _result_sentence(result: Result) -> str:
 
 
 def demand_finding(concept: Concept) -> Finding | None:
-    """Return the finding on the share that would buy at each price, or None without two prices."""
+    """Return the finding on demand at each price, or None if fewer than two prices were asked."""
     answered = concept.intents.filter(
         pl.col("answer").is_not_null() & pl.col("price").is_not_null()
     )
@@ -332,7 +332,7 @@ def demand_finding(concept: Concept) -> Finding | None:
 
 
 def position_finding(concept: Concept) -> Finding | None:
-    """Return the finding on changed positions, by participant or by group."""
+    """Return the finding on changed positions, or None if the study asked for no position."""
     pairs = position_pairs(concept.statements)
     asked = concept.statements.filter(pl.col("when").is_in(["before", "after"]))
     unknown = describe_missing(asked.filter(pl.col("position").is_null())["missing"])
@@ -415,7 +415,7 @@ def describe_missing(reasons: pl.Series) -> str:
 
 
 def _unread_answers(concept: Concept) -> tuple[str, ...]:
-    """Return a note on answers without a position, or nothing for old tables without the column."""
+    """Return a note on answers without a position. Tables of earlier versions give no note."""
     if "reading_missing" not in concept.utterances.columns:
         return ()
     unread = concept.answers["reading_missing"].drop_nulls()
@@ -496,7 +496,7 @@ def coded_themes(concept: Concept) -> Finding | None:
 
 
 def reply_finding(concept: Concept) -> Finding:
-    """Return the finding on how often each participant responded to each other one."""
+    """Return the finding on how often each participant responded to each other participant."""
     names = dict(
         concept.utterances.select("speaker_id", "speaker_name").unique(maintain_order=True).rows()
     )
@@ -603,7 +603,7 @@ def out_of_character(concept: Concept) -> Finding | None:
 
 
 def sycophancy_finding(concept: Concept) -> Finding:
-    """Return the finding with the sycophancy check and the agreement by place in speaking order."""
+    """Return the finding on sycophancy: the check, and agreement by speaking order."""
     answers, people = sycophancy.read_check_data(concept.answers, concept.statements)
     check = sycophancy.compute_check(answers, people, concept.control)
     rows = []
@@ -645,7 +645,7 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Return the finding on the agreement of stated positions with coded words, or None."""
+    """Return the finding on how well positions agree with coded words, or None without codes."""
     codings = concept.codes.get("opinion")
     if codings is None or codings.primary_coder is None:
         return None
@@ -703,7 +703,7 @@ def _describe_alpha(alpha: float) -> str:
 def compare_stimuli(
     stated: pl.DataFrame, stimuli: Sequence[str], results: Sequence[Result]
 ) -> Finding | None:
-    """Return the finding on the final positions on all concepts and their differences."""
+    """Return the finding that compares the final positions on all concepts."""
     after = stated.filter(pl.col("when") == InterviewTime.AFTER.value)
     means = {}
     for stimulus in stimuli:

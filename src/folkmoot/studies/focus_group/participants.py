@@ -1,4 +1,4 @@
-"""The recruits of each group, and a participant of a discussion or an interview."""
+"""The recruits of each group, and the class of a participant in a discussion or an interview."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ STYLE_ADVICE = (
 
 
 def available_seats(config: DiscussionConfig, folder: Path) -> list[Seat]:
-    """Return the seats that humans can take: a recruit of one group, on all of its concepts."""
+    """Return the seats that humans can take.
+
+    A human in a seat replaces one recruit in all discussions of the recruit's group.
+    """
     recruits = recruit_all_groups(config, folder, lambda path: generator(config.random_seed, path))
     return [Seat(profile.id, (group,)) for group, people in recruits.items() for profile in people]
 
@@ -160,9 +163,9 @@ def recruit_all_groups(
 
 
 def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
-    """Return the participants without generated opinions, because participants are asked for them.
+    """Remove the generated opinions of the participants, because the study asks for opinions.
 
-    If the setting `first_opinion` is `seeded`, the participants are unchanged.
+    If the setting `first_opinion` is `seeded`, return the participants unchanged.
     """
     if config.first_opinion == "seeded":
         return list(people)
@@ -390,8 +393,8 @@ class Participant:
         """Return whether the participant answers a question.
 
         Addressed participants always answer. Other participants answer with a probability that
-        depends on extraversion. One random number is drawn for addressed participants too, so that
-        addressing one participant does not change the draws of later ones.
+        depends on extraversion. A random number is drawn for every participant, so that addressing
+        one participant does not change the draws of later participants.
         """
         chance = speaking_probability(self.persona.traits.extraversion)
         is_willing = rng.random() < (MEDIUM if self.speaks_as_self else chance)
@@ -564,8 +567,8 @@ def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> st
 def title_of(profile: Profile) -> str:
     """Return the name of a participant for reports: `Emma (27, Marketing Coordinator)`.
 
-    If the profile has a description of its own, only the first name is given, because the other
-    attributes are drawn.
+    If the researcher wrote a description, only the first name is given, because the other
+    attributes are drawn at random.
     """
     if profile.described:
         return profile.first_name

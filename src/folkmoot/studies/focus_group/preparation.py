@@ -32,7 +32,7 @@ _AS_ADDRESS = (
 def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
     """Return the problems of a study file that no single key shows.
 
-    They are contradictions between keys, unknown quotas, and problems of the file of profiles.
+    Examples are contradictions between keys, unknown quotas, and problems of the file of profiles.
     """
     problems = [*_check_contradictions(config), *_check_guide(config), *check_quotas(config.quotas)]
     problems += check_images(config)
@@ -97,7 +97,6 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
 
 
 def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
-    """Return problems of keys that contradict each other."""
     problems: list[Problem] = []
 
     def add_problem(key: str, message: str, hint: str = "") -> None:
@@ -157,7 +156,7 @@ def list_images(config: DiscussionConfig) -> list[str]:
 def check_images(config: DiscussionConfig) -> list[Problem]:
     """Return the problems of images that would not reach the models.
 
-    These are images of unsupported types, file names in place of images, and images in keys that
+    Examples are images of unsupported types, file names in place of images, and images in keys that
     must be text.
     """
     problems: list[Problem] = []

@@ -35,8 +35,8 @@ async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Pro
     """Run all groups concurrently, and within a group one discussion per concept.
 
     No discussion contains words of another discussion of the same group. All answers are coded at
-    the end. If there are `invited` profiles, these participants are in every group, and no
-    participants are recruited.
+    the end. If `invited` is given, every group consists of these participants, and no participants
+    are recruited.
     """
     config = session.config
     recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)

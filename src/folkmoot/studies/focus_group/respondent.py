@@ -1,4 +1,4 @@
-"""The part of the embedded respondent for focus groups: how opinions become answers.
+"""How the embedded respondent answers in focus groups: from opinions of the product to answers.
 
 An opinion of the product is the sum of a taste, the claims in concept and material, and the price.
 Claims are weighted by the concerns of the persona. In a discussion the opinion moves towards the
@@ -141,10 +141,9 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the first opinion that the system prompt states in words, or None.
+    """Return the range of opinions for the first opinion in the system prompt, or None without one.
 
-    The wording, one of five, tells what the participant thought of texts read in private. It is
-    used even if the prompt no longer contains the texts.
+    The system prompt states the first opinion in one of five wordings. Each wording has its range.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -194,10 +193,10 @@ def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def answer_intent(mind: SimulatedRespondent) -> str | None:
-    """Return the purchase intent: the opinion in five steps, with noise for each question.
+    """Return one of the five options of purchase intent, drawn from the opinion with some noise.
 
     Return None if the question offers other options. The shared part of the embedded respondent
-    then answers it.
+    then answers the question.
     """
     if set(mind.reading.offered) != set(INTENTS):
         return None
@@ -214,7 +213,7 @@ def answer_at_table(mind: SimulatedRespondent) -> str:
     """Return one answer in the discussion.
 
     If the question is about the category and no other participant has given views yet, the answer
-    is an introduction. Otherwise it gives views, and may refer to another participant.
+    is an introduction. Any other answer gives views, and may refer to another participant.
     """
     opinion = form_opinion(mind)
     question = current_question(mind)
@@ -306,7 +305,10 @@ def current_question(mind: SimulatedRespondent) -> str:
 
 
 def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
-    """Return a sentence on buying, after an introduction if the respondent has not spoken yet."""
+    """Return a sentence about how the persona buys.
+
+    An introduction comes first if the respondent has not spoken yet.
+    """
     kinds = ["experience"]
     if mind.who.calling and not own_words(mind):
         kinds.insert(0, "intro")
@@ -353,10 +355,11 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """Return `count` sentences on the respondent's side, with more for a neutral position.
+    """Return `count` sentences for or against the product, by the sign of the opinion.
 
-    `concern` is the concern of the view to which the turn responds. If it is given, the first
-    sentence is about it. If the opinion is not strong, a reason for the other side comes last.
+    A neutral or weak opinion gets further sentences, the last one for the other side. `concern` is
+    the concern of the view to which the turn responds. If it is given, the first sentence is about
+    it.
     """
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")

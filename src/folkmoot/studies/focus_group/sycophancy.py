@@ -65,12 +65,12 @@ NO_CONTROL = (
 
 
 class PositionedAnswer(NamedTuple):
-    """An answer with its place in the speaking order.
+    """An answer with its position in the speaking order.
 
     `question` is an id that begins with the group ("group/…"). `step` is the number of points by
     which the answer brought the speaker closer to the others (`answer_movements`), or None if the
-    number is unknown. `takes_up` is True if the answer responds to another participant. It is None
-    if this is unknown, and is then treated as True.
+    number is unknown. `takes_up` is True if the answer responds to another participant. An unknown
+    value (None) is treated as True.
     """
 
     question: str

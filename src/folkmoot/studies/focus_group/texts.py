@@ -119,9 +119,9 @@ class DiscussionTexts:
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """Return the words for a participant's position before the discussion, with their source.
+        """Return `leaning`, the words for a participant's first position, with their source.
 
-        `leaning` holds these words.
+        The first position is the one before the discussion.
         """
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
@@ -157,6 +157,6 @@ def quote_phase(phase: DiscussionPhase) -> str:
 
 
 def quote_intents() -> list[str]:
-    """Return the options of the question about purchase intent. All studies share them."""
+    """Return the options of the question about purchase intent, the same in all studies."""
     options: list[str] = quote_all(INTENTS, "option", "protocol.purchase_intent")
     return options

@@ -479,9 +479,9 @@ def _show_line(
 ) -> dict[str, str] | None:
     """Return an utterance as prompts show it to members, or None if it is left out.
 
-    Under C3 no member is shown a theory term (a term of lexicon.yaml) that the mediator wrote. If
-    an utterance of the System contains a theory term, the rendered decision replaces the utterance.
-    If an utterance of a member contains one that the mediator wrote, the utterance is left out.
+    Under C3 no member is shown theory terms (terms of lexicon.yaml) that the mediator wrote. The
+    rendered decision replaces an utterance of the System with a theory term. An utterance that the
+    mediator wrote for a member is left out if it contains a theory term.
     """
     utterance = line.utterance
     name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))

@@ -4,7 +4,7 @@ The module also renders the System's utterances, decisions and promises as sente
 sentences are the only text about a decision that the planner and later decisions receive, so no
 text of the mediator can reach them.
 
-The file lexicon.yaml lists theory terms: strategy ids, operators and others. Under C3 the mediator
+The file lexicon.yaml lists theory terms, such as strategy ids and operators. Under C3 the mediator
 must not use a theory term. A first reply with a theory term causes a re-ask. Theory terms in the
 final reply are recorded.
 """
@@ -119,7 +119,7 @@ NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 
 
 class Share(NamedTuple):
-    """The texts of a portion as prompts show them.
+    """One portion of a decision (option, members and time) as texts for prompts.
 
     `when` is empty for the whole trip. `owner` is the name of the member who chose the option. It
     is empty unless the rule lets one member choose.
@@ -217,7 +217,7 @@ def _part_of_sentence(share: Share) -> SourcedText:
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
     """Return text that names the options given to members who strongly reject them.
 
-    `overridden` maps options to member ids. Return an empty string if there are none.
+    `overridden` maps options to member ids. Return an empty string if `overridden` is empty.
     """
     clauses = (
         f"{option} against the firm no of "
@@ -436,7 +436,7 @@ class Negotiation:
     def compared_as(self) -> str:
         """The id of the condition in the rows of this dialogue.
 
-        It is C5 for a dialogue of C4 that the study runs only because C5 continues it.
+        A dialogue of C4 has the id C5 if the study runs it only for C5, which continues it.
         """
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 
@@ -449,14 +449,14 @@ class Negotiation:
     def with_all_statements(self) -> Negotiation:
         """A copy of this negotiation with the statements of all members.
 
-        C1 needs the copy: it hears one member, but is measured by the statements of all members.
+        Under C1 only one member is heard, but the measures of C1 use the statements of all members.
         """
         return replace(self, condition=CONDITIONS["C2"])
 
     def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
-        """Return the members who fill in a ballot.
+        """Return the members who fill in a ballot: the parents if only parents vote.
 
-        These are the parents if only parents vote, otherwise all members who are heard.
+        Otherwise return all members who are heard.
         """
         strategy = strategy_for(self.group.type.id, topic.id)
         if strategy.operator != "parent_vote_lower_misery":
@@ -674,7 +674,7 @@ class SlotDecision:
 
     @property
     def strategy_id(self) -> str | None:
-        """The id of the locked strategy, which may differ from the model's label."""
+        """The id of the strategy in the strategy table, or None under C1, C2 and C3."""
         return self.strategy.strategy_id if self.strategy else None
 
     @property

@@ -233,7 +233,10 @@ def _parse_estimate(figure: Figure) -> Estimate:
 
 
 def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]:
-    """Return one finding per measure: the differences of conditions within groups."""
+    """Return one finding per measure: the differences of conditions within groups.
+
+    An entry is None if the measure has no difference to report.
+    """
     results = read_results(run, NegotiationConfig, declare_claims)
     return [
         claims_finding(
@@ -254,7 +257,10 @@ def _with_capital(text: str) -> str:
 
 
 def _by_type(measures: pl.DataFrame) -> Finding | None:
-    """Return satisfaction by group type. Strategies differ between group types."""
+    """Return the finding on satisfaction by group type, because strategies differ between types.
+
+    Return None with fewer than two group types or fewer than two conditions.
+    """
     types = measures["group_type"].unique(maintain_order=True).to_list()
     conditions = measures["condition"].unique(maintain_order=True).to_list()
     grouped = measures.group_by("group_type", "condition", maintain_order=True)
@@ -334,7 +340,10 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
 
 
 def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
-    """Return checks of the mediator's statements that need no coder."""
+    """Return the finding on checks of the mediator's statements that need no coder.
+
+    Return None if no condition has a mediator.
+    """
     rows = []
     for (condition,), selected in decisions.group_by("condition", maintain_order=True):
         mediated = selected.filter(pl.col("mediator_words").is_not_null())
@@ -388,7 +397,7 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
     """Return the finding on how well two scores of the same option agree.
 
     One score is computed from the member's text by the rules of the source study. The other score
-    is the one that the member gave.
+    is the one that the member gave. Return None if no option has both scores.
     """
     comparable = own.filter(
         pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),
@@ -435,7 +444,10 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
 
 
 def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
-    """Return the finding on what the other voting rules would decide on the same ballots."""
+    """Return the finding on what the other voting rules would decide on the same ballots.
+
+    Return None if no decision has ballots.
+    """
     keys = ["group_id", "condition", "topic"]
     voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
     rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))

@@ -98,8 +98,8 @@ def why_unknown(
     """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
 
     If the decision gives the member nothing, the reason is that of the decision, such as
-    `left_open`. It is `unreadable` if a part of the mediator's statement could not be read, because
-    that part may have named the member.
+    `left_open`. The reason is `unreadable` if a part of the mediator's statement could not be read,
+    because that part may have named the member.
     """
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
@@ -168,9 +168,9 @@ class DecisionMeasures:
     minority_promised: float
 
     def satisfaction_with(self, member: str, **values: float) -> float:
-        """Return a member's satisfaction. If it is unknown, return the value for the reason.
+        """Return a member's satisfaction, or the value in `values` for the reason of a missing one.
 
-        `values` maps each reason to a value. Return NaN if it has no value for the reason.
+        `values` maps reasons to values. Return NaN if it lacks the reason.
         """
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
@@ -370,7 +370,7 @@ class Figure(TypedDict):
 class Difference(Figure):
     """The difference of two conditions in one measure, paired within groups.
 
-    It is the value under the condition `of` minus the value under the condition `minus`.
+    The value under the condition `minus` is subtracted from the value under the condition `of`.
     """
 
     measure: str
@@ -592,7 +592,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     """Return `confirmations` and `decisions` without the answers in `excluded`.
 
     An excluded answer is removed from `confirmations`. A firm rejection is removed from `decisions`
-    if only excluded answers gave it.
+    if all answers that gave the rejection are excluded.
 
     The addresses are `negotiation/group-condition/topic/confirm/member/ask0`. If C5 does not change
     a decision of C4, it keeps C4's answers and asks nothing.
@@ -633,9 +633,9 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
 def repeated_statements(run: RunFolder) -> list[Repeat]:
     """Return pairs of two answers by the same member on the same matter, for the retest measures.
 
-    In the first kind of pair the matter is an option. The pair is the score of the stated
-    preference and the score that the member gave. In the second kind the matter is a decision. The
-    pair is the option that the member scored highest and the top choice on the ballot under C4.
+    The first kind of pair is about one option: the score of the member's stated preference, and the
+    score that the member gave. The second kind is about one decision: the option that the member
+    scored highest, and the top choice on the ballot under C4.
     """
     scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()

@@ -162,7 +162,7 @@ async def ask_mediator(
 
 
 def _voiced_names(case: Negotiation) -> list[str]:
-    """Return the names of the members whom the mediator may write utterances for."""
+    """Return the names of the members for whom the mediator may write utterances."""
     return [] if case.config.members_speak else [member.name for member in case.heard_members]
 
 
@@ -376,7 +376,6 @@ def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> t
 async def _feedback_round(
     scope: Scope, case: Negotiation, topic: Topic, standing: SlotDecision
 ) -> SlotDecision:
-    """Run one feedback round and return the decision after it."""
     number = len(standing.feedback) + 1
     target, is_targeted = _member_to_ask(case, topic, standing)
     quote_listed_options = partial(quote_options, case, topic, came_up=standing.came_up)

@@ -175,9 +175,9 @@ def _load_wordings() -> _Words:
 
 
 def _assign_personas(config: NegotiationConfig, folder: Path, count: int) -> list[str] | None:
-    """Return `count` personas of the researcher in random order.
+    """Return `count` personas from the researcher's file, in random order.
 
-    Return None if the study file names no personas. Raise InputError if there are too few.
+    Return None if the study file names no personas. Raise InputError if the file has too few.
     """
     if config.personas is None:
         return None

@@ -296,7 +296,10 @@ async def _interview_member(
 
 
 async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Decide one topic, before any feedback rounds, and return the decision with its dialogue."""
+    """Decide one topic before any feedback rounds.
+
+    Return the decision with its dialogue.
+    """
     if case.condition.has_locked_strategy:
         decision = await _run_guided_mediator(scope, case, topic)
     elif case.condition.synthesis == "raw":
@@ -313,8 +316,8 @@ async def confirm_standing_decision(
 ) -> SlotDecision:
     """Return the decision with the members' confirmations.
 
-    Members confirm a decision only under conditions with a mediator. If they have confirmed the
-    decision already, they are not asked a second time.
+    Members confirm a decision only under conditions with a mediator. If the decision has
+    confirmations already, the members are not asked a second time.
     """
     needs_confirmation = case.config.confirm and case.condition.synthesis != "none"
     if not needs_confirmation or decision.confirmed:
@@ -341,7 +344,7 @@ def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
-    """Return the decision of C2: nothing is decided, and the planner gets all preferences."""
+    """Return the result of C2: no decision, and the planner gets all preferences."""
     tally = case.tally_topic(topic)
     texts = case.texts(topic.id).items()
     return SlotDecision(
@@ -384,7 +387,7 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> 
 
 
 def _why_undecided(proposal: Proposal) -> str:
-    """Return the reason why nothing is decided, for a statement that gives no member an option.
+    """Return the reason why a proposal that gives no member an option decides nothing.
 
     The reason is `declined`, `unreadable` or `left_open`.
     """

@@ -1,8 +1,8 @@
 """The texts that prompts show, with their sources: names, topics, options, rules and decisions.
 
-All functions `quote_…` return text that carries its source (`folkmoot.provenance`). A decision is
-shown as cells of tables: each share is a row of `shown_shares`, and a sentence is a row of
-`shown_decisions`. These rows are recorded when a prompt first shows them.
+All functions `quote_…` return text that carries its source (`folkmoot.provenance`). A decision has
+rows in two tables: each share is a row of `shown_shares`, and each sentence a row of
+`shown_decisions`. The rows are recorded when a prompt first shows them.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
 
 
 def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
-    """Return the given usual options of a topic."""
+    """Return the given usual options of a topic, with their sources."""
     return [
         quote_value(option, "option", cell_id("topics.options", topic.id)) for option in options
     ]
@@ -168,7 +168,7 @@ def quote_options(
     options: Iterable[str],
     came_up: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the given options on the table.
+    """Return the given options of a topic, with their sources.
 
     `came_up` maps options that were added after the statements to the condition that added them.
     """
@@ -283,10 +283,11 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Return the members, by id, with no content word of their preference in `resolution`.
+    """Return the members with no content word of their preference in `resolution`.
 
-    Differences of case and simple plurals are ignored. Stop words, cue words, numbers and words for
-    days and parts of the trip do not count. Members without a stated preference are not returned.
+    The members are in the order of their ids. Differences of case and simple plurals are ignored.
+    Stop words, cue words, numbers and words for days and parts of the trip do not count. Members
+    without a stated preference are not returned.
     """
     decided_words = _significant_words(resolution)
     return [

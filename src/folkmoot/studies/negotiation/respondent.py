@@ -1,4 +1,4 @@
-"""The embedded respondent's part for negotiations: travellers, ballots, scores and a mediator.
+"""How the embedded respondent plays travellers and the mediator in negotiations.
 
 The respondent identifies the passages of a request by their sources (`quotes`): a statement by its
 speaker, and an option, a name or a share by its cell in a table. It reads no word of the
@@ -111,13 +111,13 @@ def _stated_preferences(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def _listed_options(mind: SimulatedRespondent) -> list[str]:
-    """Return the options that the request lists, each once, by the names in the study."""
+    """Return the distinct options that the request lists, by their names in the study."""
     option_texts = (passage.text for passage in of_kind(mind.reading.passages, "option"))
     return list(dict.fromkeys(_usual_name(text, mind.at.names) for text in option_texts))
 
 
 def _usual_name(text: str, options: Sequence[str]) -> str:
-    """Return the name of an option in the study. A prompt may write it in capitals."""
+    """Return the study's spelling of an option that a prompt may write with capitals."""
     return match_option(text, options) or text
 
 
@@ -138,7 +138,7 @@ def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
 def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[str, float]:
     """Return a traveller's liking of each option.
 
-    It is the sum of a drawn taste and the score of the option in the persona's text.
+    The liking is a drawn taste plus 0.8 times the score of the option in the persona's text.
     """
     persona_scores = text_scores(mind.who.key, options)
     return {
@@ -147,7 +147,10 @@ def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[st
 
 
 def answer_in_words(mind: SimulatedRespondent) -> str | None:
-    """Return a member's response to the System if the request shows one, otherwise a preference."""
+    """Return a member's response to the System if the request shows one, otherwise a preference.
+
+    Return None if the request lists no options to prefer.
+    """
     utterances = of_kind(mind.reading.passages, "utterance")
     announcements = [
         passage for passage in utterances if passage.source.speaker == SYSTEM_SPEAKER.id
@@ -156,9 +159,9 @@ def answer_in_words(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_response(mind: SimulatedRespondent, announcement: str) -> str:
-    """Return what a member says to the System's announcement of a decision.
+    """Return a member's response to the System's announcement of a decision.
 
-    The member responds to the options that the announcement names, by the own stated preference.
+    The member judges the options in the announcement by the member's own stated preference.
     """
     scores = text_scores(
         " ".join(passage.text for passage in _stated_preferences(mind) if passage.own),
@@ -172,7 +175,10 @@ def answer_response(mind: SimulatedRespondent, announcement: str) -> str:
 
 
 def answer_wish(mind: SimulatedRespondent) -> str | None:
-    """Return a member's preference among the listed options, in one to three sentences."""
+    """Return a member's preference among the listed options, in one to three sentences.
+
+    Return None if the request lists no options.
+    """
     utilities = _option_liking(mind, _listed_options(mind))
     if not utilities:
         return None
@@ -369,8 +375,8 @@ class Meeting:
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal: the most common first choice for all members.
 
-        A mediator that follows the minority also gives members with other first choices these
-        choices, on another day.
+        A mediator that follows the minority also gives the other first choices to their members, on
+        another day.
         """
         first_choices = self.tally.first_choices()
         wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])

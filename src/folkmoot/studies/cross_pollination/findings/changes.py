@@ -80,10 +80,9 @@ EVENTS_PER_TERM = 5
 
 
 def position_change(votes: Votes) -> Finding:
-    """Return the headline finding: the share of each condition that changed its choice.
+    """Return the headline finding: the share of participants with a changed choice, by condition.
 
-    The share is that of the participants with both votes. The finding is returned even if no
-    participant voted twice.
+    Only participants with both votes count. The finding is returned even if there are none.
     """
     rates = {
         condition_votes.condition: votes.rate(condition_votes)
@@ -129,7 +128,7 @@ def position_change(votes: Votes) -> Finding:
 
 
 def summary_caveats(votes: Votes) -> tuple[str, ...]:
-    """Return notes that state for which draws of the summaries the results hold."""
+    """Return notes that limit the results of conditions with summaries, or an empty tuple."""
     if not votes.conditions_with("summaries"):
         return ()
     several = FEW_POOLS if votes.summary_draws < FEWEST_UNITS else SEVERAL_POOLS
@@ -178,7 +177,7 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> str:
 def difference_finding(votes: Votes) -> Finding | None:
     """Return the finding on differences between all pairs of conditions, primary claims first.
 
-    Return None if fewer than two conditions voted twice.
+    Return None if participants voted twice in fewer than two conditions.
     """
     return claims_finding(
         "change_differences",
@@ -497,7 +496,7 @@ def regression_finding(votes: Votes) -> Finding | None:
     """Return the finding on the odds of changing, from a logistic regression.
 
     The predictors are condition and first choice, and demographics if the data are rich enough
-    (`_fit_regression`). Return None if fewer than two conditions voted twice.
+    (`_fit_regression`). Return None if participants voted twice in fewer than two conditions.
     """
     if len(votes.two_vote_conditions) < 2:
         return None

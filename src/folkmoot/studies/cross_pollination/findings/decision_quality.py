@@ -45,7 +45,10 @@ SHORT_LABELS = {
 
 
 def diversity_finding(votes: Votes) -> Finding | None:
-    """Return the finding on effective number of options, evenness and polarisation of the votes."""
+    """Return the finding on effective number of options, evenness and polarisation of the votes.
+
+    Return None if no participant voted twice.
+    """
     if not votes.two_vote_conditions:
         return None
     rows: list[Row] = []
@@ -104,7 +107,7 @@ def shift_finding(votes: Votes) -> Finding | None:
     """Return the finding on how far the distribution of votes moved, by condition.
 
     Two distances are given: total variation (a share of the votes) and Jensen–Shannon divergence
-    (bits).
+    (bits). Return None if no participant voted twice.
     """
     if not votes.two_vote_conditions:
         return None
@@ -151,7 +154,8 @@ def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
 def human_bands(votes: Votes) -> Finding | None:
     """Return the finding that compares simulated values with the ranges of human benchmarks.
 
-    No verdict is given, because the human studies differ in design.
+    No verdict is given, because the human studies differ in design. Return None if the run has no
+    value to compare.
     """
     # A participant reads a few texts or has a short talk, so the human figures are those of a short
     # debate and not those of days of deliberation.

@@ -95,7 +95,7 @@ def persuasion_finding(votes: Votes) -> Finding | None:
 
 
 def option_order(votes: Votes) -> Finding | None:
-    """Return the finding on how the place of an option in the list influences the first vote.
+    """Return the finding on how the position of an option in the list influences the first vote.
 
     Return None if no order of options was recorded.
     """

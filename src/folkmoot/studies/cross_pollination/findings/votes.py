@@ -100,7 +100,7 @@ class ConditionVotes:
 
     @property
     def without_final_vote(self) -> tuple[Voter, ...]:
-        """The participants with a first vote and without a complete final vote (`has_voted_twice`).
+        """The participants with a first vote who gave no final vote or dropped out.
 
         If the design asks for one vote only, these are all participants with a vote.
         """
@@ -158,7 +158,9 @@ class Votes:
 
     @property
     def informed_conditions(self) -> tuple[ConditionVotes, ...]:
-        """The conditions with at least one switch on and at least one second vote."""
+        """The conditions with at least one switch on, in which at least one participant voted
+        twice.
+        """
         return tuple(
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -174,7 +176,7 @@ class Votes:
         return condition_switches(self.config)
 
     def conditions_with(self, switch: str) -> list[ConditionVotes]:
-        """Return the conditions with `switch` on and at least one second vote."""
+        """Return the conditions with `switch` on, in which at least one participant voted twice."""
         return [
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -183,7 +185,7 @@ class Votes:
 
     @cached_property
     def summary_draws(self) -> int:
-        """The number of draws of the summaries among which the readers were divided."""
+        """The number of times that a model generated the summaries, each time for other readers."""
         return max((voter.summary_draw or 1 for voter in self.people), default=1)
 
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
@@ -207,9 +209,9 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with draws of the summaries as clusters, if there are enough of them.
+        """Return the estimate with the draws of the summaries as its clusters.
 
-        At least FEWEST_UNITS draws are needed. With fewer draws the estimate is unchanged.
+        Return the estimate unchanged if there are fewer than FEWEST_UNITS draws.
         """
         return (
             replace(estimate, clusters=self.summary_draws)
@@ -221,8 +223,9 @@ class Votes:
     def analysis_basis(self) -> Basis:
         """The independent units of the findings.
 
-        With at least FEWEST_UNITS draws of the summaries, a draw is the unit. With fewer draws a
-        participant is the unit, and the results hold only for the summaries of this run.
+        A draw is one generation of the summaries by the model. With at least FEWEST_UNITS draws, a
+        draw is the unit. With fewer draws a participant is the unit, and the results hold only for
+        the summaries of this run.
         """
         if self.summary_draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.summary_draws}
@@ -230,7 +233,7 @@ class Votes:
 
     @property
     def conditional_basis(self) -> Basis:
-        """Participants as the units of results that hold only for this run's summaries."""
+        """The unit of analysis of results that hold only for this run's summaries: participants."""
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1
@@ -248,10 +251,10 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if neighbouring conditions differ in a single switch.
+        """True if the final votes of neighbouring conditions differ in the texts of one switch.
 
-        They do if the prompt of the final vote contains the texts of all switches that are on. With
-        `exposure: source` it contains only some of these texts.
+        The value is False with `exposure: source`, because the prompt of the final vote then lacks
+        the texts of some switches.
         """
         return self.config.get("exposure") != "source"
 
@@ -276,7 +279,6 @@ class Votes:
 
     @cached_property
     def _unit_of_participant(self) -> dict[str, str]:
-        """The independent unit of each participant, by id."""
         people = self.run.scan_table("participants")
         columns = [
             column for column in ("participant_id", DRAW) if column in people.collect_schema()

@@ -1,6 +1,6 @@
 """Find replies that are out of character, by typical English phrases.
 
-Such replies are counted but not removed, and no other measure depends on the count.
+The report counts these replies. They are not removed, and no other measure depends on the count.
 """
 
 from __future__ import annotations

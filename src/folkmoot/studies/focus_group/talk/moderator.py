@@ -134,7 +134,7 @@ class Moderator:
 
     `names` maps participant ids to first names. `summary` and `unanswered` are the notes up to the
     last question. `asked` is the number of questions so far. `silent_times` maps participant ids to
-    the number of missing answers since the last given one.
+    the number of missing answers since the participant's last answer.
     """
 
     config: DiscussionConfig
@@ -406,8 +406,8 @@ def strip_numbering(text: str) -> str:
 def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
     """Return the minimum and maximum number of participants who answer one question.
 
-    The limits are 3 and 6 for a group of eight, and in proportion for other groups. Neither limit
-    is above `cap`.
+    The limits are 3 and 6 for a group of eight. For other groups the limits are proportional to the
+    size. Neither limit is above `cap`.
     """
     # `floor(x + 0.5)` rounds halves up. `round` would round them to even numbers.
     max_count = max(1, min(cap, math.floor(6 * participant_count / 8 + 0.5)))
@@ -495,9 +495,9 @@ def _overdue_participants(
 ) -> list[str]:
     """Return the participants without any answer so far who must answer this question.
 
-    The remaining questions have places for a limited number of participants. Participants for whom
-    no place remains must answer now. Once the discussion has as many answers as two full questions,
-    at least one participant without an answer must answer.
+    Participants must answer now if the remaining questions have too few answers for all of them.
+    Once the discussion has as many answers as two full questions, at least one participant without
+    an answer must answer.
     """
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen

@@ -107,9 +107,9 @@ class TableDiscussion:
     ) -> list[Participant] | None:
         """Return the participants who still answer the question if a probe is made.
 
-        If the maximum number of answers leaves no room for the probe, one waiting participant is
-        dropped: the last who has spoken before and was not addressed by name. Return None if no
-        probe can be made.
+        If the probe would exceed the maximum number of answers, one waiting participant is dropped.
+        This is the last in order who has spoken before and was not addressed by name. Return None
+        if no probe can be made.
         """
         if self.probes >= self.config.all_questions // 2:
             return None
@@ -195,7 +195,7 @@ class TableDiscussion:
         """Return the last known position of a participant.
 
         This is the last position that the coder read in the discussion. Without one, it is the
-        private position before the discussion.
+        private position before the discussion. Return None if no position is known.
         """
         own_positions = [
             message.valence

@@ -1,8 +1,8 @@
 """Find the product and the views of others in a prompt, for the embedded respondent.
 
-`respondent` forms opinions from them. Each text is a passage with a known source (`texts`): the
-concept, the material, the price, an utterance. A view is a sentence of an utterance in the first
-person with a word for or against the product.
+`respondent` forms opinions from the product and the views. Each text is a passage with a known
+source (`texts`): the concept, the material, the price, an utterance. A view is a first-person
+sentence of an utterance with a word for or against the product.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def text_of(mind: SimulatedRespondent, column: str) -> str:
 
 
 class Product(NamedTuple):
-    """The product of a request, as far as the prompt shows it.
+    """The product that a request is about, as far as the prompt shows it.
 
     `on_ladder` is True if the price is one of the ladder. The first opinion was formed without that
     price.
@@ -155,8 +155,8 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request with its price.
 
-    The price is the first known one of these: the ladder price in the prompt, the product's own
-    price, and the last price that the concept and the material mention.
+    If the prompt asks about a ladder price, that is the price. Otherwise it is the product's own
+    price, or without one the last price that the concept and the material mention.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)

@@ -46,9 +46,9 @@ def candidate_options(
     """Return the options on the table in alphabetical order.
 
     An option of the catalogue is on the table if at least one text names it, in favour or not. If a
-    text names no option of the catalogue in favour, the member's own words become an option. These
-    are the words after a positive cue up to the end of the clause. A text of at most three words
-    ("cheap, please") is taken as a whole.
+    text names no option of the catalogue in favour, the member's own words become an option. The
+    own words are those after a positive cue up to the end of the clause. A text of at most three
+    words ("cheap, please") is taken as a whole.
 
     Top choices and acceptable options of ballots are on the table as well. Options that differ only
     in case, plurals or accents are one option. The order of members has no influence.

@@ -24,7 +24,7 @@ SHARED, BRANCH = "shared backbone", "optional branch"
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """One part of a decision: an option, the members who get it, and the time.
+    """An option that a decision includes, the members who get it, and the time.
 
     Portions with the same `when` apply at the same time, for example several house rules. Portions
     with different times follow each other. `owner` is the id of the member who chose the option. It
@@ -128,8 +128,8 @@ def counterfactual_outcomes(
 ) -> dict[str, Outcome]:
     """Return the decision of every operator on this tally, by operator.
 
-    Each operator has the binding role from a row of the strategy table with this operator and the
-    group type. Without a row, all members are binding.
+    The strategy table may have a row with the operator for the same group type. The binding role is
+    then that of the row. Otherwise all members are binding.
     """
     binding = {
         row.operator: row.binding
@@ -272,7 +272,7 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
 
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
-    """Pick the best option that all members support. Without one, apply least misery."""
+    """Pick the best option that all members support. If there is none, apply least misery."""
     shared_options = [
         option
         for option in tally.options
@@ -366,9 +366,9 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 
 
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
-    """Remove the options that a binding member strongly rejects, then pick the best one.
+    """Remove the options that a binding member strongly rejects, then pick from the rest.
 
-    The best one is the remaining option that the binding members like most. For house rules, all
+    The pick is the remaining option that the binding members like most. For house rules, all
     remaining options that a binding member wants apply together. If no option remains, the outcome
     is infeasible and selects the option with the fewest binding rejections.
     """
@@ -416,7 +416,7 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 
 
 def include_both(tally: Tally, case: Case) -> Outcome:
-    """Give each of two sides its favourite option on its own days.
+    """Give each of two sides of the group its favourite option on its own days.
 
     The sides are the two roles of the group. In a group with a single role, one side consists of
     the members who want the top option, and the other side of all other members. If both sides have
@@ -509,7 +509,7 @@ def _own_choices(tally: Tally, fallback: str) -> dict[str, list[str]]:
 def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
     """Give each day to one member in turn.
 
-    On that day all members get the first choice of this member.
+    On a member's day, all members get that member's first choice.
     """
     owners = list(tally.first_choices()) or [member.id for member in tally.voters]
     portions = []
@@ -527,9 +527,9 @@ def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
 def log_roll(tally: Tally, case: Case) -> Outcome:
     """Give each option to the member who values it most, then alternate these options by day.
 
-    A member's value of an option is a share of the member's total points. This is the first step of
-    Adjusted Winner (Brams & Taylor 1996). A member who gets no option in this way receives the
-    best-liked option that another member can spare.
+    A member's value of an option is the option's share of the member's total points. This is the
+    first step of Adjusted Winner (Brams & Taylor 1996). A member who gets no option in this way
+    receives the best-liked option that another member can spare.
     """
     wins = _traded_options(tally)
     order = [member.id for member in tally.voters if wins[member.id]]
@@ -584,7 +584,10 @@ def _traded_options(tally: Tally) -> dict[str, list[str]]:
 
 
 def _score_points(tally: Tally, voter: str) -> dict[str, float]:
-    """Return a voter's positive scores as shares of their sum, or 0 without any."""
+    """Return a voter's positive scores as shares of their sum.
+
+    All shares are 0 if no score is positive.
+    """
     positive_scores = {option: max(0.0, tally.score_of(voter, option)) for option in tally.options}
     total = sum(positive_scores.values())
     # Rounding makes equal shares compare as equal in spite of floating-point errors.
@@ -646,8 +649,8 @@ def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
 def shared_first(tally: Tally, case: Case) -> Outcome:
     """Pick one shared option with the fewest strong rejections.
 
-    Members who strongly reject it get their own first choices. All other members get the shared
-    option.
+    Members who strongly reject the shared option get their own first choices. All other members get
+    the shared option.
     """
     chosen, settled, margin = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)),)
@@ -707,10 +710,10 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
-    """Give all members a shared backbone by least misery, and some an optional branch.
+    """Give all members a shared option by least misery, and some members an optional branch.
 
-    Consider the members with another first choice than the backbone. The option of the branch is
-    the one that these members score highest. Only those of them who support it get the branch.
+    The branch has the option with the highest score among the members with another first choice.
+    Only those of these members who support the option get the branch.
     """
     outcome = least_misery(tally, case)
     backbone = outcome.selected_option or ""
