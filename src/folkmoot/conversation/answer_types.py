@@ -152,7 +152,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def form_kind(self) -> str:
-        """The answer kind for question pages and the embedded respondent."""
+        """The answer kind for question pages and the embedded respondent. The default is `kind`."""
         return self.kind
 
     @property

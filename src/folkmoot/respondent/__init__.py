@@ -1,10 +1,11 @@
 """The embedded respondent (`--model synthetic`), a documented model of opinion dynamics.
 
-It answers if the study file names no model, and in demos, dry runs, cost and power estimates and
-tests of planted effects. All its answers are labelled SYNTHETIC and are no evidence about real
-people. docs/respondent.md describes the model. This page tells study authors how to use it.
+The respondent answers if the study file names no model, and in demos, dry runs, estimates of cost
+and power, and tests of planted effects. All its answers are labelled SYNTHETIC and are no evidence
+about real people. docs/respondent.md describes the model. This text tells study authors how to use
+the respondent.
 
-**What it reads.** It reads two parts of a request and nothing else:
+**What it reads.** The respondent reads two parts of a request and nothing else:
 
 - the passages: the texts of known source in the messages (`ModelRequest.spans`). Each passage has a
   kind, an id and a speaker. Instructions, which are all characters outside the spans, are not read.
@@ -24,8 +25,8 @@ option. Each field follows from a stable opinion. A `RespondentPart` says what t
     STANCES = ("strong_oppose", "oppose", "neutral", "support", "strong_support")
 
     def answer_stance(mind: SimulatedRespondent) -> dict[str, object]:
-        '''Return the known fields of the pydantic model `Stance`. The schema fills in the others,
-        and replaces values that do not fit.'''
+        '''Return the known fields of the pydantic model `Stance`. The schema fills in the other
+        fields and replaces values that do not fit.'''
         view = mind.draw_rating(mind.options[0])              # −1 … 1, this participant, this plan
         heard = of_kind(mind.reading.passages, "utterance", own=False)
         view += 0.1 * sum(mind.agreement_with(passage.text) for passage in heard)
@@ -45,26 +46,27 @@ option. Each field follows from a stable opinion. A `RespondentPart` says what t
     )
 
 A key of `answers` is the title of the JSON schema, which is the name of the pydantic model
-(`JsonList` adds "List"). For other answers it is role and kind: "participant text", "moderator
-text", "participant number", "judge choice". `option_names` returns options, a concept or proposals.
-A name counts only if it occurs in a passage. Case and white space are ignored. If a function
-returns None, the shared rules give the answer.
+(`JsonList` adds "List"). For other answers, the key is role and kind: "participant text",
+"moderator text", "participant number", "judge choice". `option_names` returns options, a concept or
+proposals. A name counts only if it occurs in a passage. Case and white space are ignored. If a
+function returns None, the shared rules give the answer.
 
 **`mind.reading`** is the reading of one request:
 
     role, kind        of the speaker (`Speaker.role`) and of the answer (`AnswerType.kind`)
     speaker           the id of the speaker who is asked
     names             the names of the speakers of the history, by id
-    about             the question, from `ask(about=…)`. Without it: the text outside all spans. If
-                      there is no such text: the prompt itself
+    about             the question, from `ask(about=…)`. If `about` is not set: the text outside all
+                      spans. If there is no text outside spans: the prompt itself
     passages          the texts of known source, in order: `Passage(text, source, message, own,
                       inner)`. `own` passages were said or chosen by the speaker who is asked. A
-                      passage inside another one comes after it. `of_kind(passages, "utterance",
-                      own=False)` selects some
+                      nested passage comes after the passage around it. `of_kind(passages,
+                      "utterance", own=False)` returns the utterances of other speakers
     persona           the `persona` passages of the speaker, one per line
     heard_passages    passages of others that can hold arguments
     own_utterances    earlier utterances of the speaker
-    offered           the options of a choice, the bounds of a number, or the view that a text gives
+    offered           the options of a choice, the bounds of a number, or the option that a text
+                      argues for
     number_bounds     (low, high, whole numbers only), or None if the answer type has no bounds
     signal            the word by which a text may end a conversation, or ""
     schema            the JSON schema of the answer, or None
@@ -73,43 +75,47 @@ returns None, the shared rules give the answer.
 
     who               the persona: camp 0–2, susceptibility, warmth, voice, calling, tastes
     person            True for a participant, False for a moderator, coder and so on
-    options           the options that opinions are about: the offered options. If there are none:
-                      the texts of `option` passages. If there are none of these: the
+    options           the options that opinions are about: the offered options. If none are offered:
+                      the texts of `option` passages. If there are no such passages: the
                       `option_names` that occur in passages
-    current_option    the last own answer or utterance that is one of the options. If there is none:
-                      the option that the persona likes best
+    current_option    the option that the speaker chose last. Before the first choice: the option
+                      that the persona likes best
     talked_about_matters
-                      the topics of talk if there are no options, from `about`, then from passages
+                      the topics to talk about if there are no options, from `about` and from
+                      passages
     stable_leaning(words)
-                      a stable leaning on any matter, −1 … 1. Matters correlate as their words do
-    draw_rating(words)     the same with random noise, for answers on a scale
-    draw_judgement(words)  the same, moved by the arguments in the passages for these words
+                      a leaning (−1 … 1) on any matter, the same in every reply. Leanings on two
+                      matters correlate if the matters share words
+    draw_rating(words)     `stable_leaning` with random noise, for answers on a scale
+    draw_judgement(words)  `draw_rating`, moved by the arguments in the passages for these words
     opinion_of_option(option), option_utilities()
-                      liking (sd 1.3) after all passages
+                      utility (standard deviation 1.3) after all passages
     choose_option(options), choose_on_scale(options, about)
                       one of the options, with random noise
     agreement_with(statement)
-                      −1 … 1, stable
+                      agreement (−1 … 1) with a statement, the same in every reply
     arguments_by_option(text)
                       option → argument words counted by camp ("" if no option is named)
-    exposure_dose     arguments for other options, answered turns, whether interviewed
+    exposure_dose     the arguments for other options, the turns in which the speaker answered them,
+                      and whether the speaker was interviewed before
     compose_reasons(about, n)
                       n sentences of reasons in the persona's voice
     speech, draws     single sentences, and the random draws of this reply (never use `random`)
-    mind_of(text)     the mind of another person, by the text of their `persona` passage. Use it if
-                      one reply contains utterances of several people
-    mark_unread()     record that the answer has no relation to the question. The run counts these
+    mind_of(text)     the mind of the person with this `persona` passage, for a reply that contains
+                      utterances of several people
+    mark_unread()     record that the answer has no relation to the question. The run counts such
+                      answers
     schema, knobs     the JSON schema ({} if there is none) and the settings
 
-The `persona` passage determines the person. It is made by `quote_value(text, "persona", id,
-speaker.id)` in the system message or the prompt. Without it, the text of unknown source in the
-system message determines the person. A treatment in that text then changes the person. A study type
-can bring arguments about its topic as a `Lexicon` (`RespondentPart.lexicon`, three camps, as in
-lexicon.yaml). The respondent then uses no phrase of another topic.
+The `persona` passage determines the person. Create the passage with `quote_value(text, "persona",
+id, speaker.id)` in the system message or the prompt. Without a `persona` passage, the text
+of unknown source in the system message determines the person. A treatment in that text then changes
+the person. A study type can bring arguments about its topic as a `Lexicon` with three camps
+(`RespondentPart.lexicon`, see lexicon.yaml). The respondent then uses no phrase of another topic.
 
 **Studies without sources.** A prompt from an f-string is one passage without a known source. The
-respondent reads it as one text of another speaker, and the notes of the run say so. `ask(shows=…)`
-and quoted variables of templates add sources.
+respondent reads this passage as one text of another speaker, and the notes of the run say so.
+`ask(shows=…)` and quoted variables of templates add sources.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Respondent:
         self._meet = lru_cache(maxsize=2048)(lambda text: persona_from_text(text, settings.seed))
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
-        """Return the reply to a request. A refusal is a reply too, so no error is raised."""
+        """Return the reply to a request. A simulated refusal is a reply, so no error is raised."""
         return self.reply(request, address)
 
     def reply(self, request: ModelRequest, address: str) -> Completion:
@@ -73,8 +73,9 @@ class Respondent:
     def build_mind(self, reading: PromptReading, address: str) -> SimulatedRespondent:
         """Return the respondent that answers a request.
 
-        The person follows from the persona in the messages. If there is none, the person follows
-        from the description in the system message, or else from the speaker's id.
+        The persona in the messages determines the person. If there is no persona, the description
+        in the system message determines the person. If there is no description, the speaker's id
+        determines the person.
         """
         is_participant = bool(reading.persona) or reading.role in PERSONS
         context = ReplyContext(

@@ -110,7 +110,6 @@ PATHOLOGIES = tuple(
 
 
 def _problem_of(detail: ErrorDetails) -> Problem:
-    """Return the problem of an invalid setting."""
     key, value, kind = str(detail["loc"][0]), detail["input"], detail["type"]
     field = f"respondent.{key}"
     if kind == "extra_forbidden":
@@ -131,7 +130,7 @@ def _is_chance(key: str) -> bool:
 
 
 def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return all effect sizes in force, which a run prints in its notice of built-in effects.
+    """Return all effect sizes in force. A run prints them in its notice of built-in effects.
 
     Raises InputError for an unknown or invalid key.
     """

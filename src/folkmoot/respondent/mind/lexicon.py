@@ -1,7 +1,7 @@
 """The argument words of three camps (ways to justify a choice).
 
-The respondent writes arguments with the phrases of a camp, and recognises arguments by its words.
-Only words in a passage count. A study type may bring a lexicon for its topic
+The respondent writes arguments with the phrases of a camp. It recognises arguments of other
+speakers by the words of a camp. A study type may provide a lexicon for its topic
 (`RespondentPart.lexicon`).
 """
 
@@ -34,7 +34,10 @@ class Camp(NamedTuple):
 
 
 class Lexicon:
-    """The vocabulary of three camps. Each word belongs to one camp only."""
+    """The vocabulary of three camps (ways to justify a choice).
+
+    Each word belongs to one camp only.
+    """
 
     def __init__(self, camps: Sequence[Camp]) -> None:
         self.camps = tuple(camps)
@@ -43,7 +46,7 @@ class Lexicon:
     def from_data(cls, data: Mapping[str, Mapping[str, Any]]) -> Lexicon:
         """Return a lexicon from a mapping of three camps.
 
-        Its form is {camp: {nouns: […], verbs: […], words: "one two …"}}.
+        The mapping has the form {camp: {nouns: […], verbs: […], words: "one two …"}}.
         """
         return cls(
             [
@@ -64,7 +67,10 @@ class Lexicon:
 
     @cached_property
     def phrase_camps(self) -> dict[str, int]:
-        """A mapping of phrase → index of the camp that uses the phrase."""
+        """A mapping of phrase → index of the camp that uses the phrase.
+
+        A camp is a way to justify a choice.
+        """
         return {
             phrase.lower(): index
             for index, camp in enumerate(self.camps)
@@ -94,11 +100,11 @@ def general_lexicon() -> Lexicon:
 
 
 def camp_match(counts: Sequence[float], camp: int) -> float:
-    """Return how well arguments fit a person of `camp`, from 0 to 1.
+    """Return how well arguments fit a person of `camp` (a way to justify choices), from 0 to 1.
 
     `counts` holds the number of argument words of each camp. A person of a camp uses words of all
-    three camps in fixed proportions, the mixture of the camp. The result is 1 if `counts` has these
-    proportions, and 0 if there are no arguments.
+    three camps in fixed proportions. The result is 1 if `counts` has these proportions, and 0 if
+    there are no arguments.
     """
     total = sum(counts)
     if not total:

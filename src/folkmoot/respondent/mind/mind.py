@@ -1,7 +1,7 @@
 """`SimulatedRespondent`: the opinions and decisions of one speaker for one reply.
 
-Shared rules and study types (`RespondentPart.answers`) are functions that take it as argument.
-docs/respondent.md gives the formulas.
+The functions in `replies` and in `RespondentPart.answers` compute answers from a
+`SimulatedRespondent`. docs/respondent.md gives the formulas.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MUCH = 12
 
 @dataclass(frozen=True, slots=True)
 class ReplyContext:
-    """The inputs of one reply. All persons who are played in the reply share them.
+    """The inputs of one reply, which all persons who are played in the reply share.
 
     `names` are the options or proposals of the study that opinions are about. `resolve_persona`
     returns the traits of a person from a description.
@@ -70,9 +70,10 @@ class ReplyContext:
 
 
 class SimulatedRespondent:
-    """The speaker who gives one reply. Rules of study types use it to compute answers.
+    """The speaker who gives one reply. Study types compute answers with its methods.
 
-    `person` is False for a role without opinions, such as moderator, summarizer or coder.
+    `person` is False for a role without opinions, such as moderator, summarizer or coder. A passage
+    is a text of known source in the request.
     """
 
     def __init__(
@@ -98,8 +99,9 @@ class SimulatedRespondent:
     def options(self) -> tuple[str, ...]:
         """The options that opinions are about in this request.
 
-        These are the offered options. If there are none, they are the texts of `option` passages.
-        If there are none of these, they are the study's names that occur in the passages.
+        They are the options that the question offers. If the question offers none, they are the
+        texts of `option` passages. Without such passages, they are the study's names that occur in
+        the passages.
         """
         reading = self.reading
         if reading.kind == "choice" and reading.offered:
@@ -109,19 +111,19 @@ class SimulatedRespondent:
 
     @cached_property
     def mentioned_names(self) -> tuple[str, ...]:
-        """The names of the study (`RespondentPart.option_names`) that occur in the passages."""
+        """The names in `RespondentPart.option_names` that occur in the passages of the request."""
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:
-        """Return the respondent for another person, given the text of the persona passage.
+        """Return the respondent for another person, given the text of the person's persona passage.
 
-        Use it if one reply contains utterances of several people.
+        Use this method if one reply contains utterances of several people.
         """
         return SimulatedRespondent(self.at, self.at.resolve_persona(persona))
 
     @property
     def is_unpersuaded_by_text(self) -> bool:
-        """True if the request shows a long text that contains no argument of the lexicon.
+        """True if the request shows a long text without any argument that the lexicon knows.
 
         Always False if the study names the options that opinions are about.
         """
@@ -145,7 +147,10 @@ class SimulatedRespondent:
     # --- opinions --------------------------------------------------------------------------------
 
     def initial_utilities(self) -> list[float]:
-        """Return the utility of each option before any passage, u(0) (standard deviation 1.3)."""
+        """Return the utility u(0) of each option before any passage is read.
+
+        The utilities have the standard deviation 1.3.
+        """
         spread = 1 - 0.8 * self.knobs.shrinking_variance
         return [self._option_taste(option, spread) for option in self.options]
 
@@ -156,10 +161,9 @@ class SimulatedRespondent:
 
     @cached_property
     def current_option(self) -> str:
-        """The option that the person holds now. It is "" if there are no options.
+        """The option that the person chose last, or "" if there are no options.
 
-        It is the person's last answer or utterance that equals an option. If there is none, it is
-        the option with the highest initial utility.
+        Before the first choice, this is the option with the highest initial utility.
         """
         return next(reversed(self._own_choices), "") or self._liked_best
 
@@ -182,8 +186,8 @@ class SimulatedRespondent:
     def exposure_dose(self) -> ExposureDose:
         """The exposure of the person to arguments in this request.
 
-        Arguments for the option that the person chose first do not count. If the person has not
-        chosen, this is the option that the person likes best.
+        Arguments for the option that the person chose first do not count. Before the first choice,
+        arguments for the option that the person likes best do not count.
         """
         # Use the first own choice, not the current option: a person who has changed the choice was
         # moved by the arguments for the new option, so these must count.
@@ -191,7 +195,7 @@ class SimulatedRespondent:
         return dose_of(self.reading.told, self.options, first_option, self.at.lexicon)
 
     def option_utilities(self) -> list[float]:
-        """Return the utility of each option after all passages."""
+        """Return the utility of each option after the person has read all passages."""
         initial = self.initial_utilities()
         utilities = apply_persuasion(
             initial, self.options, self.exposure_dose, self.who, self.knobs
@@ -208,8 +212,8 @@ class SimulatedRespondent:
     def _most_favoured_option(self) -> str:
         """Return the option that other speakers favour. Returns "" if it is unclear.
 
-        It is the option with the most arguments. If there are no arguments, it is the option that
-        other speakers name most often.
+        Other speakers favour the option for which they give most arguments. If they give no
+        arguments, they favour the option that they name most often.
         """
         arguments = self.exposure_dose.arguments
         if any(map(sum, arguments.values())):
@@ -220,15 +224,18 @@ class SimulatedRespondent:
         return counts[0][0] if has_clear_winner else ""
 
     def opinion_of_option(self, option: str) -> float:
-        """Return the utility of one option after all passages (mean about 0, sd about 1.3)."""
+        """Return the utility of one option after the person has read all passages.
+
+        Utilities have a mean of about 0 and a standard deviation of about 1.3.
+        """
         return self.option_utilities()[self.options.index(option)]
 
     def choose_option(self, options: Sequence[str] = (), purpose: str = "choice") -> str:
-        """Return the option with the highest utility + position bias + noise · Gumbel draw.
+        """Return the option with the highest sum of utility, position bias and random noise.
 
         Args:
             options: the options to choose from. The default is all options.
-            purpose: the name of the draw, if one reply makes several choices.
+            purpose: the name of the random draw, if one reply makes several choices.
         """
         asked_options = tuple(options) or self.options
         at, knobs = self.at, self.knobs
@@ -256,10 +263,10 @@ class SimulatedRespondent:
         return asked_options[max(range(len(noisy_utilities)), key=noisy_utilities.__getitem__)]
 
     def _moved_by_length(self, purpose: str) -> bool:
-        """Return whether the length of the passages decides the choice, whatever their content.
+        """Return True if the length of the passages, and not their content, decides the choice.
 
-        The random draw is the same in all conditions, so a person reacts equally to any text of
-        this length.
+        A person reacts equally to any text of this length, because the random draw is the same in
+        all conditions.
         """
         knobs, at = self.knobs, self.at
         if not knobs.length_bias:
@@ -269,10 +276,10 @@ class SimulatedRespondent:
         return uniform_draw(at.seed, self.who.key, purpose, "length") < chance
 
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's leaning (−1 to 1) on a question, which its content words determine.
+        """Return the person's leaning (−1 to 1) on a question, the same in every reply.
 
-        The leaning is the same in every reply. `answer` selects one possible answer to the
-        question, and `part` one part of the question.
+        The content words of the question determine the leaning. `answer` selects one possible
+        answer to the question. `part` selects one part of the question.
         """
         knobs = self.knobs
         leaning = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)
@@ -287,10 +294,10 @@ class SimulatedRespondent:
         return _clip_to_scale(self.stable_leaning(about, answer, part) + sd * noise)
 
     def draw_judgement(self, about: str, part: str = "") -> float:
-        """Return `draw_rating`, moved towards 1 by arguments in the passages of others.
+        """Return `draw_rating`, moved towards 1 by arguments in the passages of other speakers.
 
-        Arguments count if they name no option, or if they are for an option that the question
-        (`about`) names.
+        Only arguments for options that the question (`about`) names count, and arguments that name
+        no option.
         """
         question_words = content_words(about) - ASKING
         rating = self.draw_rating(" ".join(sorted(question_words)) or about, part=part)
@@ -301,9 +308,10 @@ class SimulatedRespondent:
         return rating + (1 - rating) * persuasion_strength(counts, self.who, self.knobs)
 
     def choose_on_scale(self, options: tuple[str, ...], about: str, part: str = "") -> str:
-        """Return the answer that is nearest to the person's judgement of a question.
+        """Return the answer on a rating scale that is nearest to the person's judgement.
 
-        Returns "" if the answers form no rating scale.
+        `options` holds the possible answers, and `about` the question. Returns "" if the answers
+        form no rating scale.
         """
         scale = scale_of(options)
         if not scale:
@@ -326,7 +334,7 @@ class SimulatedRespondent:
     def agreement_with(self, text: str, options: tuple[str, ...] = ()) -> float:
         """Return how far the person agrees with a statement, from −1 to 1, without random noise.
 
-        Agreement follows from the statement's arguments, the options that it supports, and its
+        The agreement depends on the statement's arguments, the options that it supports, and its
         content words. `options` defaults to all options.
         """
         counts_by_option = argument_counts(text, options or self.options, self.at.lexicon)
@@ -342,7 +350,10 @@ class SimulatedRespondent:
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
-        """Return option → numbers of distinct argument words in a text, one number per camp."""
+        """Return option → counts of the distinct words in a text that argue for the option.
+
+        The counts are one number per camp (way to justify a choice).
+        """
         return argument_counts(text, self.options, self.at.lexicon)
 
     # --- words -----------------------------------------------------------------------------------
@@ -350,8 +361,9 @@ class SimulatedRespondent:
     def compose_reasons(self, about: str = "", count: int = 0) -> str:
         """Return sentences in the person's voice that give reasons for `about`.
 
-        `about` defaults to the current option. Without options, the sentences are about the topics
-        of the question. `count` is the number of sentences. Its default depends on the voice.
+        `about` defaults to the current option. If there are no options, the sentences are about the
+        topics of the question and give no reasons. `count` is the number of sentences. For 0, the
+        person's voice determines the number.
         """
         matter = about or self.current_option
         if matter:
@@ -362,11 +374,11 @@ class SimulatedRespondent:
 
     @cached_property
     def talked_about_matters(self) -> tuple[str, ...]:
-        """The topics of talk if there are no options.
+        """The topics that the person talks about if there are no options.
 
-        These are the study's names in the passages. If there are none, they are groups of content
-        words in the question. If there are few of these, topics of other speakers follow, the last
-        speaker first.
+        The topics are the study's names in the passages. If the passages contain no names, the
+        topics are groups of content words in the question. If the question has few topics, topics
+        of other speakers follow, the last speaker first.
         """
         if self.mentioned_names:
             return self.mentioned_names
@@ -394,13 +406,13 @@ def apply_persuasion(
     persona: PersonaTraits,
     knobs: RespondentSettings,
 ) -> list[float]:
-    """Return the utilities of all options after persuasion.
+    """Return the utilities of all options after persuasion by arguments.
 
-    For option j: u_j += .75·s·κ_j·n_j/(n_j + 8)·match(a_j, r)·exp(−((max u − u_j)/3)²). The terms
-    are explained in `persuasion_strength`.
+    For option j: u_j += .75·s·κ_j·n_j/(n_j + 8)·match(a_j, r)·exp(−((max u − u_j)/3)²). The
+    docstring of `persuasion_strength` explains s, n, a, r and match.
 
     κ_j is κ_read, times `factor_interviewed` after an interview. If the person answered arguments
-    for j in t turns, it is multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
+    for j in t turns, κ_j is also multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
     """
     if not dose.arguments or not knobs.persuasion:
         return list(initial)

@@ -21,16 +21,16 @@ def _no_options(_config: object) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RespondentPart(Generic[C]):
-    """A study type's part of the respondent: what answers mean, independent of prompts.
+    """A study type's extension of the embedded respondent: what the answers of the study mean.
 
     Args:
         option_names: returns, from the configuration, the names that opinions are about: options, a
-            concept or proposals. A name counts only if it occurs in a passage.
+            concept or proposals. A name counts only if it occurs in a text of known source.
         answers: key of an answer → a function of `SimulatedRespondent` that returns the answer. The
             key is the title of the JSON schema ("Stance"), or role and kind ("moderator text").
             The function returns a text, a number, or some fields of an object. The schema then
             fills in the other fields. If the function returns None, the shared rules answer.
-        lexicon: the argument phrases of the study's topics, which replace the general ones.
+        lexicon: the argument phrases of the study's topics, which replace the general phrases.
     """
 
     option_names: Callable[[C], Sequence[str]] = _no_options

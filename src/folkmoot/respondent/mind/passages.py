@@ -20,8 +20,7 @@ class Passage(NamedTuple):
     """A text in a request with a known source, such as an utterance or a persona.
 
     `message` is the index of the message that contains the text. `own` is True for an utterance or
-    answer of the speaker to whom the request is put. `inner` is True if another passage contains
-    this one.
+    answer of the speaker who is asked. `inner` is True if another passage contains this passage.
     """
 
     text: str
@@ -34,7 +33,7 @@ class Passage(NamedTuple):
 def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
     """Return all passages of a request in order.
 
-    A passage inside another one comes after it.
+    A nested passage comes after the passage around it.
     """
     found = []
     ends: dict[int, int] = {}
@@ -49,7 +48,10 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 
 
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
-    """Return the passages of these kinds. If `own` is set, `Passage.own` must equal it."""
+    """Return the passages of these kinds.
+
+    If `own` is given, only passages with this `own` are returned.
+    """
     return [
         passage
         for passage in passages
@@ -60,7 +62,7 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
 def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
     """Return the persona texts of a speaker, sorted by their ids.
 
-    A prompt may show them in any order. Sorting keeps the person the same.
+    The order in the prompt then does not change the person.
     """
     personas = {
         (passage.source.id, passage.text)
@@ -71,11 +73,11 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 
 
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
-    """Return passages grouped by conversation.
+    """Return passages grouped by conversation. Passages outside conversations are the last group.
 
-    The utterances of one scope are a conversation if they include own utterances and those of
-    another speaker. They are sorted by their ids, which follow the order of speech, because prompts
-    may show them in any order. All other passages form the last group in unchanged order.
+    The utterances of one scope are a conversation if some are the speaker's own and some are not.
+    The utterances are sorted by their ids, which follow the order of speech, because prompts may
+    show utterances in any order.
     """
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:
@@ -97,7 +99,7 @@ def _scope_of(passage: Passage) -> str:
 
 
 def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
-    """Return a sort key for a passage's id, in which `ask10` comes after `ask9`."""
+    """Return a sort key for a passage's id. It sorts `ask10` after `ask9`."""
     last = passage.source.id.rpartition("/")[2]
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(last)]
 
@@ -105,8 +107,8 @@ def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
 def text_outside(request: ModelRequest) -> str:
     """Return the text of the last prompt that is outside all passages.
 
-    If this text has no content words, return the text whose source is not recorded. The result is
-    the question if the study author did not set `ask(about=…)`.
+    If this text has no content words, return the text whose source is not recorded. The result
+    serves as the question if the study author did not set `ask(about=…)`.
     """
     # In a re-ask the question is the message before the reply that is quoted back.
     reply_messages = (span.message for span in request.spans if span.source.kind == "reply")

@@ -1,8 +1,7 @@
 """The traits of a persona: camp, tastes, leanings, susceptibility and voice.
 
 A camp is a preferred way to justify choices (see `lexicon`). Traits depend only on the text of the
-persona and the seed of the run, and never on an address. So a person is the same in all stages of a
-study.
+persona and the seed of the run. A person is therefore the same in all stages of a study.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ _VOICED = {
 class PersonaTraits:
     """The latent traits of one persona.
 
-    `key` is the text of the persona. `camp` (0 to 2) is the index of the persona's camp in the
-    lexicon. `susceptibility` is in (0, 1). `warmth` in (−1, 1) is a general tendency to agree.
-    `calling` is the self-description ("a retired teacher") or "".
+    `key` is the text of the persona. `camp` (0 to 2) is the persona's way to justify choices, as an
+    index into the lexicon. `susceptibility` is in (0, 1). `warmth` in (−1, 1) is a general tendency
+    to agree. `calling` is the self-description ("a retired teacher") or "".
     """
 
     key: str
@@ -81,8 +80,8 @@ class PersonaTraits:
     def option_taste(self, option: str, spread: float = 1.0) -> float:
         """Return the initial utility u(0) of one option, drawn from N(μ, 1.3²).
 
-        The draw is fixed for persona and option. μ is .8 if the option shares a content word with
-        the persona, and 0 otherwise. `spread` scales the standard deviation.
+        The draw is the same for the same persona and option. μ is .8 if the option shares a content
+        word with the persona, and 0 otherwise. `spread` scales the standard deviation.
         """
         text = " ".join(option.casefold().split())
         mean = 0.8 if content_words(text) & self.words else 0.0
@@ -92,8 +91,8 @@ class PersonaTraits:
         """Return a fixed leaning in (−1, 1) on a question or on one `answer` to it.
 
         Leanings are uniform over people. Each content word contributes one draw, so leanings on two
-        questions correlate as the questions share words. Leanings on two parts of a question
-        correlate by 1/3.
+        questions correlate if the questions share words. Leanings on two values of `part` correlate
+        by 1/3.
         """
         words = sorted(content_words(about))
         if not words:
@@ -185,11 +184,7 @@ def persona_from_text(text: str, seed: int) -> PersonaTraits:
 
 
 def beta_quantile(probability: float) -> float:
-    """Return the quantile of the distribution Beta(4, 3).
-
-    The method is bisection of the distribution function. For integer parameters it is a binomial
-    tail.
-    """
+    """Return the quantile of the distribution Beta(4, 3), computed by bisection."""
     low, high = 0.0, 1.0
     a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
     # 40 bisections give a precision of 2⁻⁴⁰, far below any effect.
@@ -237,7 +232,7 @@ def with_article(phrase: str) -> str:
 
 
 def _self_description(text: str) -> str:
-    """Return how the person would describe themselves, with an article. Returns "" if unclear."""
+    """Return the occupation or role that a persona text states, with an article, or ""."""
     match = _CALLING.search(text)
     description = _TAIL.sub("", match[1]).strip(" -'’") if match else ""
     if not description or len(description.split()) > 5 or _NOT_A_CALLING.search(description):

@@ -1,7 +1,7 @@
 """Read a request: the speaker, the passages, and the arguments in a text.
 
-In a passage, the respondent looks only for argument words and names of options. It ignores all text
-outside the passages.
+A passage is a text of known source. The respondent looks for argument words and names of options in
+passages, and ignores all text outside the passages.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PromptReading:
     """Everything that the embedded respondent reads in one request. `read_prompt` makes it.
 
     The docstring of `folkmoot.respondent` describes most fields. `told` holds the passages that can
-    contain arguments. `described` is the text of the system message that has no known source. If no
-    passage is a persona, this text determines the person.
+    contain arguments. `described` is the text of unknown source in the system message. If no
+    passage is a persona, `described` determines the person.
     """
 
     role: str
@@ -68,7 +68,7 @@ class PromptReading:
 
     @cached_property
     def heard_passages(self) -> tuple[Passage, ...]:
-        """The passages that can contain arguments and are not the speaker's own."""
+        """The passages of other speakers that can contain arguments."""
         return tuple(passage for passage in self.told if not passage.own)
 
     @cached_property
@@ -78,7 +78,7 @@ class PromptReading:
 
 
 def read_prompt(request: ModelRequest) -> PromptReading:
-    """Read a request and return what the embedded respondent uses of it."""
+    """Return the parts of a request that the embedded respondent reads."""
     hints = request.hints
     passages = passages_of(request)
     has_system_message = bool(request.messages) and request.messages[0].role == "system"
@@ -113,7 +113,7 @@ def read_prompt(request: ModelRequest) -> PromptReading:
 
 
 def normalise_spaces(text: str) -> str:
-    """Return a text with single spaces. Texts can then be compared across line breaks."""
+    """Return a text with single spaces, so that texts can be compared across line breaks."""
     return " ".join(text.split())
 
 
@@ -132,7 +132,7 @@ def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
 def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
     """Return how often each name occurs in a text. Case and white space are ignored.
 
-    A name inside a longer name does not count.
+    An occurrence inside a longer name does not count.
     """
     name_by_text = {normalise_spaces(name).casefold(): name for name in names}
     return Counter(
@@ -156,7 +156,7 @@ def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Parts(NamedTuple):
-    """The names and argument words in one sentence, as (position, text) pairs.
+    """The option names and the argument words in one sentence, as (position, text) pairs.
 
     The position of a name is its end, and the position of a word is its start.
     """
@@ -167,9 +167,9 @@ class _Parts(NamedTuple):
     def option(self, position: int, before: str) -> str:
         """Return the option that an argument word at this position supports.
 
-        It is the last option in the sentence before the word. If there is none, it is the first
-        option of the sentence. If the sentence names none, it is `before`, the last option of
-        earlier sentences.
+        The word supports the last option named before it in the sentence. If none is named before
+        it, the word supports the first option of the sentence. If the sentence names no option, the
+        word supports `before`, the last option of earlier sentences.
         """
         names_before = [name for end, name in self.named if end <= position]
         return names_before[-1] if names_before else self.named[0][1] if self.named else before
@@ -208,7 +208,7 @@ def _sentence_phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str],
 def _iterate_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Iterator[tuple[str, _Parts, str]]:
-    """Yield (sentence, its parts, last option named before it) for each sentence of a text."""
+    """Yield each sentence of a text with its parts, and with the last option named before it."""
     before = ""
     for raw in _SENTENCE_END.split(text):
         parts = _sentence_parts(raw, names, lexicon)
@@ -220,9 +220,9 @@ def _iterate_sentences(
 def argument_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-    """Return one mapping of option → argument words for each sentence with arguments.
+    """Return one mapping for each sentence with arguments: option → argument words.
 
-    The key is "" for words without a named option.
+    The key is "" for words that support no named option.
     """
     sentences = []
     for _, parts, before in _iterate_sentences(text, names, lexicon):
@@ -240,7 +240,7 @@ def argument_phrases(
 ) -> Mapping[str, Counter[str]]:
     """Return option → counts of argument phrases in a text.
 
-    The key is "" for phrases without a named option.
+    The key is "" for phrases that support no named option.
     """
     phrases: dict[str, Counter[str]] = {}
     for raw, parts, before in _iterate_sentences(text, names, lexicon):
@@ -250,9 +250,9 @@ def argument_phrases(
 
 
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
-    """Return option → numbers of distinct argument words in a text, one number per camp.
+    """Return option → counts of distinct argument words in a text, one number per camp.
 
-    The key is "" for words without a named option.
+    A camp is a way to justify choices. The key is "" for words that support no named option.
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):
@@ -270,11 +270,12 @@ def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
 
 @dataclass(frozen=True)
 class ExposureDose:
-    """A person's exposure to arguments for options that the person did not hold.
+    """A person's exposure to arguments for options other than the person's own choice.
 
-    `arguments` maps option → numbers of distinct argument words, one per camp. `turns` maps option
-    → number of turns in which the person replied to another speaker's argument for it.
-    `interviewed` is True if, in some conversation, the person spoke before any such argument.
+    `arguments` maps option → counts of distinct argument words, one number per camp (way to justify
+    choices). `turns` maps option → number of turns in which the person replied to another speaker's
+    argument for the option. `interviewed` is True if the person spoke in some conversation before
+    another speaker gave an argument.
     """
 
     arguments: Mapping[str, Counts]
@@ -285,11 +286,12 @@ class ExposureDose:
 def dose_of(
     told: Sequence[Passage], names: tuple[str, ...], held_option: str, lexicon: Lexicon
 ) -> ExposureDose:
-    """Return the exposure to the passages `told` for a person who holds `held_option`.
+    """Return the exposure to the passages `told` for a person whose choice is `held_option`.
 
-    If another speaker has argued for a different option since the person last spoke, the person's
-    next utterance counts as a turn for this option. If the person's first utterance in a
-    conversation precedes all such arguments, the person counts as interviewed.
+    Only arguments for other options count. If another speaker has given an argument since the
+    person last spoke, the person's next utterance counts as a turn for the option of the argument.
+    If the person's first utterance in a conversation comes before all arguments, the person counts
+    as interviewed.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}
@@ -324,7 +326,10 @@ def dose_of(
 def arguments_heard_for(
     options: Sequence[str], passages: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
-    """Return the numbers of distinct argument words for these options in the passages, per camp."""
+    """Return the counts of distinct words in the passages that argue for these options.
+
+    The counts are one number per camp (way to justify choices).
+    """
     sentences = (
         sentence
         for passage in passages

@@ -31,16 +31,16 @@ _DEGREES = re.compile(
 
 
 def is_unsure(option: str) -> bool:
-    """Return whether an answer means that the participant has no opinion."""
+    """Return True if an answer means that the participant has no opinion."""
     return bool(_UNSURE.search(option))
 
 
 @lru_cache(maxsize=1024)
 def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
-    """Return the position of each answer on a rating scale. Returns () if the answers form none.
+    """Return the position of each answer on a rating scale, or () if they form no scale.
 
-    An answer such as "I do not know" is in the middle. If another answer is already there, the
-    position is infinite, so that the answer is never chosen.
+    An answer such as "I do not know" is in the middle of the scale. If another answer is already in
+    the middle, the position is infinite, so that "I do not know" is never chosen.
     """
     labels = [option.replace("_", " ") for option in options if not is_unsure(option)]
     places = _scale_numbers(labels) or _for_and_against(labels) or _scale_degrees(labels)

@@ -1,7 +1,7 @@
 """Sentences of the embedded respondent.
 
-They are made from the frames in `speech.yaml` and from argument phrases. A frame is a sentence with
-slots for phrases and names.
+Each sentence is made from a frame in `speech.yaml` and from argument phrases. A frame is a sentence
+with slots for phrases and names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _GOLDEN = 0.6180339887498949
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """Return all sentence frames by kind. If voices differ, a kind has frames by voice."""
+    """Return all sentence frames by kind.
+
+    If frames differ between voices, they are grouped by voice.
+    """
     frames: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
     return frames
 
@@ -31,7 +34,7 @@ def load_frames() -> Mapping[str, Any]:
 class SentenceGenerator:
     """Generates the sentences of one speaker in one reply.
 
-    It avoids frames and phrases of `earlier_text`, which holds the speaker's earlier utterances.
+    Frames and phrases that occur in `earlier_text`, the speaker's earlier utterances, are avoided.
     """
 
     def __init__(
@@ -45,10 +48,10 @@ class SentenceGenerator:
         self._at = -1.0
 
     def draw_camp(self) -> int:
-        """Draw the camp of the next argument phrase from the speaker's mixture of camps.
+        """Draw the camp (way to justify choices) of the next argument phrase.
 
-        Steps of the golden ratio spread the draws evenly over a reply. So even a few phrases
-        represent the mixture.
+        Each speaker uses the camps in fixed proportions. Steps of the golden ratio spread the draws
+        evenly, so that even a few phrases have about these proportions.
         """
         self._at = (self._at + _GOLDEN) % 1.0 if self._at >= 0 else self.draws.unit()
         low, middle, _ = MIXTURES[self.who.camp]
@@ -63,7 +66,8 @@ class SentenceGenerator:
     def pick_unused(self, items: Sequence[str]) -> str:
         """Return a random item that does not occur in this reply or in earlier utterances.
 
-        Frames are compared by their longest fixed part. If all items were used, return a used one.
+        An item occurs if its longest part between slots occurs. If all items were used, return a
+        used item.
         """
         start = self.draws.draw_integer(0, len(items) - 1)
         for offset in range(len(items)):
@@ -94,12 +98,18 @@ class SentenceGenerator:
         return self.fill_frame(self.pick_unused(voice_frames), **names)
 
     def draw_reasons(self, about: str, sentence_count: int = 0) -> str:
-        """Return sentences with reasons for `about`. Their default number depends on the voice."""
+        """Return sentences with reasons for `about`.
+
+        If `sentence_count` is 0, the speaker's voice determines the number.
+        """
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         return " ".join(self.draw_sentence("reasons", O=about) for _ in range(count))
 
     def talk(self, topics: Sequence[str], sentence_count: int = 0) -> str:
-        """Return sentences about topics. They contain no reasons for or against anything."""
+        """Return sentences about topics, without reasons for or against an option.
+
+        If `sentence_count` is 0, the speaker's voice determines the number.
+        """
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         topic_order = self.draws.shuffled_copy(topics) * 2 * count
         frames = [item for item in load_frames()["talks"] if len(topics) > 1 or "{U}" not in item]

@@ -1,4 +1,4 @@
-"""Answers by their form: a listed option, a number within bounds, or text.
+"""Answers by their kind: a listed option, a number within bounds, or text.
 
 A study type's rule for an answer (`RespondentPart.answers`) takes precedence.
 """
@@ -16,7 +16,7 @@ from folkmoot.respondent.replies.filling import fill_schema
 
 
 def answer_as_text(mind: SimulatedRespondent, answers: Mapping[str, Answering]) -> str:
-    """Return the reply as text, by the rule of the study type or by the form of the answer."""
+    """Return the reply as text, by the rule of the study type or by the kind of the answer."""
     reading = mind.reading
     kind = reading.kind or "text"
     own_answer = answers.get(str(mind.schema.get("title", ""))) or answers.get(
@@ -52,7 +52,8 @@ def _field_names(mind: SimulatedRespondent) -> Sequence[str]:
 def answer_choice(mind: SimulatedRespondent) -> str:
     """Return one of the options.
 
-    On a rating scale, the leaning on the question decides. Otherwise, the utilities decide.
+    On a rating scale, the person chooses by the leaning on the question. Otherwise, the person
+    chooses by the utilities of the options.
     """
     options = mind.options
     if len(options) < 2:
@@ -101,7 +102,7 @@ def answer_text(mind: SimulatedRespondent) -> str:
 
 
 def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
-    """Return a response to an argument for the option `rival`: to concede it or to disagree.
+    """Return a sentence that concedes an argument for the option `rival` or disagrees with it.
 
     The person is more likely to concede if the utility of `rival` is close to, or above, that of
     the person's current option.

@@ -1,8 +1,8 @@
 """The embedded coder: code texts by the words that they share with a codebook, without a model.
 
-It serves tests, demos and dry runs. Its codes are marked `embedded` and support no finding. The
-system message holds the codebook and the subject of the question. The other messages hold the text
-to code.
+The coder is used in tests, demos and dry runs. Its codes are marked `embedded` and support no
+finding. The system message holds the codebook and the subject of the question. The other messages
+hold the text to code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EMPTY = frozenset(_GRAMMAR.split())
 
 
 def is_coding(request: ModelRequest) -> bool:
-    """Return whether a request asks for the codes of a text."""
+    """Return True if a request asks for the codes of a text."""
     return {"code", "quote"} <= _code_fields(request).keys()
 
 
@@ -57,7 +57,10 @@ def _code_fields(request: ModelRequest) -> dict[str, Any]:
 
 
 def codes_of(request: ModelRequest) -> str:
-    """Return the coder's reply as JSON. It has no codes if the request has no codebook."""
+    """Return the coder's reply as JSON.
+
+    Without a codebook in the request, the reply has no codes.
+    """
     passages = [
         passage
         for passage in passages_of(request)
@@ -113,10 +116,10 @@ def _all_matching_codes(
 def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[str, str]:
     """Return the code that fits a text best, with a quote.
 
-    `references` are the texts of the question's subject. There are three rules. If the codes have
-    an order and the question has a subject, the share of the subject's words in the text decides.
-    Otherwise, if the codes lead from praise to blame, the sentiment of the text decides. Otherwise
-    the most similar code is chosen.
+    `references` are the texts of the question's subject. If the codes have an order and the
+    question has a subject, the share of the subject's words that occur in the text decides. If the
+    codes lead from praise to blame, the sentiment of the text decides. In all other cases,
+    similarity decides.
     """
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if references and book.data.get("level") == "ordinal":
@@ -154,8 +157,8 @@ def _codes_by_slot_values(
     """Return one code for each combination of slot values.
 
     The code comes from the last sentence that is similar to a code and names the values. A sentence
-    that names no value of a slot counts for all values of this slot. A combination without such a
-    sentence gets the code that needs no quote, if the codebook has one.
+    that names no value of a slot counts for all values of the slot. A combination without a
+    sentence gets the code that needs no quote, if the codebook has such a code.
     """
     codes = book.codes
     items: dict[tuple[str, ...], dict[str, str]] = {}
@@ -188,7 +191,7 @@ Likeness = Callable[[str], float]
 class _Codebook(NamedTuple):
     """A codebook. `codes` holds each code with its similarity function.
 
-    If the codes lead from praise to blame, `tones` holds their sentiments. Otherwise it is ().
+    `tones` holds the sentiments of the codes if the codes lead from praise to blame, and else ().
     """
 
     data: Mapping[str, object]
@@ -206,8 +209,8 @@ def _parse_codebook(block: str) -> _Codebook:
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
     """Return the sentiment of each code. Returns () if codes do not lead from praise to blame.
 
-    The first and the last code have the sentiments of their texts. The sentiments of the codes
-    between them change in equal steps.
+    The first and the last code have the sentiments of their texts. From code to code, the sentiment
+    changes in equal steps.
     """
     if data.get("level") != "ordinal":
         return ()
@@ -227,9 +230,9 @@ def _code_likenesses(
 ) -> list[tuple[Mapping[str, Any], Likeness]]:
     """Return each code with a function that computes its similarity to a sentence.
 
-    The similarity is the weight of the common words, minus the common words of counter-examples,
-    divided by the square root of the sentence length. The weight of a word is 1 divided by the
-    number of codes with this word.
+    The similarity is the sum of the weights of the words that code and sentence share. It is
+    reduced by 1 for each shared word of a counter-example, and divided by the square root of the
+    number of words. The weight of a word is 1 divided by the number of codes with this word.
     """
     texts = [
         [code["name"].replace("_", " "), code["definition"], *code.get("examples", ())]

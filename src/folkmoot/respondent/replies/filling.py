@@ -22,8 +22,8 @@ Schema = Mapping[str, Any]
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
     """Return an object that is valid according to the schema of the request.
 
-    `given` holds fields from the study's rules, of which the valid ones are used. `known` says
-    whether the study's rules answered. If they did not, and the speaker has no opinions (such as a
+    `given` holds fields from the study's rules. Invalid fields are replaced. `known` is True if the
+    study's rules answered. If `known` is False and the speaker has no opinions (such as a
     moderator), the answer is marked as unrelated to the question (`mark_unread`).
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
@@ -33,7 +33,7 @@ def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False
 
 
 class _Filler:
-    """Fills one schema with values. It holds the definitions to which the schema refers."""
+    """Fills one schema with values."""
 
     def __init__(self, root: Schema, mind: SimulatedRespondent) -> None:
         self._defs: Schema = root.get("$defs") or root.get("definitions") or {}
@@ -43,8 +43,8 @@ class _Filler:
     def fill_schema(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
         """Return a value for a schema.
 
-        `name` is the path of field names to the value. Its words are part of the question that the
-        person's opinion answers.
+        `name` is the path of field names to the value. The person's opinion depends on the words in
+        `name`.
         """
         schema = self._resolve_schema(schema)
         if "const" in schema:
@@ -63,9 +63,9 @@ class _Filler:
         return self._fill_scalar(schema, kind, name)
 
     def _resolve_schema(self, schema: Schema) -> Schema:
-        """Return a schema without `$ref`, `allOf`, `anyOf` and `oneOf` at its top.
+        """Return a schema without `$ref`, `allOf`, `anyOf` and `oneOf` at its top level.
 
-        Of several alternatives the first one that is not null is taken.
+        Of several alternatives, the first alternative that is not null is used.
         """
         for _ in range(_MAX_DEPTH):
             own_keys = {
@@ -117,8 +117,8 @@ class _Filler:
     def _distribute_total(self, values: Mapping[str, Any], fields: Schema) -> dict[str, object]:
         """Return the numbers of an object, scaled to the sum that the answer type requires.
 
-        Returns {} if the answer type requires no sum, or if the bounds of the fields do not allow
-        it. A field with an upper bound below the sum is not scaled.
+        A field with an upper bound below the sum is not scaled. Returns {} if the answer type
+        requires no sum, or if the bounds of the fields do not allow the sum.
         """
         total = self._mind.reading.total
         kinds = {
@@ -190,9 +190,9 @@ class _Filler:
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
         """Return (question, part): the texts that determine the person's opinion on a field.
 
-        If the schema has a single field, the question includes the field's words and the part is
-        empty. If it has several fields, they share the question, and the part holds the words of
-        the field.
+        If the schema has a single field, the question includes the field's words, and `part` is
+        empty. If it has several fields, all fields share the question, and `part` holds the words
+        of the field.
         """
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")
@@ -212,7 +212,7 @@ class _Filler:
 
 
 def _parts_of(schema: Schema) -> Iterator[str]:
-    """Yield the names of all numeric and categorical fields of a schema, on any level."""
+    """Yield the names of all numeric and categorical fields of a schema, nested fields included."""
     for key, subschema in schema.items():
         if isinstance(subschema, Mapping):
             if key == "properties":
@@ -243,7 +243,7 @@ def type_of(schema: Schema) -> str:
 
 
 def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
-    """Return whether a plain value is valid according to its schema."""
+    """Return True if a text, number or boolean is valid according to its schema."""
     if schema.get("enum"):
         return value in schema["enum"]
     if kind == "boolean":
@@ -272,8 +272,8 @@ def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
 def number_within(schema: Schema, kind: str, rating: float) -> int | float:
     """Convert a rating (−1 to 1) to a number within the bounds of the schema.
 
-    If the upper bound is missing, 100 above the lower one is used. If the lower bound is missing,
-    it is 0, or 100 below an upper bound that is not positive.
+    A missing lower bound is replaced by 0, or by the upper bound minus 100 if the upper bound is
+    not positive. A missing upper bound is replaced by the lower bound plus 100.
     """
     low, high = number_limits(schema, kind)
     if low == float("-inf"):

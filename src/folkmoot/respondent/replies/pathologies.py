@@ -1,8 +1,7 @@
-"""Typical faults of weak models: refusals, broken formats, unlisted options, essays and cut
-replies.
+"""Typical faults of weak models: refusals, broken formats, unlisted options, long and cut replies.
 
-All are off by default. The other pathologies (position bias, acquiescence, sycophancy, shrinking
-variance, instability) act where choices and numbers are made.
+All faults are off by default. The other pathologies (position bias, acquiescence, sycophancy,
+shrinking variance, instability) are part of the computation of choices and numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
     knobs = mind.knobs
 
     def draw_pathology(knob: str) -> Draws | None:
-        """Return the draws of a pathology if it affects this reply, and None otherwise."""
+        """Return the random draws of a pathology if it affects this reply, and None otherwise."""
         chance = getattr(knobs, knob)
         draw_key = (mind.at.seed, mind.at.address, knob)
         return Draws(*draw_key, "how") if chance and uniform_draw(*draw_key) < chance else None
@@ -57,8 +56,8 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
 def _break_json(text: str, draws: Draws) -> str:
     """Return a reply in a broken format.
 
-    JSON is cut, has text around it, or has a trailing comma. A short reply that is not JSON is cut
-    and begins with a phrase. A long one is cut after a third.
+    JSON is cut, has text around it, or has a trailing comma. A short text is cut and begins with a
+    phrase. A long text is cut after a third.
     """
     if text.startswith(("{", "[")):
         variant = draws.draw_integer(0, 2)

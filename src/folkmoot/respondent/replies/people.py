@@ -32,7 +32,7 @@ def _count_matches(words: str, text: str) -> int:
 
 
 def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
-    """Return plausible demographics for the person whom the line in the prompt describes."""
+    """Return plausible demographics for the person described in one line of the prompt."""
     line, draws = mind.who.key, mind.draws
     wordings = _load_words()
     low, high = next(
@@ -62,7 +62,7 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
 
 
 def answer_portrait(mind: SimulatedRespondent) -> str:
-    """Return two or three sentences that combine the line and the demographics in the prompt."""
+    """Return two or three sentences that portray the person described in the prompt."""
     draws, values = mind.draws, of_kind(mind.reading.passages, "value")
     value_of = {
         passage.source.id.partition("/")[0].rpartition(".")[2]: passage.text for passage in values
@@ -98,7 +98,7 @@ def _describe_person(
 
 
 def _strip_opening(line: str) -> str:
-    """Return a line without an opening such as "I am" or "As", and without its article."""
+    """Return a line without an opening such as "I am" or "As", and without the article after it."""
     return re.sub(r"^(?:an?|the)\s+", "", _LEAD.sub("", line.strip()), flags=re.I)
 
 

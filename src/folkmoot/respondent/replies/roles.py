@@ -1,6 +1,7 @@
-"""Replies of speakers other than participants, who lead a conversation, summarise or judge.
+"""Replies of speakers who lead a conversation, summarise or judge.
 
-They have no opinions. Their texts repeat argument phrases of the passages for the same options.
+Such speakers have no opinions. Their texts repeat argument phrases from the passages (texts of
+known source in the request), each for the option that the passage supports.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def summarise_arguments(mind: SimulatedRespondent) -> str:
 
 
 def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
-    """Return option → counts of argument phrases in the passages."""
+    """Return option → counts of the phrases in the passages that argue for the option."""
     phrases_by_option: dict[str, Counter[str]] = {}
     for passage in passages:
         for option, counts in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
@@ -64,7 +65,7 @@ def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[s
 def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
     """Return the reasons that the passages give for an option.
 
-    If they give none, return reasons that the person would have for it.
+    If the passages give no reasons, return reasons that fit the person.
     """
     heard_phrases = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
     shuffled = Counter(dict(mind.draws.shuffled_copy(list(heard_phrases.items()))))
@@ -100,7 +101,7 @@ def _current_matter(mind: SimulatedRespondent) -> str:
 def _proportional_phrases(phrase_counts: Counter[str], lexicon: Lexicon) -> list[str]:
     """Return frequent argument phrases, at most `MAX_PHRASES`.
 
-    Each camp has the same share as in the passages.
+    Each camp (way to justify choices) has the same share of the result as of the passages.
     """
     weights = [0, 0, 0]
     for phrase, count in phrase_counts.items():
@@ -178,11 +179,11 @@ def _argument_sentence(
 
 
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
-    """Return the options to which the request draws attention.
+    """Return the options that the request emphasises.
 
-    These are the options that `about` of the request names, and options that occur alone in a
-    source. An option occurs alone if a passage of the source, such as the vote of a participant, is
-    this option, and no passage of the same source is another option.
+    An option is emphasised if `about` of the request names it. An option is also emphasised if it
+    is the only option that a source contains as a whole passage, such as the vote of one
+    participant.
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}
@@ -197,10 +198,10 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
-    """Return the option with arguments that differ most from those for the option in question.
+    """Return the option with arguments that differ most from the arguments for a reference option.
 
-    The option in question is the one that `about` names. If `about` names none or several, it is
-    the first option with arguments in the passages.
+    The reference option is the option that `about` names. If `about` names no option or several,
+    the reference option is the first option with arguments in the passages.
     """
     options, lexicon = mind.options, mind.at.lexicon
     counts = {option: Counter[int]() for option in options}
