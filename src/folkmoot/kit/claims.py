@@ -1,4 +1,4 @@
-"""Turn the results of claims into findings. Every number about a comparison comes from here.
+"""Turn the results of claims into findings. Findings take every number on a comparison from here.
 
 read_results(run, Config, claims)   the results of the claims that a study type declares
 claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
@@ -152,7 +152,7 @@ def claims_finding(
 
 
 def _describe_methods(results: Sequence[Result]) -> str:
-    """Return the names of the interval methods, as the last part of a caption.
+    """Return the names of the interval methods, for the end of a caption.
 
     Degrees of freedom are left out, because they differ between rows.
     """

@@ -1,8 +1,9 @@
 """Record which texts each decision's prompt contained, by a join of `provenance` with the design.
 
 The engine records the source of each text in each request (`folkmoot.provenance`). A study type
-declares its decisions, with the sources that the design shows at each (`Decision`). It also names
-the kinds of its sources (`label`). So the table can reveal prompts that differ from the design.
+declares its decisions. A `Decision` names the sources that the design shows in its prompt. The
+study type also names the kinds of its sources (`label`). So the table can reveal prompts that
+differ from the design.
 
     STUDY = Study(…, tables=(…, ExposureRow), derived_tables=ExposureTable(decisions, label))
 """
@@ -40,8 +41,8 @@ class Decision:
     """One question to a participant, with the texts that the design shows in its prompt.
 
     `address` is the address of the question in the journal. `unit` is the id of the unit of
-    analysis, such as the group of several participants. If it is empty, the participant is the
-    unit.
+    analysis, such as the group of several participants. An empty `unit` means that the participant
+    is the unit.
 
     `expected_kinds` maps a kind of text to the ids of all sources that the design shows. An empty
     collection means that the prompt may hold no text of this kind. A kind that is missing from the
@@ -96,8 +97,8 @@ class ExposureTable:
 
     `label` returns the study type's name for the kind of a source. It returns an empty string for a
     source that is no exposure, such as a number or an option that every participant sees. `own` is
-    the label of the participant's own utterances and answers. If `own` is empty, these keep the
-    label of their source, as in a conversation that is shown as a whole.
+    the label of the participant's own utterances and answers. If `own` is empty, `label` also names
+    these texts.
     """
 
     decisions: Decisions
@@ -176,9 +177,8 @@ def _written_by_others(
 ) -> dict[str, str]:
     """Return utterance id → writer, for utterances written in another speaker's name.
 
-    An example is a mediator who writes the utterances of all members in one reply. Such an
-    utterance counts as the participant's own only if the same speaker answers for the participant
-    at the decision.
+    For example, a mediator may write the utterances of all members in one reply. Such an utterance
+    counts as the member's own only if the mediator also answers the decision for the member.
     """
     return {
         id: asked[address]
@@ -188,7 +188,6 @@ def _written_by_others(
 
 
 def _is_said(source: Source) -> bool:
-    """Return whether a text is an utterance or answer of a speaker."""
     return source.kind in ("utterance", "answer")
 
 
@@ -255,10 +254,12 @@ def _is_within(id: str, within: Collection[str]) -> bool:
 class _ExposureCell(NamedTuple):
     """Counts for one kind of text at one decision of one condition, over all participants.
 
-    `shown_count` is the number of prompts that contained the kind, and `expected` the number that
-    should contain it. `missing` counts prompts without an expected kind, `unexpected_count` prompts
-    with a kind that is not expected. `partial_count` counts prompts with only some of the expected
-    texts, and `smallest_share` is the lowest share of expected texts among these.
+    - `shown_count`: prompts that contained the kind.
+    - `expected`: prompts that should contain the kind.
+    - `missing`: prompts without an expected kind.
+    - `unexpected_count`: prompts with a kind that is not expected.
+    - `partial_count`: prompts with only some of the expected texts.
+    - `smallest_share`: the lowest share of the expected texts in a prompt with only some of them.
     """
 
     condition: str

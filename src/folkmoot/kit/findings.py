@@ -119,8 +119,8 @@ def _number_or_nan(value: JsonValue) -> float:
 def is_significant(estimate: Estimate) -> bool | None:
     """Return whether a difference is statistically significant at 5 %, or None if this is unknown.
 
-    The p-value decides if there is one. Otherwise the interval decides. The result is None for
-    fewer than five independent units.
+    With a p-value, the p-value decides. Without a p-value, the interval decides. The result is None
+    for fewer than five independent units.
     """
     # Fewer than five units are shown as an illustration, without a verdict.
     if estimate.unit_count < FEWEST_UNITS:
@@ -131,7 +131,7 @@ def is_significant(estimate: Estimate) -> bool | None:
 
 
 def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
-    """Return Holm's adjusted p for each comparison of one table, by label.
+    """Return label → Holm's adjusted p, for all comparisons of one table.
 
     The value is NaN for a comparison without a test.
     """
@@ -299,8 +299,8 @@ def format_signed(value: float | None, digits: int = 2) -> str:
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
     """Return "p = .043", or "adjusted p = .012" for a p-value adjusted by Holm's method.
 
-    If only the unadjusted p is below 5 %, the text gives both, because the interval agrees with the
-    unadjusted p. Returns an empty text if no test was made.
+    If only the unadjusted p is below 5 %, the text gives both p-values, because the interval agrees
+    with the unadjusted p. Returns an empty text if no test was made.
     """
     if p_value_cell(estimate) is None:
         return ""

@@ -57,7 +57,7 @@ class PolisConversation:
     def most_divisive_comment(self) -> str:
         """The id of the comment that divides the voters most.
 
-        It has the largest value of min(number of agree votes, number of disagree votes).
+        The comment has the largest value of min(number of agree votes, number of disagree votes).
         """
         return max(
             self.comments,
@@ -134,9 +134,9 @@ def _check_vote_signs(
 
 
 def _read_rows(path: Path, required_columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Return the line number and the cells (column → cell) of each row of a CSV file.
+    """Return (line number, column → cell) for each row of a CSV file.
 
-    Raises InputError if one of the `required_columns` columns is missing.
+    Raises InputError if a required column is missing.
     """
     columns, rows = read_csv(_read_text(path), str(path))
     for column in required_columns:

@@ -1,8 +1,8 @@
 """Run a study about a finished run, in a subfolder of that run with a separate journal.
 
-Codings and controls are such runs. The journal and the digest of the finished run do not change. An
-amendment of the finished run names the subfolder and the digest of the journal in the subfolder. So
-`folkmoot verify` detects a subfolder that was added by hand.
+Codings and controls are run in this way. The journal and the digest of the finished run do not
+change. An amendment of the finished run names the subfolder and the digest of the journal in the
+subfolder. So `folkmoot verify` detects a subfolder that was added by hand.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CALLING = (
 class Below:
     """A study to run below a finished run, such as a coding or the controls.
 
-    `study` is its study type, and `folder` its path relative to the finished run. `kind` and `by`
+    `study` is the study type, and `folder` the path relative to the finished run. `kind` and `by`
     are the kind and the author of the amendment that names the folder.
     """
 
@@ -66,9 +66,9 @@ def run_below(
     options: RunOptions,
     stopper: RunStopper | None = None,
 ) -> RunFolder:
-    """Run a study in a subfolder of a finished run, or resume it, and add an amendment to the run.
+    """Run a study in a subfolder of a finished run, or resume it.
 
-    Raises the errors of `run_study`.
+    Add an amendment to the finished run. Raises the errors of `run_study`.
     """
     study = study_from_settings(below.study, settings, options)
     # The settings may name servers that receive the texts of the run. The researcher must consent

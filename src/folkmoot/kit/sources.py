@@ -44,9 +44,10 @@ class WrongSource(NamedTuple):
 def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[WrongSource]:
     """Return every text in a request that differs from the text at its recorded source.
 
-    `tables` are the row classes of the study. Their keys identify rows. Texts without a recorded
-    source are left out: `count_unattributed_characters` counts them. If the study altered a text
-    before it put the text into the prompt, the function only checks that the row exists.
+    `tables` are the row classes of the study. The keys of a row class identify its rows. Texts
+    without a recorded source are left out: `count_unattributed_characters` counts them. If the
+    study altered a text before it put the text into the prompt, the function only checks that the
+    row exists.
     """
     recorded = _Recorded(run, tables)
     wrong_sources: dict[tuple[str, str, str], WrongSource] = {}
@@ -117,7 +118,7 @@ def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 
 class _Recorded:
-    """The texts that a run has recorded for each source. A table is read when first needed."""
+    """The texts that a run has recorded for each source. A table is read at its first use."""
 
     def __init__(self, run: RunFolder, tables: Sequence[type[Row]]) -> None:
         self._run = run

@@ -22,18 +22,18 @@ Z = 1.959963984540054
 
 
 def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
-    """Return Krippendorff's alpha = 1 − D_observed / D_expected, at most 1. 0 is chance.
+    """Return Krippendorff's alpha, 1 − D_observed / D_expected.
 
-    `ratings` (coders, units) are numbers, with NaN if a coder did not code a unit. Convert other
-    codes to numbers first: any numbers for `nominal`, ascending numbers for `ordinal`. Units with
-    fewer than two codes carry no information. Returns NaN in two cases: no unit has two codes, or
-    all codes are equal. Chance agreement cannot be separated from real agreement in the second
-    case.
+    Alpha is 1 if the coders agree fully, and 0 if they agree as often as by chance. `ratings`
+    (coders, units) are numbers, with NaN if a coder did not code a unit. Convert other codes to
+    numbers first: any numbers for `nominal`, ascending numbers for `ordinal`. Units with fewer than
+    two codes carry no information. Returns NaN if no unit has two codes. Also returns NaN if all
+    codes are equal, because chance agreement cannot be separated from real agreement in this case.
 
     The squared distance of two codes c < k depends on the level. n_g is the number of codes g.
     Nominal: 1. Ordinal: (Σ_{g=c..k} n_g − (n_c + n_k)/2)². Interval: (c − k)². Customary limits of
-    alpha are .80 for conclusions and .667 for tentative ones. Krippendorff (2011), "Computing
-    Krippendorff's alpha-reliability", repository.upenn.edu.
+    alpha are .80 for conclusions and .667 for tentative conclusions. Krippendorff (2011),
+    "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
     """
     values, by_unit = _by_unit(ratings)
     return float(_alpha_values(by_unit.sum(axis=0), values, level))
@@ -55,10 +55,10 @@ def krippendorff_interval(
     of each unit, such as the text from which the unit was coded. Without `clusters`, every unit is
     independent.
 
-    Nominal codes: Wilson's interval for the share of disagreeing pairs, divided by the expected
-    disagreement. The effective number of pairs follows from the variance between clusters. At least
-    ten codes must differ from the most frequent code. Other levels: the jackknife over clusters of
-    −log(1 − alpha). There is no interval with fewer than five clusters.
+    Nominal codes: the interval is Wilson's for the share of disagreeing pairs, divided by the
+    expected disagreement. The effective number of pairs follows from the variance between clusters.
+    There is no interval unless ten codes differ from the most frequent code. Other levels: the
+    interval is the jackknife over clusters of −log(1 − alpha). Both need at least five clusters.
     """
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)
@@ -141,8 +141,8 @@ def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) ->
     """Return Krippendorff's alpha of each coincidence matrix.
 
     `coincidences` (…, values, values): one or several matrices. Entry (a, b) is the weight of the
-    pairs of codes a and b. The result has the leading shape of `coincidences`. Alpha is NaN if it
-    is undefined for a matrix.
+    pairs of codes a and b. The result has the leading shape of `coincidences`. Alpha is NaN for a
+    matrix without pairs or with only one value.
     """
     per_value = coincidences.sum(axis=-1)
     n = per_value.sum(axis=-1)
@@ -193,21 +193,21 @@ def kappa_of_possible(
     questions: Sequence[Hashable] = (),
     who: Sequence[Hashable] = (),
 ) -> Estimate:
-    """Return Cohen's kappa of two answers of participants, as a share of its largest value.
+    """Return Cohen's kappa of two answers of each participant, relative to its largest value.
 
-    The value is (p_o − p_e) / (p_max − p_e): observed, chance and largest possible agreement. It is
-    0 if the two answers of a participant agree no more than those of two random participants. It is
-    1 if they agree as much as the two distributions allow. So if all participants move to one
-    option, this does not lower the value. p_max uses the difference of the two distributions minus
-    its sampling variance.
+    The result is (p_o − p_e) / (p_max − p_e) with the observed, chance and largest possible
+    agreement. The result is 0 if the two answers of a participant agree no more than answers of two
+    random participants. It is 1 if the answers agree as much as the two distributions allow. So a
+    move of all participants to one option does not lower the result. p_max uses the difference of
+    the two distributions minus its sampling variance.
 
-    `questions` (n,): the question of each pair of answers. Chance is computed within questions.
-    `who` (n,): the participant, needed if a participant answered several questions. Returns NaN if
-    p_max does not exceed p_e.
+    `questions` (n,): the question of each pair of answers. Chance agreement is computed within
+    questions. `who` (n,): the participant, needed if a participant answered several questions.
+    Returns NaN if p_max is not clearly larger than p_e.
 
-    The interval (95 %) is Wilson's for p_o. Its effective number of pairs follows from the variance
-    between participants. p_max is widened by half a standard error on each side. Cohen (1960),
-    doi:10.1177/001316446002000104.
+    The 95 % interval is Wilson's for p_o, with an effective number of pairs. This number follows
+    from the variance between participants. p_max is varied by half a standard error in both
+    directions. Cohen (1960), doi:10.1177/001316446002000104.
     """
     n = len(first)
     if not n:
@@ -274,8 +274,8 @@ def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
 def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
     """Return the effective number of independent 0/1 `values` (n,), and the number of groups.
 
-    The effective number follows from the variance of the mean between `groups` (n,). It is at most
-    n. It equals the number of groups if all values are equal.
+    The effective number follows from the variance of the mean between `groups` (n,). The effective
+    number is at most n. If all values are equal, it is the number of groups.
     """
     n, people, mean = len(values), int(groups.max()) + 1, float(values.mean())
     if people == n:
@@ -292,17 +292,17 @@ def correlation_with_oneself(
     units: Sequence[Hashable],
     askings: float = 2.0,
 ) -> Estimate:
-    """Return the correlation of two numeric answers of participants, within `questions` (n,).
+    """Return the correlation of two numeric answers of each participant, within `questions` (n,).
 
     `first`, `last` (n,): the answers. `units` (n,): the unit of analysis, a participant or a group
     that talked. Answers are centred and scaled within questions, so a shift of all answers does not
-    count. `askings`: the number of answers per participant, if the n pairs are all pairs of these
-    answers. The result is then the intraclass correlation. Returns NaN if answers to a question do
-    not vary.
+    count. `askings`: the number of answers of each participant to a question. If it is more than 2,
+    the n pairs are all pairs of these answers, and the result is the intraclass correlation.
+    Returns NaN if answers to a question do not vary.
 
-    The interval (95 %) is the jackknife over units on Fisher's scale. With k = `askings`, that
-    scale is ½ log((1 + (k − 1) r) / (1 − r)). There is no interval below five units. Fisher (1925),
-    Statistical Methods for Research Workers, ch. VII.
+    The 95 % interval is the jackknife over units on Fisher's scale. With k = `askings`, that scale
+    is ½ log((1 + (k − 1) r) / (1 − r)). There is no interval with fewer than five units. Fisher
+    (1925), Statistical Methods for Research Workers, ch. VII.
     """
     from scipy.stats import t as student
 
@@ -362,7 +362,7 @@ def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
 
 
 def number_codes(ratings: Sequence[Sequence[Hashable | None]]) -> FloatArray:
-    """Return codes of any kind (coders, units) as numbers for `krippendorff_alpha`.
+    """Convert codes of any type (coders, units) to numbers for `krippendorff_alpha`.
 
     None becomes NaN.
     """

@@ -2,9 +2,9 @@
 
 All numbers and their sources are in `human_bands.json`, one entry per benchmark. The sentences give
 the simulated and the human values and the design of the human studies, without a verdict. In most
-of these studies people deliberated for days, so their values are no norm for a participant who only
-reads a text. There is one exception: the checks of the spread of votes and ratings (`diagnostics`)
-use a benchmark as their margin and give a verdict. The sentences of these checks say so.
+of these studies people deliberated for days. Their values are therefore no norm for a participant
+who only reads a text. Two checks in `diagnostics` are an exception: the spread of votes and the
+spread of ratings. They use a benchmark as their margin and give a verdict.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ class Band:
 
     `design`: what the people of these studies were asked, and when. `low`, `high`: the range, or
     NaN if only the centre is known. `range`: the meaning of the range, such as quantiles over
-    studies. `n`: number of people. `source`: author, year, title, DOI, the measured quantity and
-    the place of the data. `verified`: True if the values were recomputed from the data of the
-    source.
+    studies. `n`: number of people. `source`: author, year, title, DOI, measured quantity, and where
+    the data are. `verified`: True if the values were recomputed from the data of the source.
     """
 
     key: str

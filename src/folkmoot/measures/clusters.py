@@ -37,8 +37,8 @@ class Clustering:
     """A partition of n members into clusters, made by `best_clustering`.
 
     `labels` (n,): the cluster of each member. `silhouettes`: number of clusters → mean silhouette,
-    for each number that was tried. It is empty if there is only one cluster, because there were
-    fewer than three members or all rows were equal.
+    for each number that was tried. With fewer than three members or only equal rows, there is one
+    cluster and `silhouettes` is empty.
     """
 
     labels: list[int]
@@ -82,12 +82,12 @@ def best_clustering(
 ) -> Clustering:
     """Return the clustering with the largest mean silhouette among 2 to `max_k` clusters.
 
-    `vectors` (n, d). There is one cluster with fewer than three members, `max_k` below 2, or
-    identical rows. Distances are Euclidean. For L2-normalised rows they order pairs like the cosine
-    does. If two clusterings have equal silhouettes, the one with fewer clusters is returned. Labels
-    count from 0 in order of first appearance, so they do not depend on a library's internal order.
-    Above 2,000 rows the silhouette uses a fixed random sample of 2,000, because its cost is
-    quadratic. Above 10,000 rows see `labels_at`. Raises ValueError if `vectors` is not
+    `vectors` (n, d). The result is one cluster for fewer than three members, `max_k` below 2, or
+    identical rows. Distances are Euclidean. For L2-normalised rows, cosine distances give the same
+    order of pairs. If two clusterings have equal silhouettes, the one with fewer clusters is
+    returned. Labels count from 0 in order of first appearance, so they do not depend on a library's
+    internal order. Above 2,000 rows the silhouette uses a fixed random sample of 2,000, because its
+    cost is quadratic. Above 10,000 rows see `labels_at`. Raises ValueError if `vectors` is not
     two-dimensional.
 
     Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
@@ -156,7 +156,7 @@ def too_large(n: int) -> str:
 
 
 def _as_clustered(vectors: Vectors) -> Vectors:
-    """Return the rows in double precision, in which they are clustered.
+    """Return the rows in double precision for clustering.
 
     More than `LARGE` rows are returned unchanged, because a copy may not fit into memory.
     """
@@ -164,14 +164,17 @@ def _as_clustered(vectors: Vectors) -> Vectors:
 
 
 def _sample_rows(n: int, seed: int) -> NDArray[np.intp]:
-    """Return the row numbers for computations with quadratic cost: all, or a fixed sample."""
+    """Return the numbers of the rows for a computation with quadratic cost.
+
+    Up to `SAMPLE_ABOVE` rows these are all rows, and otherwise a fixed random sample.
+    """
     if n <= SAMPLE_ABOVE:
         return np.arange(n)
     return generator(seed, ("silhouette",)).choice(n, SAMPLE_ABOVE, replace=False)
 
 
 def by_first_appearance(raw: Iterable[Hashable]) -> list[int]:
-    """Return the same partition with labels 0, 1, … in order of first appearance."""
+    """Replace labels by 0, 1, … in order of first appearance, without changing the partition."""
     seen: dict[Hashable, int] = {}
     return [seen.setdefault(label, len(seen)) for label in raw]
 

@@ -1,7 +1,7 @@
 """Human benchmarks (`bands.Band`) that are computed from a table of human answers.
 
-Two kinds of benchmarks are computed. Those of change (the share who changed, the correlation of
-first and second answers) are computed in each arm, because a treatment may affect them. Those of
+Benchmarks of change are computed in each arm, because a treatment may affect change. Examples are
+the share of changed answers and the correlation of first and second answers. Benchmarks of the
 spread over options are computed for each item, because different items have different options.
 """
 
@@ -29,7 +29,7 @@ SIDES = ("against", "undecided", "for")
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """Pairs of human answers. Both sequences have n answers in the same order.
+    """Pairs of human answers. All sequences have the same order and length.
 
     `before`, `after`: ratings, or options as texts. `scale`: lowest and highest possible rating, or
     None for options.
@@ -46,7 +46,7 @@ class AnswerTable:
 class _Measure(NamedTuple):
     """The definition of one benchmark.
 
-    `is_by_item`: True if it is computed for each item, False if for each arm. `calculate`: the
+    `is_by_item`: True for a value of each item, False for a value of each arm. `calculate`: the
     function that returns the value from the answers of one item or arm.
     """
 
@@ -75,11 +75,11 @@ class _Answers:
         )
 
     def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how often each option was chosen in `options`, first or second answers as numbers.
+        """Return how often each option was chosen in `options`.
 
-        Only options that occur among the first or the second answers of this item are counted,
-        because all other options belong to other items. The three options made of ratings are
-        always counted.
+        `options`: the first or the second answers, as numbers. Options of other items are left out:
+        only options among the first or second answers of this item are counted. If the options are
+        three groups of ratings, all three are counted.
         """
         used = np.union1d(self.before, self.after)
         counts = np.bincount(options, minlength=self.option_count)
@@ -89,9 +89,10 @@ class _Answers:
 def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
     """Return the benchmarks of a table of human answers, without those that cannot be computed.
 
-    The range is over arms or items of at least `MIN_ANSWERS` answers (`_range_of`). The centre is
-    that of all answers, or the median over items. The result is empty with fewer than `MIN_ANSWERS`
-    answers. `design`: what the people were asked, and when.
+    The centre of a benchmark of change comes from all answers. Its range comes from the arms. For a
+    benchmark of spread, centre and range come from the items, and the centre is the median. Arms
+    and items with fewer than `MIN_ANSWERS` answers do not count for the range. The result is empty
+    with fewer than `MIN_ANSWERS` answers. `design`: what the people were asked, and when.
     """
     if len(answers.before) < MIN_ANSWERS:
         return []
@@ -133,9 +134,9 @@ def _range_of(
 ) -> tuple[float, float, str]:
     """Return (low, high, explanation) of the range of the values of arms or items.
 
-    The range is from the lowest to the highest value. With more than `MAX_IN_FULL_RANGE` values it
-    is the middle 80 %. With fewer than two values, low and high are NaN. The explanation also says
-    how the centre is computed.
+    The range is from the lowest to the highest value. With more than `MAX_IN_FULL_RANGE` values,
+    the range covers the middle 80 %. With fewer than two values, low and high are NaN. The
+    explanation also says how the centre is computed.
     """
     centre = "median over items" if is_by_item else f"all {answer_count:,} answers"
     if len(values) < 2:

@@ -175,10 +175,10 @@ UNREAD = ("unparsed", "empty")
 
 
 def check_refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
-    """Check the share of answers without an opinion: a way out was used, or the provider refused.
+    """Check the share of answers that the participant declined or the provider refused.
 
-    This works in any language. `texts` holds utterances and free answers. English refusal phrases
-    in them are counted as "possible refusals" and do not affect the verdict.
+    The check works in any language. `texts` holds utterances and free answers. English refusal
+    phrases in them are counted as "possible refusals" and do not affect the verdict.
     """
     reasons = Counter(filter(None, map(_refusal_reason, answers)))
     # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
@@ -218,7 +218,7 @@ def check_refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Che
 
 
 def _refusal_reason(row: Row) -> str:
-    """Return the way out that a participant used, or the refusal by the provider.
+    """Return the way in which a participant declined (`WAYS_OUT`), or the refusal by the provider.
 
     Returns an empty string for all other answers.
     """
@@ -256,9 +256,8 @@ def check_malformed(answers: Collection[Row]) -> Check:
 def check_cut_replies(answers: Collection[Row]) -> Check:
     """Check that the token limit cut no reply, including re-asks with twice the limit.
 
-    The check counts all replies and is no estimate. A single cut reply fails the check, because its
-    text would be used as if it were complete. The verdict is "not known" if no reply has a finish
-    reason.
+    All replies are counted. A single cut reply fails the check, because its text would be used as
+    if it were complete. The verdict is "not known" if no reply has a finish reason.
     """
     title, margin = "Cut replies", Margin(high=0.0)
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)
@@ -384,7 +383,7 @@ _WORD = re.compile(r"\w+")
 
 
 def repeats_itself(text: str) -> bool:
-    """Return whether a passage of up to 60 words occurs 4 times in a row, with 20 words in total.
+    """Return True if a passage of up to 60 words occurs 4 times in a row, with 20 words in total.
 
     In a JSON object only the values are checked, because field names repeat by design.
     """
@@ -450,13 +449,13 @@ FEWEST_PAIRS = 10
 def check_instability(repeats: Collection[Repeat]) -> Check:
     """Check whether two answers of a participant to one question agree.
 
-    If repeats without new information between the answers give a verdict, this is the verdict. The
-    checked quantity is the share of changed choices, or the correlation of two numbers. The limit
-    of the correlation is the lowest correlation that human studies found over days of deliberation.
+    Repeats without new information between the answers are checked first. Choices are checked by
+    the share that changed, and numbers by the correlation of the two answers. The limit of the
+    correlation is the lowest in human studies over days of deliberation.
 
-    Otherwise repeats with new information count too. They cannot show that a model is stable. They
-    can only reveal random answers: the two answers of a participant then agree no more than those
-    of two random participants.
+    If the verdict is not known, all repeats are checked for random answers: two answers of one
+    participant then agree no more than answers of two random participants. Repeats with new
+    information cannot show that a model is stable.
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))
@@ -513,7 +512,7 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
 
 
 def _own_agreement(repeats: Sequence[Repeat]) -> Check:
-    """Check whether answers are random: two answers of a participant agree no more than by chance.
+    """Check whether answers are random: own answers agree no more than those of two participants.
 
     The verdict is "failed" or "not known", never "passed".
     """
@@ -540,8 +539,8 @@ def _bounds_in_words(e: Estimate) -> str:
 def check_position_bias(answers: Sequence[Shown]) -> Check:
     """Check whether any place in the list of options attracts or repels choices.
 
-    The check passes if the intervals of all places are inside the margin. It fails if the place
-    with the largest effect meets two conditions. Its interval is outside the margin, and its
+    The check passes if the intervals of all places are inside the margin. The check fails if the
+    place with the largest effect meets two conditions. Its interval is outside the margin, and its
     p-value, adjusted for the number of places, is below .01.
     """
     title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
@@ -582,9 +581,9 @@ def check_sycophancy(
 ) -> Check:
     """Check whether participants give in to contradiction even without reasons.
 
-    `placebo`: (number who changed their vote, n) of a condition with an opposing view but without
-    reasons. `floor`: the same of plain re-votes. The check compares the two shares. If one of these
-    arguments is None, weaker evidence is used:
+    `placebo`: (number who changed their vote, n) in a condition with an opposing view but without
+    reasons. `floor`: (number who changed their vote, n) in a second vote without any text between.
+    The check compares the two shares. If `placebo` or `floor` is None, weaker evidence is used:
 
     - `yielded`: (number who adopted the opposing view, n) of participants who met arguments. The
       check fails if nearly all adopted the view.
@@ -705,7 +704,7 @@ def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Chec
 
     The quantity is the median over items of standard deviation / (high − low). `low`, `high`: the
     ends of the rating scale. The interval is the jackknife over participants on the log scale. The
-    margin is the range of the human groups. Missing ratings are NaN.
+    margin is the range of the human benchmark. Missing ratings are NaN.
     """
     title, band = SPREAD_OF_RATINGS, human_band("item_sd_of_scale")
     margin = Margin(band.low, band.high)

@@ -67,11 +67,11 @@ def evenness_estimate(counts: ArrayLike) -> Estimate:
     """Return the normalised entropy of counts (k,), corrected for bias, with an interval.
 
     The interval is the jackknife over participants. The variance of the entropy under equal
-    popularity, (k − 1) / 2n², is added. There is no interval below 20 votes.
+    popularity, (k − 1) / 2n², is added. There is no interval with fewer than 20 votes.
 
-    Fewer than five votes outside the most popular option need other bounds. They follow from
-    Clopper and Pearson's bounds of the share of these votes. The low bound of the entropy assigns
-    the share to one other option. The high bound spreads the share over all other options.
+    If fewer than five votes are outside the most popular option, the bounds follow from Clopper and
+    Pearson's interval for the share of these votes. For the low bound of the entropy, one other
+    option gets the whole share. For the high bound, all other options divide the share equally.
     """
     from scipy.stats import t as student
 
@@ -114,7 +114,7 @@ def effective_ratio(table: ArrayLike) -> Estimate:
     interval is the jackknife over participants on the log scale. The variance of moves between
     equally popular options, (moves + 1) (k − 1) / n³, is added. The degrees of freedom are the
     number of moves less one, because participants who did not move carry no information about the
-    moves. There is no interval below 20 participants.
+    moves. There is no interval with fewer than 20 participants.
     """
     from scipy.stats import t as student
 
@@ -157,7 +157,10 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
 
 
 def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray) -> FloatArray:
-    """Return the median over the last axis of standard deviations, from counts and sums."""
+    """Return the median over the last axis of standard deviations.
+
+    `n`, `total`, `squares`: number, sum and sum of squares of the values.
+    """
     variance = (squares - total**2 / np.maximum(n, 1)) / np.maximum(n - 1, 1)
     return np.asarray(np.median(np.sqrt(np.maximum(variance, 0.0)), axis=-1))
 
@@ -183,7 +186,8 @@ def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:
     """Return the total variation ½ Σ |p − q| of two distributions, in [0, 1].
 
-    It is the smallest share of participants who must change their answer to make both equal.
+    The total variation is the smallest share of answers that must change to make the distributions
+    equal.
     """
     p, q = _paired_distributions(first, second)
     return float(0.5 * np.abs(p - q).sum())
@@ -212,8 +216,9 @@ def _paired_distributions(first: ArrayLike, second: ArrayLike) -> tuple[FloatArr
 def esteban_ray(counts: ArrayLike) -> float:
     """Return Esteban and Ray's polarisation Σ_i p_i² (1 − p_i) of nominal choices `counts` (k,).
 
-    This is the case K = 1, α = 1 with all options at distance 1. It is largest for two equal camps
-    (.25) and 0 if all agree. Esteban and Ray (1994), doi:10.2307/2951734.
+    This is the case K = 1, α = 1 with all options at distance 1. The result is 0 if all choices are
+    equal. It is largest (.25) for two options with half of the choices each. Esteban and Ray
+    (1994), doi:10.2307/2951734.
     """
     p = shares(counts)
     return float((p**2 * (1 - p)).sum())
@@ -223,7 +228,8 @@ def van_der_eijk(counts: ArrayLike) -> float:
     """Return Van der Eijk's coefficient of agreement A for an ordered scale, in [−1, 1].
 
     `counts` (k,): answers per category in order of the scale. 1: all answers are in one category.
-    0: they are evenly spread. −1: half are at each end. With two categories, A is 1 − 2 min(p).
+    0: answers are evenly spread. −1: half of the answers are at each end. With two categories, A is
+    1 − 2 min(p).
 
     With k ≥ 3, the distribution is cut into layers. A layer has the same count in each of its S
     non-empty categories, and its agreement is U · (1 − (S − 1)/(k − 1)). U = ((k − 2) TU − (k − 1)
@@ -275,9 +281,9 @@ def polarisation(counts: ArrayLike) -> float:
 def gini(amounts: ArrayLike) -> float:
     """Return the Gini coefficient Σ_i Σ_j |x_i − x_j| / (2 n² x̄) of amounts (n,) ≥ 0.
 
-    0: all amounts are equal. (n − 1)/n: all is in one amount. There is no small-sample correction.
-    Returns NaN if the sum of the amounts is zero. Raises ValueError for negative amounts. Gini
-    (1912), Variabilità e mutabilità. The sorted form is that of Sen (1973).
+    0: all amounts are equal. (n − 1)/n: only one amount is larger than zero. There is no
+    small-sample correction. Returns NaN if the sum of the amounts is zero. Raises ValueError for
+    negative amounts. Gini (1912), Variabilità e mutabilità. The sorted form is that of Sen (1973).
     """
     x = np.sort(np.asarray(amounts, float).ravel())
     if (x < 0).any() or not np.isfinite(x).all():

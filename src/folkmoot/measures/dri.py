@@ -23,8 +23,8 @@ class Consistency:
     """The correlations of all m pairs of participants (i < j), in order of participant.
 
     `reasons` (m,): Spearman correlation of the considerations of a pair. `preferences` (m,):
-    Spearman correlation of the rankings. `undefined`: number of pairs that are left out, because a
-    participant gave the same answer throughout or an answer is missing.
+    Spearman correlation of the rankings. `undefined`: number of pairs that are left out. A pair is
+    left out if a participant gave the same answer throughout or left an answer out.
     """
 
     reasons: FloatArray
@@ -47,8 +47,8 @@ class Consistency:
 def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistency:
     """Return the correlations of all pairs of participants.
 
-    `considerations` (n, c), `preferences` (n, p): ratings or ranks, with participants in rows. They
-    may have any scale, because only their order within a participant counts. Ties get mean ranks.
+    `considerations` (n, c), `preferences` (n, p): ratings or ranks, with participants in rows. Any
+    scale is possible, because only the order within a participant counts. Ties get mean ranks.
     Columns without any answer are dropped. A missing answer leaves all pairs with that participant
     undefined. Raises ValueError if the numbers of rows differ.
     """

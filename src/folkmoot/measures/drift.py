@@ -72,8 +72,8 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
     The p-value comes from random exchanges of whole units. A unit with answers in both conditions
     swaps these answers, and other units swap conditions with each other. The interval is the mean ±
     1.96 bootstrap standard errors over units. Its upper bound is at least the uncorrected distance.
-    If no unit differs, the upper bound is the largest share of units that may differ unobserved.
-    There is no interval with fewer than five units in a condition.
+    If no observed unit differs, the upper bound is `_max_unobserved_share`. There is no interval
+    with fewer than five units in a condition.
     """
     units = [
         list(dict.fromkeys(unit for question in questions for unit in question[arm].units))
@@ -136,10 +136,10 @@ def _estimate_mean_distance(
 
 
 def _max_unobserved_share(units: int) -> float:
-    """Return the largest share of units that may differ although no observed unit does.
+    """Return the largest share of units that may differ although no observed unit differs.
 
-    The bound is one-sided at 95 %. Resamples of equal units do not vary, so the bootstrap gives no
-    interval in this case.
+    The bound is one-sided at 95 %. It replaces the bootstrap interval, because resamples of equal
+    units do not vary.
     """
     return float(1 - (1 - LEVEL) ** (1 / units))
 
@@ -258,7 +258,7 @@ def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
 def _share_differences(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return the differences of shares, first minus second, from counts (…, answers).
 
-    They are NaN if a condition is empty.
+    The differences are NaN if a condition is empty.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = [c / c.sum(axis=-1, keepdims=True) for c in (first, second)]
@@ -276,8 +276,9 @@ def _beyond_sampling(
     """Return the mean distance that sampling does not explain, and its standard error.
 
     The distance is multiplied by √(1 − s), see the module docstring. The standard error comes from
-    the same correction of each resample. A resample varies both as the sample does and around it,
-    so twice the sampling variance is subtracted from its squared differences.
+    the same correction of each resample. The squared differences of a resample contain the sampling
+    variance twice: once from the sample, once from resampling. So twice this variance is
+    subtracted.
     """
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
@@ -295,10 +296,11 @@ def _beyond_sampling(
 def _exchange_weights(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return 1 where a unit keeps its condition and 0 where it changes, (exchanges, units).
+    """Return 1 for each unit that keeps its condition and 0 for each other unit.
 
-    Units with answers in both conditions change independently with probability ½. The other units
-    exchange conditions among each other, so both conditions keep their sizes.
+    The result has the shape (exchanges, units). Units with answers in both conditions change
+    independently with probability ½. The other units exchange conditions among each other, so both
+    conditions keep their sizes.
     """
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)
@@ -313,7 +315,11 @@ def _exchange_weights(
 
 
 def _swap(table: FloatArray, keep: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of both conditions in each exchange, after some units changed condition."""
+    """Return the counts of answers of both conditions after each exchange of units.
+
+    `table`: counts (condition, unit, answer). `keep`: 1 for a unit that keeps its condition, else
+    0.
+    """
     first = keep @ table[0] + (1 - keep) @ table[1]
     second = keep @ table[1] + (1 - keep) @ table[0]
     return first, second
@@ -328,8 +334,8 @@ def _resample_counts(
 ) -> FloatArray:
     """Return how often each unit is drawn in each resample, (resamples, units).
 
-    Units of both conditions, of the first only and of the second only are drawn separately, so each
-    of these three groups keeps its size.
+    Units of both conditions, of the first only and of the second only are three groups. Each group
+    is resampled separately, so it keeps its size.
     """
     first, second = map(set, units)
     weights = np.zeros((RESAMPLES, len(named)))

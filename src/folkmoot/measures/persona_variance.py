@@ -1,7 +1,8 @@
-"""How much of the variance of answers lies between personas, and how much an attribute explains.
+"""The share of the variance of answers that lies between personas, and that an attribute explains.
 
 Answers are numbers or categories. Categories are coded as indicators, one for each category, and
-the sums of squares are added over the indicators. So one formula serves both.
+the sums of squares are added over the indicators. So the same formula serves numbers and
+categories.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ def intraclass_correlation(
 
     `first`, `second` (n,): both texts or both numbers. `units` (n,): the independent unit of each
     participant. MSB and MSW are the mean squares between and within participants. 1: the two
-    answers of each participant are equal. 0: they agree no more than answers of two different
-    participants. NaN if all answers are equal. The 95 % interval is the jackknife over units of
-    −log(1 − ICC).
+    answers of each participant are equal. 0: the two answers agree no more than answers of two
+    different participants. NaN if all answers are equal. The 95 % interval is the jackknife over
+    units of −log(1 − ICC).
 
-    Shrout and Fleiss (1979), doi:10.1037/0033-2909.86.2.420. For categories it is the kappa of
-    Fleiss up to 1/n: Fleiss and Cohen (1973), doi:10.1177/001316447303300309.
+    Shrout and Fleiss (1979), doi:10.1037/0033-2909.86.2.420. For categories the ICC equals the
+    kappa of Fleiss, apart from a term of order 1/n: Fleiss and Cohen (1973),
+    doi:10.1177/001316447303300309.
     """
     coded = _code([*first, *second])
     one, two = coded[: len(first)], coded[len(first) :]
@@ -116,7 +118,10 @@ def _over_units(
 
 
 def quartile_groups(numbers: ArrayLike) -> list[str]:
-    """Return the quarter of each number, as text. Numbers are divided at their quartiles."""
+    """Return the quarter of each number as text, such as "quarter 1" for the lowest numbers.
+
+    Numbers are divided at their quartiles.
+    """
     values = np.asarray(numbers, float)
     cuts = np.unique(np.quantile(values, [0.25, 0.5, 0.75]))
     return [f"quarter {1 + place}" for place in np.searchsorted(cuts, values, side="left")]

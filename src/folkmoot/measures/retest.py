@@ -40,7 +40,7 @@ class Repeat:
 
 
 def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
-    """Return the agreement of two answers of participants beyond chance.
+    """Return how far two answers of the same participant agree beyond chance.
 
     All `repeats` must be choices, or all must be numbers. Choices give κ (`kappa_of_possible`) and
     numbers give r (`correlation_with_oneself`). Both measures are computed within questions and
@@ -71,10 +71,10 @@ def convergence_p(
         rng: draws the swaps
 
     If the conversation had no effect, the two answers of a participant are two draws from one
-    distribution, so they can be swapped. The mean of each group is subtracted first, because a move
-    shared by all members is no convergence. The result is the share of swaps in which the mean
-    standard deviation of the groups is at most the observed one. It is 1 if no participant's two
-    answers differ, and NaN without a group.
+    distribution, so the two answers can be swapped. The mean of each group is subtracted first,
+    because a move shared by all members is no convergence. The result is the share of swaps in
+    which the mean standard deviation of the groups is at most the observed one. The result is 1 if
+    all participants give the same answer twice, and NaN without a group.
     """
     pairs = [_centred_values(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:

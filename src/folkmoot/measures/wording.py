@@ -1,10 +1,11 @@
 """Phrases for the result of a claim, and for the verdicts of checks and of the validity card.
 
-Findings, hypotheses, grids and comparisons use them.
+Findings, hypotheses, grids and comparisons use these phrases.
 
 No phrase says more than was tested. A test that is not significant does not show equality, so no
 phrase says "unchanged", "as large as" or "the same". Only a specification curve says "robust".
-Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 and 5."""
+Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 and 5.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ class CardPhrases(NamedTuple):
     """The phrases of the validity card on one threat, one phrase for each verdict.
 
     Each phrase says what was tested. `passed` and `failed` are whole sentences. `unknown` is the
-    first half of a sentence. Its second half is `more` if there are too few data, and advice on a
-    further control or check if there are none.
+    first half of a sentence. With too few data, its second half is `more`. With no data at all, its
+    second half is advice on a further control or check.
     """
 
     passed: str

@@ -86,7 +86,7 @@ def _finish_export(
 
 
 def export_readme(run: RunFolder, export_format: str) -> str:
-    """Return the text of `README.txt`, which says who answered and where the files are from."""
+    """Return the text of `README.txt`: a description of the export and the models that answered."""
     facts = run.manifest
     mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""
     partial = f"{run.partial}.\n\n" if run.partial else ""

@@ -112,9 +112,9 @@ def write_conversation(conversation: ExportedConversation, folder: Path) -> None
 def _conversations_from_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
     """Yield the conversation of a cross-pollination run, in which each option is a comment.
 
-    A participant agrees with the option of the last choice. The other options count as unseen,
-    because the participant did not vote on them. So there are no disagreements and no opinion
-    groups. First choices are in `participants.csv`.
+    A participant agrees with the option of the last choice. The participant did not vote on the
+    other options, so they count as unseen. A conversation of this kind has no disagreements and no
+    opinion groups. First choices are in `participants.csv`.
     """
     columns = (
         run.scan_table("participants").collect_schema() if run.has_table("participants") else ()
@@ -151,7 +151,7 @@ def _conversations_from_options(run: RunFolder) -> Iterator[tuple[str, ExportedC
 def _conversations_from_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
     """Yield a conversation for each discussion of a town hall. Each ballot item is a comment.
 
-    A missing vote counts as unseen, because it is not a pass.
+    A missing vote counts as unseen, not as a pass.
     """
     if not (run.has_table("votes") and run.has_table("items")):
         return
@@ -185,7 +185,10 @@ def _conversations_from_items(run: RunFolder) -> Iterator[tuple[str, ExportedCon
 
 
 def _topic_settings(run: RunFolder) -> Mapping[str, Any]:
-    """Return the topic of the study file as a mapping. A plain sentence becomes the description."""
+    """Return the topic of the study file as a mapping.
+
+    A topic that is a plain text has the key `description`.
+    """
     topic = run.config.get("topic")
     return topic if isinstance(topic, Mapping) else {"description": topic or ""}
 
@@ -193,7 +196,7 @@ def _topic_settings(run: RunFolder) -> Mapping[str, Any]:
 def _start_milliseconds(run: RunFolder) -> int:
     """Return the start of the run in milliseconds since 1970, or 0 if it is unknown.
 
-    It is used for comments and votes without a recorded time.
+    Comments and votes without a recorded time get this time.
     """
     try:
         started_at = datetime.fromisoformat(str(run.manifest.get("started_at")))
@@ -228,8 +231,8 @@ def _chosen_at(run: RunFolder) -> dict[tuple[str, str], int]:
 def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
     """Return (discussion, resident) → time at which the resident was last asked for a vote.
 
-    One reply of the speaker `session` may hold the votes of all residents. They then share its
-    time.
+    One reply of the speaker `session` may hold the votes of all residents. All votes in this reply
+    have the same time.
     """
     voted = _answered_at(run, pl.col("address").str.contains("/vote/"), "stage", "speaker_id")
     times = {(stage, speaker_id): time for stage, speaker_id, time in voted.iter_rows()}

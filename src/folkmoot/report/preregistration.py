@@ -1,8 +1,8 @@
 """The preregistration of a study: what its study file fixes before the first call.
 
-It has the fields of the OSF preregistration template. The text comes from the study file, from the
-claims of the study type, and from the parts of the plan that a run seals first. Fields that a
-program cannot know are left to the authors. The report of a run prints the registered claims again.
+A preregistration has the fields of the OSF template. Its text comes from the study file, the claims
+of the study type, and the plan that a run would seal. Fields that a program cannot know are left to
+the authors. The report of a run prints the registered claims again.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ FAMILIES = ("primary", "secondary", "exploratory")
 class TemplateField:
     """A field of the preregistration template.
 
-    It shows its paragraphs, then a numbered list, a table and a verbatim text. Empty parts are left
-    out. By default, the paragraph asks the authors to fill in the field.
+    The field shows its paragraphs, then a numbered list, a table and a verbatim text. Empty parts
+    are left out. By default, the paragraph asks the authors to fill in the field.
     """
 
     title: str
@@ -82,7 +82,7 @@ class Preregistration:
 def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregistration:
     """Build the preregistration of a study file, with the plan that a run would seal.
 
-    Raises InputError with all problems because of which a run would not start.
+    Raises InputError with all problems that would prevent a run.
     """
     providers = create_router(study_file, options)
     with tempfile.TemporaryDirectory(prefix="folkmoot-plan-") as scratch:
@@ -319,7 +319,7 @@ def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
 
 
 def _describe_index(claim: Claim) -> str:
-    """Return as text how a measure is computed from its column, for the template field "Indices".
+    """Return a text on how a measure is computed from its column, for the template field "Indices".
 
     Returns an empty string if the measure is the column itself.
     """
@@ -331,7 +331,7 @@ def _describe_index(claim: Claim) -> str:
 
 
 def _describe_checks(study_file: StudyFile) -> list[str]:
-    """Return a sentence on each check of humans and on what follows a failure."""
+    """Return a sentence on each check of humans and on the consequence of a wrong answer."""
     seats = study_file.config.seats
     checks = seats.checks if seats is not None else ()
     consequences = {
@@ -401,7 +401,7 @@ CRITERIA = (
 
 
 def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """Return sentences on how the analysis allows for the number of claims in each family."""
+    """Return sentences on the adjustment for the number of claims in each family."""
     primary, secondary, rest = (len(of_family(claims, family)) for family in FAMILIES)
     sentences = []
     if primary:
@@ -486,7 +486,7 @@ def registered_claims(run: RunFolder) -> list[Claim] | None:
 
 
 def is_registration_intact(run: RunFolder) -> bool:
-    """Return whether a run sealed claims before its first call and no sealed part was edited."""
+    """Return True if a run sealed claims before its first call and no sealed part was edited."""
     sealed = run.plan.get("sealed", {})
     parts = [sealed[name] for name in REGISTERED if name in sealed]
     return CLAIMS in sealed and all(map(is_seal_intact, parts))

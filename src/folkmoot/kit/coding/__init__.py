@@ -1,8 +1,9 @@
 """Coding: turn free text into data with a codebook, a coder, and a check of the coder.
 
-No finding rests on a list of phrases. A study passes its texts to `code_texts` with a codebook. The
-coder is a model that sees only the text and the codebook. It assigns codes, each with the quote
-that justifies it. If a speaker can be asked with a closed question, ask instead of coding.
+Findings use codes, never a list of phrases. A study passes its texts to `code_texts` with a
+codebook. The coder is a model that sees only the text and the codebook. It assigns codes, each with
+the quote that justifies it. If a speaker can be asked with a closed question, ask instead of
+coding.
 
 **A codebook** is a YAML file, `studies/<name>/codebooks/price.yaml`:
 
@@ -35,10 +36,10 @@ that the codes of `choose: one` are ordered, the highest first. `slots` names th
         codes = await code_texts(session, CODEBOOKS / "price.yaml", texts)
         codes["g1/turn0"]                                      # (AssignedCode("too_dear", "…"),)
 
-`context` of a text is what the codebook's question refers to (`{"concern": "…"}`). The coder sees
-it, so it must not reveal the condition. `rule=` is a phrase rule, text → codes. It is recorded as
-an additional coder, and the report shows its disagreement with the model. It must not be used for
-anything else.
+`context` of a text holds the texts that the codebook's question refers to (`{"concern": "…"}`).
+The coder sees the context, so it must not reveal the condition. `rule=` is a phrase rule, text →
+codes. The rule is recorded as an additional coder, and the report shows its disagreement with the
+model. Findings must not use the codes of the rule.
 
 **In the findings**, read the tables, not variables of the protocol:
 

@@ -143,7 +143,7 @@ class CodingStudyConfig(StudyConfig):
 
 
 def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
-    """Return whether two names mean the same model."""
+    """Return True if two model names mean the same model."""
     try:
         return resolve_model(first, endpoints).name == resolve_model(second, endpoints).name
     except InputError:
@@ -157,9 +157,9 @@ class TextToCode:
 
     `id` is unique within the codebook and tells the study where the text was said. `context` maps
     names to texts that the codebook's question refers to. The coder sees the context, so it must
-    not reveal the condition. `slots` maps each slot of the codebook to its permitted values. The
-    coder's prompt keeps the recorded sources of all these texts. Join the utterances of a
-    conversation with `provenance.join_texts`.
+    not reveal the condition. `slots` maps each slot of the codebook to its permitted values. A text
+    may have recorded sources, which the coder's prompt keeps. Join the utterances of a conversation
+    with `provenance.join_texts`.
     """
 
     id: str
@@ -172,7 +172,7 @@ class TextToCode:
 class AssignedCode(NamedTuple):
     """One code that a coder assigned to a text.
 
-    `slots` maps a slot to its value. `rejection_reason` says why the code does not count. It is
+    `slots` maps a slot to its value. `rejection_reason` says why the code does not count, or is
     empty if the code counts.
     """
 
@@ -324,10 +324,10 @@ async def ask_for_codes(
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
     """Return the text with a recorded source for each of its parts.
 
-    A part (the text, a context or a value of a slot) that already has a source keeps it. Each other
-    part gets its cell in the table `texts` as its source. For a finished run, this is the table of
-    the coded run. A text made of pieces from several sources gets the cell as an additional source
-    that encloses the pieces, because the coder reads the text as a whole.
+    The parts are the text, its context and the values of its slots. A part that already has a
+    source keeps it. The source of any other part is a cell of the table `texts`. In the coding of a
+    finished run, this is the table of the finished run. If the text consists of pieces with several
+    sources, the cell is recorded as one more source for the whole text.
     """
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
@@ -378,7 +378,7 @@ def _format_about(about: Mapping[str, str]) -> str:
 
 
 def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -> Codebook:
-    """Return the researcher's codebook with this file name, or the study's if there is none."""
+    """Return the researcher's codebook with this file name, or otherwise the codebook at `path`."""
     # The researcher's folder replaces single codebooks. Files that it lacks come from the study.
     if settings.codebooks is not None:
         user_path = session.study_folder / Path(settings.codebooks).expanduser() / path.name
@@ -462,8 +462,8 @@ class _CodeReply(BaseModel):
 class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     """The answer type of a coder.
 
-    A wrong code, slot or quote makes the reply a parse failure, so the coder is asked again. After
-    the last re-ask `salvage_reply` keeps the valid codes.
+    A wrong code, slot or quote is a parse failure, so the coder is asked again. After the last
+    re-ask, `salvage_reply` keeps the valid codes.
     """
 
     book: Codebook
@@ -472,7 +472,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
 
     @property
     def schema(self) -> dict[str, object]:
-        """The JSON schema of a reply: a list of codes, each with its slots and its quote."""
+        """The JSON schema of a reply: a list of codes, each with slots and quote."""
         fields: dict[str, dict[str, object]] = {
             "code": {
                 "type": "string",

@@ -78,9 +78,10 @@ class CodebookResults:
 
     @cached_property
     def primary_coder(self) -> CoderResult | None:
-        """The coder that findings use: the first real model.
+        """The coder that findings use: the first model that is not the embedded coder.
 
-        If no real model coded, this is the embedded coder. The value is None if no coder coded.
+        Without such a model, the value is the embedded coder. The value is None if there is no
+        coder.
         """
         first = [
             coder_result for coder_result in self.coders if coder_result.coder_role == CODER_ROLE
@@ -120,7 +121,10 @@ class CodebookResults:
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}
 
     def single_code(self, text_id: str) -> str | None:
-        """Return the code of a text for a codebook with `choose: one` and no slots, or None."""
+        """Return the code of a text, for a codebook with `choose: one` and no slots.
+
+        Returns None if the coder gave no answer for the text.
+        """
         return next(iter(self.codes_of(text_id) or ()), None)
 
     def codes_with_target(self, text_id: str) -> list[tuple[dict[str, str], str, str]]:
@@ -132,9 +136,9 @@ class CodebookResults:
         """Return Krippendorff's α of the primary coder and another coder on their shared texts.
 
         With `code`, a unit is the decision whether this code applies to a text. Without `code`, the
-        units depend on the codebook. With `choose: one`, a unit is the one code of a text and slot
-        value, where "none" counts as a code. With `choose: any`, a unit is the decision whether one
-        code applies to a text. See `krippendorff_interval`.
+        unit depends on the codebook. For `choose: one`, a unit is the code of a text and slot
+        value, and "none" counts as a code. For `choose: any`, a unit is the decision whether a code
+        applies to a text. See `krippendorff_interval`.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         # No shared text means an unknown agreement, not one of zero.
@@ -254,8 +258,8 @@ class CodebookResults:
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
     """Return codebook name → all codes of a run.
 
-    They come from the stages of the run, from post-hoc codings and from sheets of human coders. The
-    result is empty if the run records no texts to code.
+    The codes come from the stages of the run, from post-hoc codings and from sheets of human
+    coders. The result is empty if the run records no texts to code.
     """
     if not run.has_table("texts"):
         return {}
@@ -304,7 +308,7 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
 
 
 def text_digest(row: Mapping[str, Any]) -> str:
-    """Return a digest of a text and its context. It identifies the version that a human coded."""
+    """Return a digest of a text and its context, to identify the version that a human coded."""
     return digest(row["text"] or "", row["about"] or "", size=8).hex()
 
 
@@ -389,7 +393,10 @@ def _coder_row(results: CodebookResults, coder: CoderResult | None) -> Row:
 
 
 def _format_code_agreement(results: CodebookResults, coder: CoderResult | None) -> list[str]:
-    """Return the α of each code in one line, for any coder other than the primary one."""
+    """Return a sentence with the α of each code between this coder and the primary coder.
+
+    The list is empty without a coder, for the primary coder, and if no α is known.
+    """
     if coder is None or results.primary_coder in (None, coder):
         return []
     alpha_by_code = results.agreement_by_code(coder).items()
@@ -425,7 +432,7 @@ def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
 
 
 def _hand_coders(amendments: Sequence[Amendment]) -> list[CoderResult]:
-    """Return the codes that humans assigned to the sample, one coder per human.
+    """Return the codes that humans assigned to the sample, as one result for each human.
 
     If a human coded a text twice, the last codes count.
     """

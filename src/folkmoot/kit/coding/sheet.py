@@ -121,7 +121,7 @@ def _blind_rows(results: CodebookResults) -> Iterator[dict[str, str]]:
 def anonymous_number(book: str, text_id: str) -> str:
     """Return the number by which a sheet names a text.
 
-    It is a digest of the text id, because the id itself may reveal the condition.
+    The number is a digest of the text id, because the id may reveal the condition.
     """
     return digest(book, text_id, size=5).hex()
 
@@ -268,8 +268,8 @@ def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str
 def _find_misplaced(results: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:
     """Return the problem of a sheet line with an unknown codebook or text number, otherwise None.
 
-    If there is no problem, the function adds two keys to `line`: `text_id`, and `words`, the digest
-    of the text.
+    Without a problem, the function adds two keys to `line`: `text_id`, and `words`, the digest of
+    the text.
     """
     if line["codebook"] not in results:
         hint = did_you_mean(line["codebook"], results)

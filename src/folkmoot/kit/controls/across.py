@@ -1,6 +1,6 @@
 """Compare effect and user drift between the cells of a grid.
 
-The typical grid varies `controls.confounders`, with and without stated attributes.
+A typical grid varies `controls.confounders`: cells with and without stated attributes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ask the controls of a finished run. They are stored as a separate run in `RUN/controls/`."""
+"""Ask the controls of a finished run. The answers are a separate run in `RUN/controls/`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def run_controls(
     stopper: RunStopper | None = None,
     **calling: object,
 ) -> RunFolder:
-    """Ask control questions about a finished run, or resume controls that were interrupted.
+    """Ask the controls of a finished run, or resume controls that were interrupted.
 
     `settings` are keys of `controls:`. `calling` are other keys of a study file, such as a budget.
     Raises InputError for an unfinished run, a run without decisions, and a run that already has
@@ -174,10 +174,9 @@ def ask_named_controls(
 ) -> None:
     """Ask the controls that a study file names, unless they have been asked.
 
-    The function does nothing if the run is unusable, or if `settings` is None because the study
-    file names no controls. `limits` holds the budget of the whole grid. The calls of the run, of
-    the runs in `others` (the other cells of the grid) and of all their controls count towards this
-    budget.
+    The function does nothing if the run is unusable, or if the study file names no controls
+    (`settings` is None). `limits` holds the budget of the whole grid. Calls and cost of the run, of
+    the other cells (`others`) and of all their controls count towards this budget.
     """
     if settings is None or run.unusable_reason or finished_controls(run) is not None:
         return
@@ -336,9 +335,9 @@ def _build_versions(
 
 
 def _asked_again(versions: _Versions) -> dict[str, dict[str, list[str]]]:
-    """Return control → key of a decision → addresses of the replies that its fork asks again first.
+    """Return control → key of a decision → addresses of the replies that are asked again before it.
 
-    Decisions that need no such replies are left out.
+    Decisions without such replies are left out.
     """
     found: dict[str, dict[str, list[str]]] = {}
     for (key, control), version in versions.items():
@@ -355,10 +354,10 @@ async def _ask_control(
     language: Language,
     scope: Scope,
 ) -> None:
-    """Continue a conversation with one question and record the answer.
+    """Continue the conversation of a decision with one control question, and record the answer.
 
-    Each control question follows the decision directly, so no control question is in the history of
-    another one.
+    Each control question follows the decision directly. So no control question is in the history of
+    another control question.
     """
     text = quote_value(question.text, "material", f"study.questions.{question.id}.text")
     if question.number is None:
@@ -444,7 +443,7 @@ async def _ask_replaced(
 async def _ask_version(
     scope: Scope, speaker: Speaker, said: Sequence[Utterance], answer: AnswerType[Any]
 ) -> Any:
-    """Send these messages to a speaker and return the answer. The last message is the question."""
+    """Send messages to a speaker and return the answer. The last message is the question."""
     *before, last = said
     return await scope.ask(
         speaker, last.text, history=Transcript(tuple(before)), answer_type=answer
@@ -495,8 +494,9 @@ def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
 def finished_controls(run: RunFolder) -> Amendment | None:
     """Return the amendment that names the controls of a run, or None.
 
-    A withdrawal discards the controls, because they continue conversations that quote the human.
-    They can be asked again. Raises StorageError if the amendments are unreadable.
+    A withdrawal discards the controls, because their conversations quote the human. After a
+    withdrawal, the controls can be asked again. Raises StorageError if the amendments are
+    unreadable.
     """
     made = None
     for amendment in read_amendments(run.path):

@@ -1,4 +1,4 @@
-"""The contrasts of control answers: conditions, and first against final decisions."""
+"""The contrasts of control answers: between conditions, and between first and final decisions."""
 
 from __future__ import annotations
 

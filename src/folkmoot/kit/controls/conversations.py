@@ -38,8 +38,8 @@ class ControlledDecision(NamedTuple):
     """One decision of a participant that controls continue.
 
     `moment` is `first` for the participant's first decision in the run, and `final` for the last
-    one in this condition. Unless the decision is a closed choice, `options` is empty and `value` is
-    None.
+    decision in this condition. `options` is empty and `value` is None unless the decision is a
+    closed choice.
     """
 
     participant_id: str
@@ -144,9 +144,9 @@ def sample_decisions(
 ) -> list[ControlledDecision]:
     """Return the decisions of at most `most` participants for each condition and moment.
 
-    The seed puts the participants into one random order, and each sample takes the first ones in
-    this order. So the samples of first and of final decisions have the same participants, and a
-    smaller sample is part of a larger one.
+    The seed gives the participants a random order, and each sample consists of the first
+    participants in this order. So the samples of first and of final decisions have the same
+    participants, and a smaller sample is part of a larger one.
     """
     groups: dict[tuple[str, str], list[ControlledDecision]] = {}
     for decision in decisions:
@@ -232,7 +232,10 @@ def messages_of(entry: JournalEntry, spans: dict[int, list[Span]]) -> list[tuple
 
 
 def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
-    """Return the journal entry that holds the answer: the last one if there were re-asks."""
+    """Return the journal entry with the final reply to a question, or None without an entry.
+
+    With re-asks, a question has several entries, and the last entry holds the final reply.
+    """
     tries = journal.list_ask_addresses(address)
     return journal.entry_at(tries[-1]) if tries else None
 

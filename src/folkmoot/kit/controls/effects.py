@@ -1,8 +1,8 @@
 """Measure an effect as designed and in versions with replaced parts of the prompt.
 
 An effect that disappears in a version depends on the replaced part. An effect is the distance
-between the answers of two groups to one decision. It is measured like user drift
-(`measures.drift`), so that effect and drift can be compared.
+between the answers of two groups to one decision. User drift is measured in the same way
+(`measures.drift`), so effect and drift can be compared.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ NAMES = {
 class Version(NamedTuple):
     """The answers of one group to one decision, asked with one version of its prompt.
 
-    `replied` is the number of decisions that could not be asked in this version, because the
-    speaker had replied to a text that the version replaces. `is_changed` is True if the version
-    changed any prompt.
+    `replied` is the number of decisions that could not be asked: the speaker had replied to a text
+    that the version replaces. `is_changed` is True if the version changed any prompt.
     """
 
     answers: Answers
@@ -84,8 +83,8 @@ def decision_contrasts(
     """Return the pair of decisions to compare for each contrast: one decision of each group.
 
     Both decisions of a pair have the same options. If there are several such pairs, the function
-    prefers two decisions with one name, and then the most frequent decisions. `options` maps the
-    address of a decision to its options, in any order.
+    prefers two decisions with the same name, and then the most frequent decisions. `options` maps
+    the address of a decision to its options, in any order.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -250,7 +249,10 @@ def _in_words(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
 
 
 def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
-    """Return a sentence on the number of decisions that could not be asked, or an empty text."""
+    """Return a sentence on the number of decisions that could not be asked.
+
+    The text is empty if all decisions were asked.
+    """
     refused = {
         NAMES[name]: max(effect[name].refused for effect in effects.values() if name in effect)
         for name in REPLACING

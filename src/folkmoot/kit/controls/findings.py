@@ -1,4 +1,7 @@
-"""The findings of the controls of a run: user drift, persona kept, reliability of decisions."""
+"""The findings of the controls of a run.
+
+The findings are: user drift, effects in changed prompts, persona kept, reliability of decisions.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +217,7 @@ def _question_finding(
 ) -> Finding:
     """Return the finding on how much the answers to each question differ between groups.
 
-    It also says whether the difference is within the margin that counts as equality.
+    The finding also says whether a difference is within the margin that counts as equality.
     """
     rows: list[dict[str, TableCell]] = []
     for contrast, drift in drifts.items():

@@ -77,7 +77,11 @@ class JournaledReply(NamedTuple):
 
     @property
     def can_be_asked(self) -> bool:
-        """False for a reply of a human, and for a number, because its bounds are not journaled."""
+        """True if the reply can be asked again without the code of its study.
+
+        The value is False for a reply of a human, and for a number, because its bounds are not
+        journaled.
+        """
         is_readable = bool(self.options) or self.schema is not None or self.kind == "text"
         return self.speaker.model != HUMAN_MODEL and is_readable
 
@@ -99,7 +103,7 @@ class JsonText(AnswerType[str]):
 class ForkStep(NamedTuple):
     """A reply to ask again, with the texts of its request.
 
-    `texts` have the replacements of the control. The new replies of earlier steps are put in when
+    `texts` have the replacements of the control. The new replies of earlier steps are inserted when
     the step is asked.
     """
 
@@ -196,8 +200,8 @@ def fork_decision(
 ) -> ForkedDecision | Refusal:
     """Return the version of a decision that a control asks, or the reason why it cannot be asked.
 
-    `graph` must hold all replies on which the texts of the decision depend. It may be empty if the
-    speaker has not replied before the decision.
+    `graph` must hold all replies on which the texts of the decision depend. `graph` may be empty if
+    the speaker has not replied before the decision.
     """
     treatment = treatments.at(decision.address)
     texts = texts_of(conversation)
@@ -246,11 +250,11 @@ def fork_decision(
 def with_new_replies(
     texts: Sequence[str], steps: Mapping[str, JournaledReply], new: Mapping[str, tuple[str, str]]
 ) -> list[str]:
-    """Return the texts of a request with the new replies in place of the old ones.
+    """Return the texts of a request with the new replies instead of the old replies.
 
-    `steps` maps the address of an old reply to the old reply. `new` maps the address of an old
-    reply to (address, text) of the new reply. Raises KeyError if a new JSON reply lacks the field
-    that the request quotes from the old reply.
+    `steps` maps an address to the old reply. `new` maps the address of an old reply to the address
+    and the text of the new reply. A request may quote one field of an old JSON reply. Raises
+    KeyError if the new reply lacks this field.
     """
     result: list[str] = []
     for text in texts:
@@ -334,7 +338,7 @@ def _leaves(value: object, path: JsonPath = ()) -> Iterator[tuple[JsonPath, obje
 
 
 def _text_at(old: JournaledReply, path: JsonPath, reply: str) -> str:
-    """Return the text at the path of a new reply. Raises KeyError if there is none."""
+    """Return the text at the path of a new reply. Raises KeyError without a text at this path."""
     if not path:
         return reply
     for _, value in json_candidates(reply, "{[")[:1]:

@@ -2,7 +2,7 @@
 
 The spans of a request give the position of each text. If the speaker has replied to a replaced
 text, `forking` asks these replies again first. If that is not possible, the decision gets a
-`Refusal`, and the report counts these.
+`Refusal`, and the report counts the refusals.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Treatments:
     """The texts that differ between conditions at each decision.
 
     `shown` maps the address of a decision to the ids of the texts that the design shows there.
-    `common` holds the ids of texts that every condition shows, if there are several conditions.
-    Such a text cannot cause a difference between conditions, so it is no treatment.
+    `common` holds the ids of texts that every condition shows, or is empty with only one condition.
+    A common text cannot cause a difference between conditions, so it is no treatment.
     """
 
     shown: dict[str, frozenset[str]]
@@ -233,7 +233,7 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
 def _groups(
     spans: Sequence[Span], listed: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each part of a list of texts.
+    """Yield (start, end) of each part of a list of texts, so that the parts can be reordered.
 
     `spans` are the spans of a message, and `listed` are (start, end) of the listed texts. If
     options precede the texts as headings, a part is one heading with all texts below it. Otherwise

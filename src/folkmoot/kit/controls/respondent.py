@@ -1,9 +1,9 @@
 """Answer control questions with the embedded respondent.
 
 The embedded respondent knows no facts beyond the persona, so it derives one stable answer for each
-persona. Two settings simulate the faults that controls must find. With `drift`, a participant who
-has read others answers as another persona would. With `persona_forgetting`, a participant who has
-talked forgets the attributes of the persona.
+persona. Two settings simulate the faults that controls must find. With `drift`, reading other
+speakers changes the participant's answers, as if another persona answered. With
+`persona_forgetting`, talking makes the participant forget the attributes of the persona.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 def answer_choice(mind: SimulatedRespondent) -> object:
     """Answer a negative control: a question that no treatment should affect.
 
-    The answer is the attribute that the persona states, if it states one. Otherwise it is the
-    persona's stable option, or the first option if the participant has drifted.
+    If the persona states the attribute in question, the answer is this attribute. Otherwise the
+    answer is the persona's stable option, or the first option if the participant has drifted.
     """
     options = mind.reading.offered
     if not options:
@@ -89,13 +89,13 @@ def answer_number(mind: SimulatedRespondent) -> object:
 def decision_scope(control: str) -> str:
     """Return the name of the scope in which a control asks a decision.
 
-    No question can have this name as its id.
+    The name differs from the ids of all control questions.
     """
     return f"{_DECISION}{control}"
 
 
 def _is_control(mind: SimulatedRespondent) -> bool:
-    """Return whether the question is a control question, and not the decision asked again."""
+    """Return True if the question is a control question, and not the decision asked again."""
     return not mind.at.address.split("/")[-2].startswith(_DECISION)
 
 

@@ -135,7 +135,7 @@ class Claim:
 
     @property
     def says(self) -> str:
-        """The claim in words, without its result."""
+        """The statement of the claim in words, without its result."""
         first, second = self.arm_labels
         by = f" by more than {self.size(self.margin)}" if self.margin else ""
         words = {
@@ -155,8 +155,8 @@ class Claim:
     def format_signed(self, difference: float, more: int = 0) -> str:
         """Return a difference with its sign: "+5 points", "−0.30".
 
-        `more`: number of additional digits. Use 1 if another difference is computed from this one
-        and printed next to it.
+        `more`: number of additional digits. Use 1 if the text also gives a difference of this
+        difference and another one, so that readers can check the subtraction.
         """
         if not math.isfinite(difference):
             return "unknown"
@@ -186,9 +186,8 @@ class Side:
     """The data of one condition of a claim.
 
     `values` (n,): the known values. `units` (n,): the independent unit of each value. `lost`: the
-    number of unknown values. `subjects` (n,): the subject of each value, if both conditions observe
-    the same subjects. The `Side` objects of both conditions then list the same subjects in one
-    order.
+    number of unknown values. `subjects` (n,): the subject of each value, or empty. With `subjects`,
+    the `Side` objects of both conditions list the same subjects in the same order.
     """
 
     values: FloatArray
@@ -226,10 +225,9 @@ class Result:
     `why`: the reason if there is no test, otherwise empty. `bounds`: the range of the difference
     over all possible lost values. `counts`, `lost`: number of known and of lost values in both
     conditions. `adjusted_p`: the p-value adjusted for the family of the claim (see
-    `judge_families`). It is NaN in a family of one. `level`: the level of the interval. `means`:
-    the values of both conditions. The estimate is their difference. `is_between_units`: True if no
-    independent unit is in both conditions. The number of units is then that of the smaller
-    condition.
+    `judge_families`), or NaN if the family has only this claim. `level`: the level of the interval.
+    `means`: the values of both conditions. `is_between_units`: True if no independent unit is in
+    both conditions. The number of units is then that of the smaller condition.
     """
 
     claim: Claim
@@ -258,8 +256,8 @@ class Result:
     def p_in_words(self) -> str:
         """The p-value with its name: "adjusted p = .012".
 
-        It is empty without a test, and for a claim with a margin. A p-value tests that there is no
-        difference, and only the interval tests a margin.
+        The text is empty without a test, and for a claim with a margin. A p-value tests that there
+        is no difference, and only the interval tests a margin.
         """
         if not self.is_tested or self.claim.margin:
             return ""
@@ -269,9 +267,9 @@ class Result:
     def span(self) -> str:
         """The interval as text.
 
-        The words "by itself" are added if the interval excludes zero but the claim is undecided,
-        because its adjusted p-value is not below 5 %. The interval is not adjusted for the number
-        of claims, so it excludes zero too often.
+        The text ends with "by itself" if the interval excludes zero, but the adjusted p-value
+        leaves the claim undecided. An interval that is not adjusted for the number of claims
+        excludes zero too often.
         """
         alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
         return f"{self.claim.format_interval(self.estimate)}{' by itself' * alone}"
@@ -338,7 +336,7 @@ class Result:
     def numbers_text(self) -> str:
         """The numbers in brackets: " (+12 points, +3 to +20, p = .012)".
 
-        It is empty if the estimate is unknown.
+        The text is empty if the estimate is unknown.
         """
         estimate = self.estimate
         if not math.isfinite(estimate.value):
@@ -390,8 +388,8 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
     """Return the values of both conditions, which `estimate_difference` subtracts.
 
-    They are the means over all values. If both conditions have the same units and subjects are not
-    matched, they are the means of the means of units.
+    A value is the mean over all values of the condition. If both conditions have the same units and
+    subjects are not matched, it is the mean over the means of units.
     """
     by_units = set(first.units) == set(second.units) and not first.subjects
     sides = [
@@ -502,7 +500,7 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 def fitted_result(claim: Claim, e: Estimate) -> Result:
     """Return the result of a claim from an estimate `e` of a model fitted to all conditions.
 
-    The level of the verdict is 5 %, without a correction for other claims.
+    The verdict uses the level 5 %, without a correction for other claims.
     """
     verdict = judge(claim.direction, claim.margin, e)
     return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
@@ -525,8 +523,8 @@ def judge_families(
     """Return the results of claims in order, each corrected for the other claims of its family.
 
     `read` returns the data of a claim, or a text with the reason why there are none. Primary claims
-    have intervals at the level 1 − alpha / number of primary claims (Bonferroni), which hold
-    jointly. Their p-values are multiplied by that number, so p is below alpha exactly if the
+    have joint intervals at the level 1 − alpha / number of primary claims (Bonferroni). The
+    p-values of primary claims are multiplied by that number, so p is below alpha exactly if the
     interval excludes zero. The chance that at least one primary claim is supported although it has
     no effect is at most alpha. Secondary and exploratory claims have separate 95 % intervals.
     Holm's p-values over the family decide their verdicts.
@@ -549,7 +547,7 @@ def judge_families(
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
     """Return the results with p-values adjusted for their families.
 
-    The given results must be unadjusted, each judged as the only claim. For secondary and
+    Each given result must be judged as if its claim were the only claim. For secondary and
     exploratory claims, the adjusted p-values also decide the verdicts.
     """
     size = Counter(result.claim.family for result in results)

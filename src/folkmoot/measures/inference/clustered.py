@@ -36,9 +36,9 @@ def clustered_mean(
 ) -> Estimate:
     """Return the mean of `values` (n,) with an interval clustered by `clusters` (n,).
 
-    The method is CR2, see `clustered_coefficient`. With one value per cluster it is the ordinary t
-    interval. The p-value tests a mean of zero. Non-finite values are left out. Raises ValueError if
-    the lengths differ.
+    The method is CR2, see `clustered_coefficient`. With one value per cluster, the result is the
+    ordinary t interval. The p-value tests a mean of zero. Non-finite values are left out. Raises
+    ValueError if the lengths differ.
     """
     y, groups = _finite_values(values, clusters)
     found = clustered_coefficient(y, np.ones((len(y), 1)), 0, groups.tolist(), level)
@@ -91,8 +91,8 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
     The interval uses the standard error of `clustered_mean` on the scale of log odds. Without log
     odds the upper bound is too small if only some clusters have a rare answer. The degrees of
-    freedom are those of `clustered_mean`, but at most those of `_df_of_squares`. There is no
-    interval if all values or no values are hits.
+    freedom are the smaller of those of `clustered_mean` and `_df_of_squares`. There is no interval
+    if all values or no values are hits.
     """
     from scipy.stats import t as student
 
@@ -109,10 +109,10 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
 
 def _df_of_squares(sums: FloatArray) -> float:
-    """Return the degrees of freedom of a variance that depends on few large `sums` (g,).
+    """Return the degrees of freedom of the variance of `sums` (g,), of which few may be large.
 
-    They are 3 g / κ − 1, and at least 2. κ is the kurtosis of the sums, and normal sums give g − 1.
-    If few clusters have a hit, only these clusters carry information about the variance.
+    The result is 3 g / κ − 1, and at least 2. κ is the kurtosis of the sums, and normal sums give g
+    − 1. If few clusters have a hit, only these clusters carry information about the variance.
 
     Box (1953), doi:10.1093/biomet/40.3-4.318.
     """
@@ -234,13 +234,13 @@ def bias_reduced(
 
     Two working models give two degrees of freedom. In `df_independent`, errors are independent and
     have one variance. In `df_alike`, the variance of an error is the size of its cluster. The score
-    of a cluster then varies as if its members were fully alike, and a few large clusters carry the
-    estimate. Both agree if all clusters have one size. Otherwise the coverage of `df_independent`
-    is too low if members are alike.
+    of a cluster then varies as if its members were fully alike, and a few large clusters dominate
+    the estimate. Both models agree if all clusters have the same size. Otherwise `df_independent`
+    gives too low a coverage if members are alike.
 
     Imbens and Kolesár (2016), doi:10.1162/REST_a_00552, also take the degrees of freedom from a
-    model with a cluster effect. They estimate the size of that effect, which few clusters do not
-    allow.
+    model with a cluster effect. Their method estimates the size of that effect, which is not
+    possible with few clusters.
     """
     bread = np.asarray(np.linalg.pinv(design.T @ design), float)
     width = design.shape[1]
@@ -290,7 +290,7 @@ def _satterthwaite_df(
     A (g, g) is the covariance of the scores of clusters. `own` (g,): w'w, with w the weights that
     give the score of a cluster. `cross` (g, k): X'w. `variances` (g,): the error variance in each
     cluster. `gram` (k, k): X'ΦX, with Φ the diagonal matrix of these variances. `bread` (k, k):
-    (X'X)⁻¹. A would need too much memory for thousands of clusters. It has the form D + U K U' with
+    (X'X)⁻¹. For thousands of clusters, A would need too much memory. A has the form D + U K U' with
     few columns in U, and both traces are computed from this form.
     """
     diagonal = variances * own
@@ -304,9 +304,9 @@ def _satterthwaite_df(
 
 
 def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield arrays of cluster numbers, at most `ROWS_AT_ONCE` rows of data in each.
+    """Yield arrays of cluster numbers. All clusters of an array have the same size.
 
-    All clusters of an array have the same size.
+    The clusters of an array have at most `ROWS_AT_ONCE` rows of data.
     """
     for size in np.unique(sizes):
         clusters = np.flatnonzero(sizes == size)

@@ -21,11 +21,11 @@ class Estimate:
 
     `low`, `high`: the bounds, or NaN if there is no interval. `n`: the number of averaged values.
     `clusters`: the number of independent groups of values, or 0 if each value is independent. For a
-    difference of shares with fewer than five units in a condition, it is the number of these units.
-    `p`: the two-sided p-value against no effect, by the same method as the interval, or NaN.
-    `method`: the name of the method of the interval. `each`: the values of the independent units if
-    there are fewer than five. `why`: the reason if a method gives no interval despite five or more
-    units.
+    difference of shares, `clusters` is the smaller number of units of the two conditions if this
+    number is below five. `p`: the two-sided p-value against no effect, by the same method as the
+    interval, or NaN. `method`: the name of the method of the interval. `each`: the values of the
+    independent units if there are fewer than five. `why`: the reason if a method gives no interval
+    despite five or more units.
     """
 
     value: float
@@ -65,11 +65,11 @@ class Estimate:
 
 
 def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float, float]:
-    """Return the bias-corrected value and its standard error.
+    """Return the jackknife estimate: the bias-corrected value and its standard error.
 
-    `whole`: the value from all units. Units with equal data give equal values, so they are grouped
-    into m kinds. `without` (m,): for each kind, the value from all units except one of this kind.
-    `times` (m,): the number of units of each kind. Quenouille (1956),
+    `whole`: the value from all units. Units with equal data give equal values, so the units are
+    grouped into m kinds. `without` (m,): for each kind, the value from all units except one of this
+    kind. `times` (m,): the number of units of each kind. Quenouille (1956),
     doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
     """
     values, weights = np.asarray(without, float), np.asarray(times, float)
@@ -146,6 +146,6 @@ def format_dollars(cost: float | None) -> str:
 def format_count(n: int, one: str, many: str | None = None) -> str:
     """Format a count with its noun. Examples: 1, "vote" → "1 vote". 2, "vote" → "2 votes".
 
-    `many`: the plural. By default it is the singular `one` with an "s".
+    `many`: the plural. None means the singular `one` with an "s".
     """
     return f"{n:,} {one if n == 1 else (many or one + 's')}"

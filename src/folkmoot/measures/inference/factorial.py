@@ -1,7 +1,7 @@
 """Main effects of on/off factors and their two-way interactions.
 
-Studies use it if their conditions cross the same factors. Each effect is an average over all
-conditions.
+Studies use this module if their conditions cross the same factors. Each effect is an average over
+all conditions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Key = tuple[str, ...]
 class Effects:
     """Estimated effects of on/off factors, made by `factorial`.
 
-    `main`: factor → mean with the factor on minus mean with it off, averaged over the other
-    factors. `pairs`: two factors → effect of one while the other is on, minus its effect while the
-    other is off. Effects that the conditions do not identify are left out. An interaction that is
-    left out is assumed to be zero.
+    `main`: factor → mean with the factor on minus mean with the factor off, averaged over the other
+    factors. `pairs`: (a, b) → effect of factor a while b is on, minus its effect while b is off.
+    Effects that the conditions do not identify are left out. An interaction that is left out is
+    assumed to be zero.
     """
 
     main: Mapping[str, Estimate]
@@ -42,7 +42,7 @@ def factorial(
     Errors are clustered by `clusters` (n,). Use one cluster per unit if units are independent. The
     fit is least squares on factors coded −½ and ½ and on their products. The coefficient of a
     factor is a difference on the scale of the outcome. The coefficient of a product is a difference
-    of two differences. Columns that are linear combinations of others are dropped. Three-way
+    of two differences. A column that is a linear combination of other columns is dropped. Three-way
     interactions are assumed to be zero. See `clustered_coefficient` for the t distribution.
     """
     y = np.asarray(outcome, float)
@@ -70,7 +70,7 @@ def factorial(
 def _independent_columns(
     columns: Mapping[Key, NDArray[np.float64]], asked: Sequence[Key]
 ) -> set[Key]:
-    """Return the columns among `asked` that are no linear combination of other columns."""
+    """Return the columns among `asked` that are not a linear combination of other columns."""
     rank = np.linalg.matrix_rank(np.column_stack([*columns.values()]))
 
     def rank_without(key: Key) -> int:

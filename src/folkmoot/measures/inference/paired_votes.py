@@ -25,8 +25,7 @@ EXACT_BELOW = 25
 class Test:
     """The result of a statistical test: statistic, degrees of freedom and p-value.
 
-    If no participant changed, the table holds no information. Then the statistic is 0, df is 0 and
-    p is 1.
+    If no participant changed, there is nothing to test: the statistic is 0, df is 0 and p is 1.
     """
 
     # pytest would otherwise collect a class with this name.
@@ -60,7 +59,7 @@ def bowker(table: IntArray) -> Test:
     """Return Bowker's test of symmetry: is i → j as frequent as j → i, for all pairs of options?
 
     χ² = Σ_{i<j} (n_ij − n_ji)² / (n_ij + n_ji). df is the number of pairs of options with any move.
-    With two options it is McNemar's test without correction. Noise in a re-vote is symmetric, and
+    With two options, the test is McNemar's without correction. Noise in a re-vote is symmetric, and
     persuasion in one direction is not. Bowker (1948), doi:10.1080/01621459.1948.10483284.
     """
     from scipy.stats import chi2
@@ -102,8 +101,8 @@ def mcnemar(there: int, back: int) -> Test:
     """Return McNemar's test for one option: are moves in both directions equally frequent?
 
     `there`: number of moves from no to yes. `back`: number of moves from yes to no. χ² = (there −
-    back)² / (there + back), df 1. Below 25 moves the exact binomial test is used, and the statistic
-    is the smaller count. McNemar (1947), doi:10.1007/BF02295996.
+    back)² / (there + back), df 1. With fewer than 25 moves the exact binomial test is used, and the
+    statistic is the smaller count. McNemar (1947), doi:10.1007/BF02295996.
     """
     from scipy.stats import binomtest, chi2
 
@@ -142,7 +141,6 @@ def paired_shares(
     z = float(norm.ppf((1 + level) / 2))
 
     def score_statistic(x: float) -> float:
-        """Return the score statistic of the hypothesis that the difference is x."""
         b = (2 * n - second + first) * x - second - first
         rarer = (math.sqrt(b * b + 8 * n * first * x * (1 - x)) - b) / (4 * n)
         variance = n * (2 * rarer + x * (1 - x))
@@ -223,7 +221,8 @@ def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
     `moved`: number of moves. `to_target`: number of moves to the argued option. `options`: number
     of options. p is that of the exact binomial test. Returns None if no participant moved or there
     are fewer than three options. A share far above chance may be persuasion or compliance. To
-    separate them, compare it with the share in a condition with an argument without content.
+    distinguish the two, compare the share with that of a condition with an argument without
+    content.
     """
     if moved < 1 or options < 3:
         return None

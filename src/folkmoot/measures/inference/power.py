@@ -26,9 +26,9 @@ class DesignSize:
         paired       a unit is a block, group or replication that passes through all conditions
         clustered    a unit is a session of `size` participants who talk
 
-    `arms`: number of conditions. `units`: number of units in each condition. In a paired design it
-    is the number in total. `unit_name`: the word for a unit. `setting`: the key of the study file
-    that sets the size, and its value. The key is empty if several keys determine the size.
+    `arms`: number of conditions. `units`: number of units in each condition, or in total for a
+    paired design. `unit_name`: the word for a unit. `setting`: the key of the study file that sets
+    the size, and its value. The key is empty if several keys determine the size.
     """
 
     kind: Literal["independent", "paired", "clustered"]
@@ -50,26 +50,26 @@ def cohen_h(share1: float, share2: float) -> float:
 
 
 def power_two_shares(share1: float, share2: float, n: float) -> float:
-    """Return the power of a two-sided test at 5 % for two shares with n per group."""
+    """Return the power of a two-sided test at 5 % for two shares, with n units in each group."""
     return _power_of_h(abs(cohen_h(share1, share2)), n, ALPHA)
 
 
 def n_two_shares(share1: float, share2: float) -> float:
-    """Return the number per group that is needed for power `POWER`, not rounded.
+    """Return the number of units in each group that is needed for power `POWER`, not rounded.
 
-    It is infinite for equal shares.
+    The result is infinite for equal shares.
     """
     h = abs(cohen_h(share1, share2))
     return _smallest_detectable(lambda n: _power_of_h(h, n, ALPHA)) if h else math.inf
 
 
 def smallest_h(n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest Cohen's h that two groups of n detect with power `POWER`."""
+    """Return the smallest Cohen's h that two groups of n units each detect with power `POWER`."""
     return _smallest_detectable(lambda h: _power_of_h(h, n, alpha))
 
 
 def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest share above `base` that is detectable, or NaN if even 1 is not.
+    """Return the smallest share above `base` that is detectable, or NaN if no share is.
 
     The formula is sin²(asin √base + h/2) with h of `smallest_h`.
     """
@@ -80,8 +80,8 @@ def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
 def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
     """Return the smallest detectable mean difference, in standard deviations of the differences.
 
-    It is for t tests over `pairs` independent units, such as blocks or sessions. Fewer than two
-    give NaN.
+    The test is a t test over `pairs` independent units, such as blocks or sessions. The result is
+    NaN with fewer than two units.
     """
     if pairs < 2:
         return math.nan
@@ -89,9 +89,9 @@ def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
 
 
 def smallest_d(n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest Cohen's d that two groups of n detect with power `POWER`.
+    """Return the smallest Cohen's d that two groups of n units each detect with power `POWER`.
 
-    Fewer than two per group give NaN.
+    The result is NaN with fewer than two units in each group.
     """
     if n < 2:
         return math.nan
@@ -99,9 +99,9 @@ def smallest_d(n: float, alpha: float = ALPHA) -> float:
 
 
 def _power_of_h(h: float, n: float, alpha: float) -> float:
-    """Return the power of a two-sided normal test for Cohen's h and two groups of n.
+    """Return the power of a two-sided normal test for Cohen's h and two groups of n units.
 
-    It is alpha for h = 0.
+    For h = 0 the power is alpha.
     """
     from scipy.stats import norm
 
@@ -143,7 +143,7 @@ def design_effect(cluster_size: float, icc: float) -> float:
 
 
 def effective_n(n: float, cluster_size: float, icc: float) -> float:
-    """Return the number of independent units that carry the information of n clustered units."""
+    """Return the number of independent units with as much information as n clustered units."""
     return n / max(design_effect(cluster_size, icc), 1e-9)
 
 
@@ -157,7 +157,7 @@ def power_beyond(
 ) -> float:
     """Return the chance that the 1 − alpha interval of an estimate lies above `smallest`.
 
-    With `equivalent`, it is the chance that the interval lies within ± `smallest`. The estimate is
+    With `equivalent`, return the chance that the interval lies within ± `smallest`. The estimate is
     normal with mean `difference` and standard error `se`.
     """
     from scipy.stats import norm

@@ -54,8 +54,8 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
     """Return the difference count1/n1 − count2/n2 of two independent shares with its p-value.
 
     The interval is Newcombe's hybrid score (method 10). With the Wilson limits (l, u) of both
-    shares, it is p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²). See
-    `p_of_interval` for the p-value. Raises ValueError for an empty group. Newcombe (1998),
+    shares, the bounds are p1 − p2 − √((p1−l1)² + (u2−p2)²) and p1 − p2 + √((u1−p1)² + (p2−l2)²).
+    See `p_of_interval` for the p-value. Raises ValueError for an empty group. Newcombe (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
     """
     _check_share(count1, n1)
@@ -85,15 +85,15 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 def _independent_units(*sides: int) -> int:
     """Return the value of `Estimate.clusters` for the difference of two conditions.
 
-    `sides`: the number of units of each condition. If the smaller number is below five, the result
-    is this number, so that `Estimate` shows no interval. Many units in the other condition do not
-    compensate. Otherwise the result is 0, which means that each value is independent.
+    `sides`: the number of units of each condition. A smallest number below five is returned, so
+    that `Estimate` shows no interval even if the other condition has many units. Otherwise the
+    result is 0, which means that each value is independent.
     """
     return min(sides) if min(sides) < FEWEST_UNITS else 0
 
 
 def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
-    """Return the two-sided p of no difference that agrees with an interval.
+    """Return the two-sided p-value of "no difference" that agrees with an interval.
 
     p is the level α at which a bound of the interval is zero. `bounds`: function from α to (low,
     high).
@@ -118,7 +118,7 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
 
 
 def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
-    """Return the p of Pearson's χ² test that two rows of counts (k,) have equal distributions.
+    """Return the p-value of Pearson's χ² test of equal distributions, for two rows of counts (k,).
 
     Categories without counts are dropped. Computed by scipy.
     """
@@ -133,8 +133,8 @@ def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down method, in the given order.
 
-    The chance of even one false alarm stays at the nominal level. NaN stays NaN and does not count
-    as a test. Holm (1979), Scand. J. Statist. 6, 65–70.
+    The chance of at least one false alarm stays at the nominal level. NaN stays NaN and does not
+    count as a test. Holm (1979), Scand. J. Statist. 6, 65–70.
     """
     values = np.asarray(p_values, dtype=float)
     # NaN come last in the order and are cut off.
@@ -157,13 +157,13 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
 
 
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
-    """Return the difference of two independent estimates, with MOVER's interval and its p.
+    """Return the difference of two independent estimates, with MOVER's interval and p-value.
 
     `first`, `second`: functions that return the estimate θ1 or θ2 for a `level` (default .95). With
     their limits (l, u) and d = θ1 − θ2, the interval is d − √((θ1−l1)² + (u2−θ2)²) to d +
-    √((u1−θ1)² + (θ2−l2)²). For two Wilson shares it is Newcombe's interval. Use it for differences
-    of differences between runs. See `p_of_interval` for the p-value. Zou and Donner (2008),
-    doi:10.1002/sim.3095.
+    √((u1−θ1)² + (θ2−l2)²). For two Wilson shares this is Newcombe's interval. Use this function for
+    differences of differences between runs. See `p_of_interval` for the p-value. Zou and Donner
+    (2008), doi:10.1002/sim.3095.
     """
     one, two = first(), second()
     distance = one.value - two.value
@@ -211,7 +211,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The observed difference of two shares, and its range over all values of the lost answers."""
+    """The observed difference of two shares, and its range over all possible lost answers."""
 
     observed: float
     low: float
@@ -224,12 +224,12 @@ class Bounds:
 
 
 def difference_bounds(first: Arm, second: Arm) -> Bounds:
-    """Return bounds of share(first) − share(second) over all values of the lost answers.
+    """Return bounds of share(first) − share(second) over all possible values of the lost answers.
 
-    Low bound: no lost answer of the first condition is a hit, and all of the second are hits. High
-    bound: the reverse. The bounds need no assumption about the reason of the loss. They do not
-    include sampling error. Raises ValueError if a condition has no answer. Horowitz and Manski
-    (2000), doi:10.1080/01621459.2000.10473902.
+    For the low bound, no lost answer of the first condition is a hit, and all lost answers of the
+    second are hits. For the high bound, the reverse. The bounds need no assumption about the reason
+    of the loss. Sampling error is not included. Raises ValueError if a condition has no answer.
+    Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902.
     """
     if not first.seen or not second.seen:
         raise ValueError("an arm without any answer has no observed share")

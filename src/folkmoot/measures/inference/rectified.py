@@ -37,8 +37,9 @@ class Rectified:
     - `people`: the mean from people alone.
     - `simulated`: the mean of the simulated answers.
     - `weight`: the weight of the simulation, 0 to 1.
-    - `worth`: the number of people that would give an interval as wide as that of `corrected`
-      without a simulation.
+    - `worth`: the number of people that a study without a simulation needs for an interval as wide
+      as
+      that of `corrected`.
     - `fit`: the correlation of human with simulated answers, or NaN if either does not vary.
     - `spread`: the standard deviation of the human answers.
     - `refused`: the reason if nothing was corrected, otherwise empty.
@@ -74,9 +75,9 @@ def rectified_mean(
     """Return the mean of a population from few human and many simulated answers.
 
     `people` (n,): answers of people. `predicted` (n,): simulated answers for the same people.
-    `simulated` (N,): simulated answers for others of the same population. `clusters` (n,): the
-    group in which each person talked. `simulated_clusters` (N,): the same for `simulated`. `share`:
-    True if the answers are 0 and 1. With w the weight
+    `simulated` (N,): simulated answers for other people of the same population. `clusters` (n,):
+    the group in which each person talked. `simulated_clusters` (N,): the same for `simulated`.
+    `share`: True if the answers are 0 and 1. The result, with w the weight of the simulation, is
 
         mean(people − w predicted) + w mean(simulated),
         w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.

@@ -1,7 +1,8 @@
 """Logistic regression of a yes/no outcome with robust errors, also for separated data.
 
-Studies use it to estimate an effect, adjusted for the first choice and demographics. In a
-randomised design the difference of shares is the main result, and the regression checks it."""
+Studies use the regression to estimate an effect, adjusted for the first choice and demographics. In
+a randomised design the difference of shares is the main result, and the regression checks it.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +49,10 @@ class Term:
 class Logit:
     """A fitted logistic regression, made by `logistic`.
 
-    `terms`: the coefficients. It is empty if nothing could be fitted. `reference`: the baseline
-    level of each categorical variable. `n`: number of used rows. `events`: number of these rows
-    with a yes. `incomplete`: number of rows dropped for a missing value. `estimator`, `errors`: the
-    names of the methods. `left_out`: the dropped levels and columns.
+    `terms`: the coefficients, or empty if nothing could be fitted. `reference`: the baseline level
+    of each categorical variable. `n`: number of used rows. `events`: number of these rows with a
+    yes. `incomplete`: number of rows dropped for a missing value. `estimator`, `errors`: the names
+    of the methods. `left_out`: the dropped levels and columns.
     """
 
     terms: tuple[Term, ...]
@@ -138,10 +139,10 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
 def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return Firth's penalised logistic fit: coefficients (k,) and their covariance (k, k).
 
-    It maximises log L + ½ log |X'WX|, which is finite under separation. The scores are X'(y − π +
-    h(½ − π)), with h the leverages of W^½X. Newton steps are damped. The covariance is the inverse
-    information. A sandwich would be far too narrow: if a group never or always has the outcome, its
-    residuals are nearly zero.
+    The fit maximises log L + ½ log |X'WX|, which is finite under separation. The scores are X'(y −
+    π + h(½ − π)), with h the leverages of W^½X. Newton steps are damped. The covariance is the
+    inverse information. A sandwich would be far too narrow: if a group never or always has the
+    outcome, its residuals are nearly zero.
     """
     beta = np.zeros(x.shape[1])
     for _ in range(200):

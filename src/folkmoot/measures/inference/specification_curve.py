@@ -1,11 +1,11 @@
 """Specification curve: joint tests of a claim over many specifications.
 
 A grid asks the same question with several prompts, models or draws. The cells of a grid share
-participants, so they are not independent, and the share of cells in which a claim holds is no
-probability. The tests resample participants with all their answers in all specifications. They
-estimate how often an equally strong curve would occur if no specification had an effect beyond the
-margin. The three statistics are those of Simonsohn, Simmons and Nelson (2020),
-doi:10.1038/s41562-020-0912-z.
+participants, so the cells are not independent. The share of cells in which a claim holds is
+therefore no probability. The tests resample participants with all their answers in all
+specifications. The p-values say how often an equally strong curve would occur if no specification
+had an effect beyond the margin. The three statistics are those of Simonsohn, Simmons and Nelson
+(2020), doi:10.1038/s41562-020-0912-z.
 """
 
 from __future__ import annotations
@@ -39,14 +39,19 @@ ON_THE_SIDE = 0.8
 class Curve:
     """The estimates of one claim in all specifications, with joint tests (`specification_curve`).
 
-    `estimates`: specification → difference. Of several specifications with identical data, only the
-    first is included, and `merged` is the number of those left out. `p_median`, `p_count`, `p_z`:
-    the p-values of three statistics: the median, the number of significant specifications, and the
-    mean z. Each is the chance of a statistic at least as extreme if no specification had an effect
-    beyond the margin. For a claim of equivalence, all three are the chance that some specification
-    is outside the margin. They are NaN with too few independent units. `predicted`: the 95 %
-    prediction interval for one more specification, or NaN with fewer than three specifications.
-    `units`: the number of independent units of the smaller condition.
+    - `estimates`: specification → difference. Of several specifications with identical data, only
+      the
+      first is included.
+    - `merged`: the number of specifications that were left out because their data are identical.
+    - `p_median`, `p_count`, `p_z`: the p-values of the median, of the number of significant
+      specifications, and of the mean z. Each is the chance of a statistic at least as extreme if no
+      specification had an effect beyond the margin. For a claim of equivalence, each is the chance
+          that
+      some specification is outside the margin. NaN with too few independent units.
+    - `predicted`: the 95 % prediction interval for one more specification, or NaN with fewer than
+      three
+      specifications.
+    - `units`: the number of independent units of the smaller condition.
     """
 
     claim: Claim
@@ -101,8 +106,8 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
     """Return the joint inference on a claim over the specifications in `sides`.
 
     Units with equal names are the same unit in all specifications and both conditions. Units are
-    drawn with replacement. Units that are in only one condition are drawn separately for each
-    condition. To simulate curves without an effect, the observed deviation of each specification
+    drawn with replacement. If no unit is in both conditions, the units of each condition are drawn
+    separately. To simulate curves without an effect, the observed deviation of each specification
     from the margin is subtracted from its draws. `alpha` is the level of the tests. Use a smaller
     level if several claims are judged.
     """
@@ -141,10 +146,9 @@ def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
 
 
 def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
-    """Return the observed differences (s,), the resampled ones, and a number of units.
+    """Return the observed differences (s,), the resampled differences (draws, s), and a count.
 
-    The resampled differences have the shape (draws, s). The number is that of the units in the
-    smaller condition.
+    The count is the number of units of the smaller condition.
     """
     units = [{unit for both in sides.values() for unit in both[arm].units} for arm in (0, 1)]
     shared = bool(units[0] & units[1])
@@ -201,7 +205,7 @@ def _joint_tests(
 ) -> tuple[float, float, float]:
     """Return the p-values of three statistics of the curve.
 
-    They are the median, the number of significant specifications, and the mean z.
+    The statistics are the median, the number of significant specifications, and the mean z.
     """
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
     error = drawn.std(axis=0, ddof=1)
@@ -222,7 +226,7 @@ def _joint_tests(
 
 
 def _share_of_draws(draws: NDArray[np.bool_]) -> float:
-    """Return the share of True in `draws`, with the observed curve counted as one True draw."""
+    """Return the share of True in `draws`. The observed curve counts as one more draw with True."""
     return (int(draws.sum()) + 1) / (len(draws) + 1)
 
 

@@ -1,4 +1,4 @@
-"""Human benchmarks as a finding: those that are published, or those of a table of human answers."""
+"""Findings on human benchmarks: the published ones, or those of a table of human answers."""
 
 from __future__ import annotations
 
@@ -58,10 +58,13 @@ def published_bands() -> Finding:
 def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list[Band]:
     """Return the benchmarks of a table of human answers.
 
-    `scale`: lowest and highest possible rating. By default they are the lowest and highest rating
-    in the table. Raises InputError if it is unclear which answers count (`list_unclear_rows`), if
-    some answers are numbers and others are not, if ratings are outside the scale, or if there are
-    too few pairs of answers.
+    `scale`: lowest and highest possible rating. None means the lowest and highest rating in the
+    table. Raises InputError for each of these problems:
+
+    - The table does not say which answers count (`list_unclear_rows`).
+    - Some answers are numbers and other answers are options.
+    - A rating is outside the scale.
+    - Too few rows hold both a first and a last answer.
     """
     table = read_people(path)
     if lacking := [name for name in (BEFORE, AFTER) if name not in table.columns]:
@@ -104,8 +107,8 @@ def _cells(band: Band) -> Row:
 def _has_ratings(table: pl.DataFrame, scale: tuple[float, float] | None, path: Path) -> bool:
     """Return True if the answers are ratings, and False if they are options.
 
-    Raises InputError if some answers are numbers and others are not, and names the rows of the
-    others. Without this error, a single misspelt rating would turn all ratings into options.
+    Raises InputError if only some answers are numbers, and names the rows with other answers.
+    Without this error, a single misspelt rating would turn all ratings into options.
     """
     is_rating: list[bool] = []
     problems: list[Problem] = []

@@ -50,9 +50,10 @@ FEW = "of too few people for a test"
 
 @dataclass(frozen=True, slots=True)
 class MeasureComparison:
-    """The difference of one measure in one condition between two runs: another run minus the first.
+    """The difference of one measure in one condition: another run minus the first run.
 
-    `means`: the mean of the other run and that of the first run.
+    `means`: the mean of the other run and that of the first run. `paired`: True if the comparison
+    is within subjects.
     """
 
     measure: str
@@ -67,9 +68,9 @@ def compare_measures(
 ) -> list[MeasureComparison]:
     """Compare each measure in each condition of each further run with the first run.
 
-    `claims`: measure → the claims on it. If there are claims, only their conditions are compared.
-    The results form one exploratory family, so their p-values are adjusted for their number. A
-    difference of shares within ± `margin` is called equivalent.
+    `claims`: measure → the claims on this measure. A measure with claims is compared only in the
+    conditions of its claims. The results form one exploratory family, so their p-values are
+    adjusted for their number. A difference of shares within ± `margin` is called equivalent.
     """
     base, *others = runs
     comparisons: list[MeasureComparison] = []
@@ -217,7 +218,10 @@ def result_cells(result: Result) -> Row:
 
 
 def _describe_results(results: Sequence[Result], margin: float) -> str:
-    """Return a text on the results that differ or are equivalent, or on all if there are few."""
+    """Return sentences on the clear results: a difference or an equivalence.
+
+    If there are few results, the sentences cover all of them.
+    """
     if len(results) > MAX_STATED and all(result.why for result in results):
         return (
             f"{format_count(len(results), 'comparison')}, none of which can be tested; see the "
@@ -352,8 +356,8 @@ class _Effect:
     """The effect that a claim has in one run.
 
     `result`: the judged difference of the two conditions. `arms`: the rows of both conditions.
-    `sides`: their data for estimates. `subject`: the columns that identify a subject. `paired`:
-    True if each subject is observed in both conditions.
+    `sides`: the values and units of both conditions. `subject`: the columns that identify a
+    subject. `paired`: True if each subject is observed in both conditions.
     """
 
     result: Result
@@ -369,9 +373,9 @@ class _Effect:
 def effects_by_claim(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> dict[str, dict[str, Result]]:
-    """Return claim in words → name of the run → effect in this run, without any comparison.
+    """Return the effect of each claim in each run: claim in words → name of the run → effect.
 
-    A run that lacks a condition of a claim is left out of its effects.
+    Runs are not compared. A run that lacks a condition of the claim has no entry for this claim.
     """
     found: dict[str, dict[str, Result]] = {}
     for measure, measure_claims in claims.items():
@@ -386,9 +390,10 @@ def effects_by_claim(
 
 
 def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | None:
-    """Return the effect of a claim in a run, or None if a condition or all values are missing.
+    """Return the effect of a claim in a run as an exploratory result.
 
-    The claim is made exploratory, because no study file states the comparison of runs.
+    No study file states a comparison of runs, so the claim counts as exploratory. Returns None if
+    the run lacks a condition of the claim, or has no known value.
     """
     arms = [] if measured is None else [measured.arms.get(arm) for arm in claim.contrast]
     if measured is None or any(arm is None for arm in arms):
@@ -414,9 +419,12 @@ def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | No
 def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> Result:
     """Return the effect of one run minus the effect of another run, with a test.
 
-    `same_people`: True if both runs drew the same participants. The method is the strongest that
-    the data allow: within subjects in both runs, within subjects across runs, or MOVER for
-    independent effects.
+    `same_people`: True if both runs drew the same participants. The function uses the first method
+    that the data allow:
+
+    - the difference of paired effects, if each subject of a run is observed in both conditions
+    - differences between the runs within each subject, if both runs drew the same participants
+    - MOVER (method of variance estimates recovery) for two independent effects
     """
     subject = tuple(column for column in own.subject if column in base.subject)
     claim = replace(base.result.claim, direction="different", margin=0.0)

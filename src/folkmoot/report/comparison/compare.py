@@ -159,7 +159,7 @@ def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
 
 
 def describe_designs(runs: Sequence[Sample]) -> Finding:
-    """Return the finding on differences in settings, models as served, and study types."""
+    """Return the finding on differences between runs: settings, model versions and study types."""
     settings_by_run = {sample.name: _flatten_settings(sample) for sample in runs}
     run_names = [sample.name for sample in runs if not sample.is_human]
     human_names = [sample.name for sample in runs if sample.is_human]
@@ -272,8 +272,8 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
 def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) -> None:
     """Raise InputError if a file does not say which measure a row belongs to.
 
-    Several measures may be values of one column in different rows, and the value of a second column
-    in the row then tells them apart. The file must have this second column.
+    Rows of different measures may hold their values in the same column. A second column then names
+    the measure of each row. The file must have this second column.
     """
     columns = people.tables["participants"].columns
     for measure in measures:
@@ -292,9 +292,9 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
 def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     """Return the columns of a file of human answers that must be numbers.
 
-    These are the columns that are numeric in the runs' tables of participants and of claims. If
-    claims select rows by the value of a variable, the file may have a column for each variable, so
-    the names of these variables are included.
+    These columns are numeric in the table of participants or in a table that a claim of a run uses.
+    A claim may select rows by the value of a variable. The file may then have a column for each
+    variable, so the names of these variables are included.
     """
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
@@ -315,7 +315,7 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
 
 
 def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
-    """Return sentences on conditions and choices in a file of human answers that no run has."""
+    """Return sentences on the conditions and choices that only the file of human answers has."""
     run_tables = [
         sample.tables["participants"]
         for sample in runs
@@ -354,7 +354,10 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
 
 
 def _flatten_settings(sample: Sample) -> dict[str, str]:
-    """Return the settings that can affect results, and the models as served, by dotted key."""
+    """Return the settings that can affect results, by dotted key.
+
+    The model versions are included.
+    """
     settings: dict[str, str] = {"study type": sample.kind}
     for key, value in sample.config.items():
         if key not in HANDLING_KEYS:
@@ -421,7 +424,7 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
     """Return the finding on whether first and last votes are distributed equally in all runs.
 
-    Returns None if no further run has votes to compare with those of the first run.
+    Returns None if the first run has no votes, or no other run has votes.
     """
     rows: list[Row] = []
     tests: list[tuple[str, float, float]] = []
@@ -500,7 +503,7 @@ def _shared_conversations(*runs: Sample) -> bool:
 def _same_choice(
     base: Sample, sample: Sample, column: str, options: Sequence[str]
 ) -> tuple[float, float] | None:
-    """Return the share of people with the same choice in both runs, and a p-value.
+    """Return the share of participants with the same choice in both runs, and a p-value.
 
     The p-value is that of Stuart and Maxwell's test of equal distributions. Returns None if the
     runs drew different participants.
@@ -624,9 +627,10 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _band_of_people(people: Sample) -> Band | None:
-    """Return the share of humans who changed their choice, as a benchmark with its range over arms.
+    """Return the share of humans who changed their choice, as a benchmark.
 
-    Returns None if the file does not hold a first and a final choice.
+    The range of the benchmark comes from the shares of the single conditions. Returns None if the
+    file does not hold a first and a final choice.
     """
     table = people.tables["participants"]
     if not {"initial_choice", "final_choice"} <= {*table.columns}:

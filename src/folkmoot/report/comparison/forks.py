@@ -42,7 +42,7 @@ class _Reply(NamedTuple):
 
 
 def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
-    """Yield a finding for each run that is a fork of another one of these runs."""
+    """Yield a finding for each run that is a fork of another run in the list."""
     digests = {run.manifest.get("journal_digest"): run for run in runs if run.is_finished}
     for fork in runs:
         change = fork_change(fork)
@@ -141,7 +141,11 @@ def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
 
 
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
-    """Return address → reply of the run: its utterances, recorded answer, or raw text."""
+    """Return address → reply that the run has at this address.
+
+    The text of a reply consists of its utterances. A reply without utterances has the recorded
+    answer as its text, or else the raw text.
+    """
     columns = ("address", "speaker_id", "recorded", "missing")
     answers = {
         address: cells
@@ -174,7 +178,7 @@ def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
 
 
 def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[str]:
-    """Return the ids by which prompts quote the changed utterances of a reply.
+    """Return the source ids under which prompts may quote the changed utterances of a reply.
 
     If the reply has no utterances in either run, prompts quote it by its address.
     """
@@ -188,7 +192,10 @@ def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[
 
 
 def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
-    """Return the addresses of questions with a prompt that quotes one of these sources."""
+    """Return the addresses of questions with a prompt that quotes at least one of the sources.
+
+    `sources`: the ids of utterances, or addresses of replies.
+    """
     if not run.has_table(PROVENANCE):
         return set()
     spans = run.scan_table(PROVENANCE).filter(pl.col("source_id").is_in(list(sources)))
@@ -260,9 +267,9 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
 def _values(
     grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
 ) -> dict[str, tuple[float, float]]:
-    """Return for each figure its value with the changed reply and with the unchanged reply.
+    """Return figure → (value with the changed reply, value with the unchanged reply).
 
-    `pair`: the two cells of one repeat.
+    `pair`: the two cells of one repeat. A key is the title and the label of the figure.
     """
     pairs_by_label: dict[str, tuple[float, float]] = {}
     shares = [_share_not_as_before(grid.run(cell)) for cell in pair]
@@ -279,7 +286,8 @@ def _values(
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
     """Return the share of closed answers of a run that differ or are missing in its fork.
 
-    The changed reply does not count. Returns None if `fork` is None, unfinished, or no fork.
+    The changed reply does not count. Returns None if `fork` is None, is not finished, or is not a
+    fork.
     """
     change = fork_change(fork) if fork is not None and fork.is_finished else None
     if fork is None or change is None:

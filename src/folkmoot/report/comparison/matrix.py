@@ -27,8 +27,8 @@ class MatrixCell:
 class GridMatrix:
     """A grid as a matrix: a row for each combination of settings, a column for each repeat.
 
-    `claims` are the claims that can be shown, and `claim` is the one that is shown. `problem` says
-    why there are no effects.
+    `claims`: the claims that can be shown. `claim`: the claim that is shown. `problem`: the reason
+    why no effect can be shown, or empty.
     """
 
     grid: RunGrid
@@ -39,9 +39,10 @@ class GridMatrix:
 
 
 def read_matrix(folder: Path, claim: str = "") -> GridMatrix:
-    """Return the matrix of a grid. An unknown claim is replaced by the first one.
+    """Return the matrix of a grid with the effects of a claim.
 
-    Raises StorageError if the folder holds no valid grid.
+    If the grid has no such claim, the matrix shows the first claim. Raises StorageError if the
+    folder holds no valid grid.
     """
     grid = read_grid(folder)
     finished = grid.finished_cells()

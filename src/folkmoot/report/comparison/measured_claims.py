@@ -34,11 +34,12 @@ class Measured:
 
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
-    """Group claims by their measure: measure without conditions → the claims on this measure.
+    """Group claims by their measure.
 
-    A key is a claim without conditions. A hypothesis is grouped with another claim if both use the
-    same column without a filter or threshold. Claims that compare two columns of one row are left
-    out, because each run describes them separately.
+    A key is a claim without conditions, which stands for the measure. The value lists the claims on
+    this measure. A hypothesis is grouped with another claim if both use the same column without a
+    filter or threshold. Claims that compare two columns of one row are left out, because each run
+    describes them separately.
     """
     claims_by_measure: dict[Claim, list[Claim]] = {}
     measure_by_column: dict[str, Claim] = {}
@@ -120,10 +121,10 @@ def _of_people(
 ) -> tuple[pl.DataFrame, str, Claim] | None:
     """Find a measure in a table of human answers.
 
-    Returns the table, the condition column and the claim. The condition column may be called
+    Returns the table, the column with the values and the claim. The condition column may be called
     `condition`. A filter on a missing column is ignored, because a file contains only rows that
     count. If a filter names variables, the file may have one column for each variable. The measure
-    is then the mean of these columns.
+    is then the mean of these columns. Returns None if no numeric column has the measure.
     """
     columns = {*table.columns}
     if measure.by and measure.by not in columns and CONDITION in columns:

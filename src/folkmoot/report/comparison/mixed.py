@@ -132,11 +132,11 @@ def people_and_models(run: RunFolder) -> Finding | None:
 
 
 def _judge_difference(result: Result) -> Verdict:
-    """Return the verdict on whether models answer one question as people do.
+    """Return the verdict on whether models and humans answer one question alike.
 
-    A share is judged by whether the interval of the difference is inside the margin. Numbers have
-    different scales, so no margin fits all of them. Their verdict is "failed" if the adjusted
-    p-value is significant, and otherwise "not known", never "passed".
+    For a share, the interval of the difference is compared with the margin. Other numbers have no
+    common margin. Their verdict is "failed" if the adjusted p-value is significant. Otherwise it is
+    "not known", because a test without a margin cannot show equality.
     """
     if result.claim.kind == "share":
         return MAX_DIFFERENCE.judge_interval(result.estimate)

@@ -1,4 +1,4 @@
-"""Compare human answers with a run: errors of the simulation, and what few humans can correct.
+"""Compare human answers with a run, and correct the estimates of the run by the human answers.
 
 If the file has the column `participant`, humans are matched with simulated participants by it. This
 works for personas that were made from a survey, because they keep the ids of its respondents. Files
@@ -84,7 +84,7 @@ class Pair:
 def against_people(run: Sample, people: Sample) -> list[Finding]:
     """Return findings that compare one run with one file of human answers.
 
-    They are on calibration, corrected estimates and heterogeneity.
+    The findings are calibration, corrected estimates and heterogeneity.
     """
     human_table = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
@@ -210,9 +210,9 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
 
 
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """Return the simulated table with the ids by which the file of humans names participants.
+    """Return the simulated table with the same kind of ids as the file of human answers.
 
-    The ids become persona ids if more persona ids than participant ids occur in the file.
+    The persona ids replace the participant ids if more of them occur in the file.
     """
     id_column, persona_column = "participant_id", "persona_id"
     if not {id_column, persona_column} <= {*simulated.columns} or id_column not in real.columns:
@@ -331,7 +331,7 @@ def calibration_finding(
 
 
 def points_apart(distance: float) -> str:
-    """Return the size of a difference of shares as text without its sign."""
+    """Return a difference of shares as text without its sign."""
     return estimates.format_points(abs(distance)).lstrip("+")
 
 
@@ -354,7 +354,10 @@ def _calibration_row(
 
 
 def _chance_of_difference(counts: Sequence[int]) -> float:
-    """Return the chance that two random people chose differently (Gini–Simpson index)."""
+    """Return the chance that two random people have different choices (Gini–Simpson index).
+
+    `counts`: the number of people for each option.
+    """
     n = sum(counts)
     return 1 - sum((count / n) ** 2 for count in counts)
 
@@ -370,9 +373,10 @@ PLANNED_WIDTH = 0.1
 
 
 def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
-    """Return means and effects that matched humans correct, or None without matches.
+    """Return the finding on means and effects of the run, corrected by matched humans.
 
     The estimates are prediction-powered: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
+    Returns None if no humans match.
     """
     # The keys are the measure and then the condition.
     matches_by_measure: dict[str, dict[str, Match]] = {}
@@ -486,8 +490,9 @@ def _say_rectified(label: str, match: Match) -> str:
 class Match:
     """The humans of a pair who have a simulated counterpart, and the corrected mean.
 
-    `people`: a row for each such human with `who`, `unit`, `people` and `model` (both answers).
-    `others`: the simulated participants without a human, with `who`, `unit` and `model`.
+    `people`: one row for each human with a counterpart. Columns: `who`, `unit`, `people` (the human
+    answer) and `model` (the simulated answer). `others`: the simulated participants without a human
+    counterpart, with `who`, `unit` and `model`.
     """
 
     people: pl.DataFrame
@@ -501,7 +506,7 @@ class Match:
         return Claim("", NO_ARMS, "share" if self.share else "mean")
 
     def format_level(self, mean: float) -> str:
-        """Return a mean as text."""
+        """Return a mean as text, in percent if the measure is a share."""
         return estimates.format_percent(mean) if self.share else format_mean_value(mean)
 
     def format_bounds(self, estimate: Estimate) -> str:
@@ -546,9 +551,8 @@ def _are_shared(units: pl.Series) -> bool:
 def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
     """Return the corrected difference of two conditions, and the reason if nothing was corrected.
 
-    If the conditions share independent units, the difference is computed within the people who
-    answered in both conditions. With fewer than `FEWEST_UNITS` of these people, there is no
-    interval.
+    If the conditions share independent units, only people who answered in both conditions count.
+    With fewer than `FEWEST_UNITS` such people, there is no interval.
     """
     reasons = dict.fromkeys(filter(None, (first.rectified.refused, second.rectified.refused)))
     if not {*first.people["unit"]} & {*second.people["unit"]}:
@@ -572,12 +576,11 @@ def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
 
 
 def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
-    """Return the finding that compares groups of participants by attribute.
+    """Return the finding that compares the run with humans in each group of participants.
 
-    The outcome is the rate of change. If people voted only once, it is the rate of each first
-    choice. If the simulation lacks an attribute that the file of humans has, simulated participants
-    get the attribute of the human with whom they are matched. Returns None if there is nothing to
-    compare.
+    A group has the same value of an attribute, such as the same gender. The outcome is the rate of
+    change, or the rate of each first choice if people voted only once. Simulated participants
+    without an attribute get that of the matched human. Returns None if there is nothing to compare.
     """
     if simulated.is_empty():
         return None
@@ -672,7 +675,10 @@ def _in_both_tables(column: str, simulated: pl.DataFrame, real: pl.DataFrame) ->
 
 
 def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """Return the simulated table with attributes that only the human file has, by participant."""
+    """Return the simulated table with the attributes that only the file of human answers has.
+
+    Participants are matched by their ids. Without matching ids, the table is returned unchanged.
+    """
     id_column = "participant_id"
     if not _in_both_tables(id_column, simulated, real) or real[id_column].is_duplicated().any():
         return simulated

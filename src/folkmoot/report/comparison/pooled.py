@@ -171,8 +171,8 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
     """Return the mean of independent repeats.
 
     With at least five repeats, the interval is a t interval over the repeats. With fewer repeats,
-    or if all values are equal, it is computed from the intervals within the cells. It then does not
-    include the variance between repeats.
+    or if all values are equal, the interval is computed from the intervals within the cells. An
+    interval from the cells does not include the variance between repeats.
     """
     n = len(cells)
     if n >= FEWEST_UNITS and len({measured_figure.value for measured_figure in cells}) > 1:
@@ -200,10 +200,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return the shares of specifications with the sign of the pooled estimate, and clearly so.
+    """Return two shares of specifications: those with the pooled sign, and those clearly with it.
 
-    A specification has the sign if its estimate is on the same side of "no effect" as the pooled
-    estimate. It clearly has the sign if, in addition, its interval excludes "no effect".
+    A specification has the pooled sign if its estimate and the pooled estimate are on the same side
+    of "no effect". It clearly has this sign if, in addition, its interval excludes "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())
@@ -468,7 +468,10 @@ def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
 
 
 def _curve_finding(figure: Figure) -> Finding | None:
-    """Return the specification curve of a figure: its estimates in order of size."""
+    """Return the specification curve of a figure: its estimates in order of size.
+
+    Returns None with fewer than two specifications.
+    """
     estimates = specification_estimates(figure)
     if len(estimates) < 2:
         return None
@@ -496,9 +499,9 @@ def _curve_finding(figure: Figure) -> Finding | None:
 
 
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
-    """Return the share of variance between cells that each axis explains (η²).
+    """Return the share of variance between cells that each axis of the grid explains (η²).
 
-    Returns None for a grid that is not balanced.
+    Returns None if no effect is known in all cells, or if the grid has no axis and one repeat.
     """
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
     complete_figures = [

@@ -59,8 +59,8 @@ def power_of(
 ) -> list[Finding]:
     """Return findings on the effects that a study can detect, primary claims first.
 
-    `iccs`: the assumed intraclass correlations. `width`: the width of the interval of an estimate
-    that human answers correct.
+    `iccs`: the assumed intraclass correlations. `width`: the width of the interval that researchers
+    want for an estimate corrected by human answers.
     """
     size = study_file.study.size(study_file.config, study_file.study_folder)
     findings = power_report(size, study_file.study.title, iccs=tuple(iccs) or ICCS)
@@ -114,11 +114,11 @@ def claim_power(
 ) -> Finding:
     """Return the power of each primary claim, and the number of units that it needs.
 
-    Power is the chance that the rule which decides the claim after the run will support it.
-    `expected`: the expected difference of each claim, or None. Without an expected difference, the
-    margin of the claim decides the number of units. The share in the second condition is assumed to
-    be `BASE`, or 1 − `BASE` for a claim of a decrease. For a mean, differences are in standard
-    deviations, because its spread is unknown before the run.
+    Power is the chance that the test of the claim after the run supports the claim. `expected`: the
+    expected difference of each claim, or None. Without an expected difference, the number of units
+    follows from the margin of the claim. The share in the second condition is assumed to be `BASE`,
+    or 1 − `BASE` for a claim of a decrease. For a mean, differences are in standard deviations,
+    because its spread is unknown before the run.
     """
     # Bonferroni, as in the report of the run.
     alpha = ALPHA / len(claims)
@@ -265,10 +265,14 @@ def _units_needed(
 ) -> int | None:
     """Return the number of units in each condition for a power of 80 %.
 
-    For a share, the power is that at the expected difference. Without an expected difference, it is
-    that at twice the margin, or at zero for a claim of equivalence. For a mean or a paired design,
-    it is that at a difference of half a standard deviation. Returns None for a share with neither
-    an expected difference nor a margin, or if no size up to `MAX_UNITS` suffices.
+    The true difference is assumed as follows:
+
+    - A share: the expected difference. Without it: twice the margin, or 0 for a claim of
+      equivalence.
+    - A mean or a paired design: half a standard deviation.
+
+    Returns None for a share with neither an expected difference nor a margin. Also returns None if
+    no number up to `MAX_UNITS` suffices.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
@@ -305,9 +309,9 @@ def _growing_sizes() -> Iterator[int]:
 
 
 def _least_mean(size: DesignSize, alpha: float) -> str:
-    """Return a sentence part on the true difference of means that the design detects.
+    """Return a text on the smallest true difference of means that the design detects.
 
-    It says how far the difference must lie beyond the margin, in standard deviations.
+    The difference is counted from the margin, in standard deviations.
     """
     if size.kind == "paired":
         smallest_effect, quantity = (
@@ -329,8 +333,9 @@ def people_power(
 ) -> Finding:
     """Return the number of humans needed to correct the simulation to an interval of `width`.
 
-    The number depends on the correlation between simulated and human answers. `width` is a
-    difference of shares, or for means a number of standard deviations of human answers.
+    The number depends on the correlation between simulated and human answers. For a share, `width`
+    is a difference of shares. For a mean, `width` is a number of standard deviations of human
+    answers.
     """
     group_size = size.size if size is not None and size.kind != "independent" else 1
     icc = _assumed_icc(iccs) if group_size > 1 else 0.0
@@ -624,7 +629,7 @@ def _unknown_size_finding(title: str) -> Finding:
 def _assumed_icc(iccs: Sequence[float]) -> float:
     """Return the one intraclass correlation for which sentences report results.
 
-    It is .05 if `iccs` contains .05 or is empty, otherwise the first one in `iccs`.
+    The value is .05 if `iccs` contains .05 or is empty, and otherwise the first value of `iccs`.
     """
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 

@@ -1,7 +1,8 @@
 """Compute power by simulation: run the study many times with the embedded respondent.
 
 The effects of the respondent are built in. So the result is the power of the design and its test if
-people reacted like the respondent. It is no evidence about people or models."""
+people reacted like the respondent. The result is no evidence about people or models.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,10 @@ class Trials:
         runs: int,
         consent: Consent,
     ) -> Trials:
-        """Create the trials of a study file. Raises InputError if the file is wrong at any size."""
+        """Create the trials of a study file.
+
+        Raises InputError if the file is invalid at any size.
+        """
         found = _load_study_file(path, overrides, None, consent)
         claims, expected = primary_claims(found)
         if not claims:
@@ -158,7 +162,7 @@ def _size_values(found: StudyFile, given: str | None) -> tuple[str, Sequence[int
 
 
 def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding:
-    """Return the finding on the power of each primary claim, by size.
+    """Return the finding on the power of each primary claim at each size.
 
     Power is the share of runs that support the claim.
     """

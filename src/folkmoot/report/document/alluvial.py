@@ -163,6 +163,9 @@ def _separate_labels(middles: Sequence[float], heights: Sequence[float]) -> list
 
 
 def _draw_label(option: str, count: int) -> list[str]:
-    """Return an option and its count in at most three lines. A longer option is cut."""
+    """Return the lines of a label: an option and its count in at most three lines.
+
+    A longer option is cut.
+    """
     short = option if len(option) <= 2 * LONGEST else option[: 2 * LONGEST - 1].rstrip() + "…"
     return wrap(f"{short} {count}", LONGEST)

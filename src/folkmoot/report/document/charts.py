@@ -47,7 +47,7 @@ MOST_TICKS = 6
 def render_svgs(chart: Chart, description: str) -> list[str]:
     """Draw a chart as one SVG or as several panels.
 
-    A board of cards gives an empty list.
+    A board of cards is not drawn, so its list is empty.
     """
     chart = _word_keys(chart)
     if isinstance(chart, AlluvialChart):
@@ -107,8 +107,8 @@ def _remove_unprintable(spec: Any) -> Any:
 def _add_accessible_name(svg: str, description: str) -> str:
     """Return the SVG with a name for screen readers, without a fixed size.
 
-    Its text gets the colour of the page. Without width and height, a drawing fills its column. The
-    view box keeps its proportions.
+    The text of the drawing gets the colour of the page. Without width and height, a drawing fills
+    its column and keeps the proportions of its view box.
     """
     svg, description = svg.replace(INK, "currentColor"), without_hidden(description)
     head = re.match(r"<svg[^>]*>", svg)
@@ -320,8 +320,8 @@ def _heatmap_spec(chart: Heatmap) -> Any:
 def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, float]:
     """Return the lowest and highest value of the colour scale.
 
-    Shares have the scale 0 to 1. Other scales begin at 0, or at a lower minimum, and end at the
-    maximum.
+    The scale of shares is 0 to 1. Any other scale begins at 0, or at the minimum if it is negative.
+    It ends at the maximum.
     """
     if not values:
         return 0.0, 1.0

@@ -45,7 +45,7 @@ class DrawnFinding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Findings of one kind, in the order of the study."""
+    """Findings with the same section title, in the order of the study."""
 
     title: str
     figures: tuple[DrawnFinding, ...]
@@ -59,9 +59,10 @@ class Section:
 class Document:
     """Everything that a report shows.
 
-    `caution`: the explanation of the provenance label `mark`. `answer`: the SVG of the first page,
-    or empty if no main finding has a drawing. `front`, `trust`, `methods`: None for a grid, because
-    the report of each cell has them.
+    `mark`: the provenance label. `caution`: its explanation. `partial`: a warning for an unfinished
+    run or grid. `planted`: the built-in effects of the embedded respondent. `answer`: the SVG of
+    the first page, or empty if no main finding has a drawing. `front`, `trust`, `methods`: None for
+    a grid, because the report of each cell has them.
     """
 
     title: str
@@ -83,9 +84,9 @@ def build_document(
 ) -> Document:
     """Build the report of a run.
 
-    `known`: findings that the caller has already computed. `over_grid`: the judgement of the
-    primary claims over all wordings, if the run is a cell of a grid. Raises StorageError if the run
-    has no tables yet or a table is missing.
+    `known`: findings that the caller has already computed. `over_grid`: the verdict on each primary
+    claim over all wordings of a grid, if the run is a cell of a grid. Raises StorageError if the
+    run has no tables yet or a table is missing.
     """
     run.require_tables()
     study = find_study_of_run(run)

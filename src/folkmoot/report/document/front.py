@@ -90,7 +90,8 @@ class DesignLane(NamedTuple):
 class PrimaryContrast(NamedTuple):
     """A primary claim on the first page.
 
-    `outcome`: its measure. `answer`: its result. `estimand`: its estimand in one sentence.
+    `outcome`: the measure of the claim. `answer`: the result of the claim. `estimand`: the estimand
+    in one sentence.
     """
 
     outcome: str
@@ -101,7 +102,7 @@ class PrimaryContrast(NamedTuple):
 class TrustLight(NamedTuple):
     """A coloured light on the first page, with a reason to trust the run less.
 
-    A green light says that there is no reason.
+    The text of a green light says that no reason was found.
     """
 
     colour: Colour
@@ -114,8 +115,8 @@ class Front:
 
     `lanes`: the design. `contrasts`: the primary claims with their results. `fixed`: the sentence
     before the contrasts, which says where they come from. `answer`: up to three statements of other
-    findings. `legend`: the explanation of brackets and of the drawing. `lights`: reasons to trust
-    the run less. `card`: the rows of the validity card.
+    findings. `legend`: the explanation of the brackets in statements and of the symbols in the
+    drawing. `lights`: reasons to trust the run less. `card`: the rows of the validity card.
     """
 
     question: str
@@ -187,7 +188,7 @@ def _contrast(result: Result) -> PrimaryContrast:
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
     """Return sentences on where the contrasts come from, and whether they were fixed beforehand.
 
-    If there are fewer than five units, a sentence says that the contrasts are only an illustration.
+    If a contrast has fewer than five units, a sentence calls the contrasts an illustration.
     """
     if not primary:
         return ""
@@ -207,9 +208,9 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
 def main_answers(findings: Sequence[Finding]) -> list[Finding]:
     """Return the headline findings that answer the question, the most important first.
 
-    The order is: hypotheses of the study file, primary claims, findings that draw an estimate, all
-    others. Findings on the quality of the run or of the model are left out, because the lights show
-    them.
+    The order is: hypotheses of the study file, primary claims, findings that draw an estimate,
+    other findings. Findings on the quality of the run or of the model are left out, because the
+    lights show them.
     """
     about_trust = (RESPONDENT_CHECKS_KEY, STRICT_ANSWERS_KEY)
     main = [
@@ -230,11 +231,10 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
-    """Yield the statement of each finding without repetitions.
+    """Yield the statement of each finding without repeated beginnings.
 
-    The statement of a finding with too few units begins with the number of units and says that
-    there is no interval. If several statements in a row have the same beginning, only the first one
-    keeps it.
+    A statement on too few units begins with the number of units. If consecutive statements have the
+    same beginning, only the first statement keeps it.
     """
     before = ""
     for finding in main:
@@ -246,7 +246,11 @@ def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
 
 
 def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
-    """Return an explanation of the brackets, lines and open circles of these findings."""
+    """Return an explanation of the symbols on the first page.
+
+    The symbols are the brackets in the statements (`said`), and the lines and circles in the
+    drawing.
+    """
     drawn = next((finding for finding in main if finding.chart is not None), None)
     chart = drawn.chart if drawn is not None else None
     parts = []
@@ -293,7 +297,7 @@ def question_of(config: Mapping[str, object]) -> str:
 def _fallback_question(run: RunFolder, study: Study) -> str:
     """Return a question for a study file that states none.
 
-    It is made from the conditions, or is the title.
+    It asks for the difference of the conditions. With one condition or too many, it is the title.
     """
     title = title_of(run.config) or study.title
     arms = list(_arm_sizes(run, study)[1])
@@ -306,7 +310,8 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
     """Yield the design as carried out: conditions, their decisions, and the texts in prompts.
 
     Conditions with the same decisions and sizes share a lane. Consecutive decisions with the same
-    kinds of text share a step. Without a table of exposure, the lanes are the planned conditions.
+    kinds of text share a step. A run without a table of exposure has one lane for each planned
+    condition.
     """
     by, sizes = _arm_sizes(run, study)
     if not run.has_table(ExposureRow.table):
@@ -339,7 +344,7 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
 
 
 def _arms_in_words(arms: Sequence[str], by: str) -> str:
-    """Return the names of conditions for readers: "Simple voting", or "Levels 1, 2-1"."""
+    """Return the names of conditions for readers, such as "Simple voting" or "Levels 1, 2-1"."""
     named = ", ".join("Everybody" if arm in OF_ALL else condition_name(arm) for arm in arms)
     return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 

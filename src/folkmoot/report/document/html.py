@@ -39,9 +39,9 @@ def write_report(
 ) -> Path:
     """Write `report.html` into the run folder and return its path.
 
-    With `pdf`, also write `report.pdf` and return its path. With `figures`, also save all charts as
-    SVG and PNG files in this folder. `known`: findings that the caller has
-    already computed. `over_grid`: the judgement of the primary claims over all wordings, if the run
+    With `pdf`, also write `report.pdf` and return the path of the PDF. With `figures`, also save
+    all charts as SVG and PNG files in this folder. `known`: findings that the caller has already
+    computed. `over_grid`: the verdict on each primary claim over all wordings of a grid, if the run
     is a cell of a grid. If a PDF is requested and Typst is not installed, raises InputError and
     writes no file.
     """

@@ -27,7 +27,8 @@ NOT_FOLLOWED = "This model did not follow the instructions"
 class FirstReplies:
     """Counts of the first replies of one model, in total and by kind of failure.
 
-    `failed`: the number of replies with at least one failure.
+    `asked_again`: replies that needed a re-ask. `looped`: replies that repeat themselves. `cut`:
+    replies that reached the token limit. `failed`: replies with at least one of these failures.
     """
 
     replies: int = 0
@@ -42,7 +43,7 @@ class FirstReplies:
         return self.failed / self.replies if self.replies else 0.0
 
     def judge(self, limit: float) -> Verdict:
-        """Return whether the model followed the instructions.
+        """Return the verdict on whether the model followed the instructions.
 
         `limit`: the largest acceptable share of failures. Failed: the share is above the limit.
         Passed: the whole interval of the share is below the limit. In all other cases there are too

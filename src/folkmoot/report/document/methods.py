@@ -102,7 +102,7 @@ def _or_default(run: RunFolder, key: str) -> str:
 
 
 def _describe_models(run: RunFolder, times: CallTimes) -> str:
-    """Return the models with the versions that served them and the dates of their calls."""
+    """Return the models with their versions and the dates of their calls."""
     served = [
         model
         for model in run.manifest.get("models", [])
@@ -152,7 +152,10 @@ def _describe_options(run: RunFolder) -> Iterator[str]:
 
 
 def _describe_answer(kind: str, options: Sequence[str]) -> str:
-    """Return a text on how participants answered. `options`: the lists that they saw, as JSON."""
+    """Return a text on how participants answered: the options, or the kind of answer.
+
+    `options`: the lists of options that participants saw, as JSON.
+    """
     listed = [tuple(json.loads(text)) for text in options]
     sets = {tuple(sorted(order)) for order in listed if order}
     if len(sets) != 1:
@@ -376,7 +379,6 @@ def _describe_validation(benchmark: CardRow | None) -> str:
 
 
 def _describe_access(model: str) -> str:
-    """Return a sentence on how a model was accessed."""
     if is_synthetic(model):
         return "The embedded respondent: computed in this process, no language model."
     if model == HUMAN_MODEL:

@@ -44,10 +44,9 @@ def load_typst() -> ModuleType:
 
 
 def write_pdf(document: Document, path: Path) -> Path:
-    """Typeset a report and return the path of the PDF.
+    """Typeset a report as a PDF and return its path.
 
-    The PDF holds the first 40 rows of each table, and the HTML report holds all rows. Raises
-    InputError if Typst is not installed.
+    The PDF holds the first 40 rows of each table. Raises InputError if Typst is not installed.
     """
     typst = load_typst()
     with TemporaryDirectory() as name:
@@ -97,7 +96,7 @@ def write_registration_pdf(text: Preregistration, path: Path) -> Path:
 
 
 class _Writer:
-    """Collects the content of a report for the template.
+    """Collects the content of a report for the Typst template.
 
     Drawings are written as files beside the template. All other content goes into one JSON object.
     """
@@ -229,8 +228,8 @@ def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
     """Return the relative width of each column, with 0 for a column of automatic width.
 
     Columns with numbers or short texts have automatic width. The other columns divide the remaining
-    width of the page in proportion to these numbers, which grow with the length of the longest
-    text. If no text is long, all columns have automatic width.
+    width of the page in proportion to their relative widths. A relative width grows with the length
+    of the longest text. If no text is long, all columns have automatic width.
     """
     columns = list(zip(*rows, strict=True))
     longest = [max(map(len, cells)) for cells in columns] or [0] * len(grid.columns)

@@ -1,7 +1,8 @@
 """Save the charts of a report as SVG and PNG files for papers and slides.
 
-A saved figure is the drawing of the report with what it needs outside of the page: a fixed size, a
-white background, a dark ink, and a line below the plot with the provenance label of the run."""
+A saved figure is a drawing of the report that can be used alone. It has a fixed size, a white
+background and dark text. A line below the plot gives the provenance label of the run.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class SavedFigure(NamedTuple):
 
 
 def figures_of_report(document: Document) -> Iterator[SavedFigure]:
-    """Return the figures of a report in its order: one for each panel of each finding."""
+    """Yield the figures in the order of the report: a figure for each panel of each finding."""
     findings = [*document.headlines, *(f for part in document.sections for f in part.figures)]
     drawn = [finding for finding in findings if finding.panels]
     for number, finding in enumerate(drawn, 1):
@@ -65,7 +66,7 @@ def figures_of_report(document: Document) -> Iterator[SavedFigure]:
 
 
 def saved_by_panel(document: Document) -> dict[str, SavedFigure]:
-    """Return the figures of a report by the SVG of their panel on the page."""
+    """Return SVG of a panel in the report → saved figure of this panel."""
     findings = [*document.headlines, *(f for part in document.sections for f in part.figures)]
     panels = [panel for finding in findings for panel in finding.panels]
     return dict(zip(panels, figures_of_report(document), strict=True))
@@ -85,7 +86,10 @@ def save_figures(document: Document, folder: Path) -> None:
 
 
 def complete_svg(panel: str, document: Document) -> str:
-    """Return a drawing of the report as an SVG file with size, background and provenance label."""
+    """Return a panel of the report as a complete SVG file.
+
+    The file has a fixed size, a background and the provenance label.
+    """
     box = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', panel)
     assert box is not None
     width, height = float(box[1]), float(box[2])

@@ -1,4 +1,7 @@
-"""The style of all charts. Colours also differ in greyscale and for colour-blind readers."""
+"""Define the style of all charts.
+
+The colours can be told apart in greyscale and by colour-blind readers.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _models_table(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, st
 def _cached_share(model: Mapping[str, Any]) -> dict[str, str]:
     """Return the share of input tokens that the vendor read from its cache, as a table cell.
 
-    The result is empty if there are no such tokens.
+    The result is empty if the vendor read no tokens from its cache.
     """
     cached, asked = model.get("cached_tokens"), model.get("input_tokens")
     return {"cached share of input": f"{cached / asked:.0%}"} if cached and asked else {}
@@ -161,9 +161,10 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def _possibly_paid(possibly_paid: Mapping[str, Any] | None) -> dict[str, object]:
-    """Return the number and maximum cost of calls for which a killed process may have paid.
+    """Return the number and maximum cost of calls that were in flight when a process was killed.
 
-    The cost of the run does not include these calls. The result is empty if there are none.
+    The vendor may have billed these calls. The cost of the run does not include them. The result is
+    empty if there are no such calls.
     """
     if not possibly_paid:
         return {}

@@ -65,8 +65,8 @@ Row = Mapping[str, TableCell]
 class Evidence(NamedTuple):
     """One verdict of a finding, with its figure in words.
 
-    `distance`: how far the figure lies on the bad side. Of several pieces of evidence with the same
-    verdict, the one with the largest distance comes first.
+    `distance`: how far the figure lies on the bad side. The row of a threat shows the evidence with
+    the worst verdict. Among equal verdicts, it shows the evidence with the largest distance.
     """
 
     label: str
@@ -89,8 +89,8 @@ def build_validity_card(
 ) -> tuple[CardRow, ...]:
     """Return the eight rows of the card, or an empty tuple if only people answered.
 
-    `findings`: those of the report. `over_grid`: the judgement of the primary claims over the
-    wordings of the grid to which this run belongs, if there are several wordings.
+    `findings`: the findings of the report. `over_grid`: the verdict on each primary claim over all
+    wordings of a grid. It is None if the run is not a cell of such a grid.
     """
     models = {model["asked"] for model in run.manifest.get("models", [])}
     # People need no simulation to be checked.
@@ -152,9 +152,9 @@ def build_validity_card(
 
 
 def claims_over_wordings(run: RunFolder) -> Finding | None:
-    """Return the judgement of the primary claims over the grid of a run, or None.
+    """Return the finding that judges the primary claims over all wordings of the run's grid.
 
-    Returns None if the run is no cell of a grid, or if the grid does not vary the wording.
+    Returns None if the run is not a cell of a grid, or if the grid does not vary the wording.
     """
     folder = run.path.parent
     if folder.name != CELLS_FOLDER or not is_grid(folder.parent):
@@ -174,8 +174,8 @@ def _card_row(
 ) -> CardRow:
     """Return the row of the validity card for a threat.
 
-    `CARD_PHRASES` gives the consequence. `advise`: returns how the researcher can obtain a verdict.
-    It is called if `evidence` is empty. `noun`: the word for one figure, such as "claim".
+    `evidence`: the evidence on the threat. `advise`: returns how the researcher can obtain a
+    verdict. It is called only without evidence. `noun`: the word for one figure, such as "claim".
     """
     phrases = CARD_PHRASES[threat]
     if not evidence:
@@ -188,7 +188,10 @@ def _card_row(
 
 
 def _in_words(ordered: Sequence[Evidence], noun: str) -> str:
-    """Return the worst figure in words, followed by the number of figures with each verdict."""
+    """Return the worst figure in words, followed by the number of figures with each verdict.
+
+    `ordered`: the evidence with the worst figure first. `noun`: the word for one figure.
+    """
     label, _, figure, _ = ordered[0]
     told = f"{label}: {figure.removesuffix('.')}" if label else figure.removesuffix(".")
     if len(ordered) == 1:
@@ -230,7 +233,7 @@ def _instructions(findings: Sequence[Finding]) -> list[Evidence]:
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
     """Return the evidence of the checks of the model with these titles.
 
-    Checks that measured no value, or that needed a retest which was not made, are left out.
+    A check is left out if it measured no value, or if it needed a retest and no retest was made.
     """
     return [
         Evidence("", _verdict(row["verdict"]), str(row["says"]))
@@ -242,10 +245,10 @@ def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
 
 
 def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) -> list[Evidence]:
-    """Return the evidence of a control, with the checks of the model that count beside it.
+    """Return the evidence on a threat: all evidence of its control, and some checks of the model.
 
-    If the control was asked, a passed check does not count, because a control is more direct. A
-    failed check always counts. If the control was not asked, all checks count.
+    With evidence of the control, only failed checks count, because a control is more direct.
+    Without it, all checks count.
     """
     return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
 
@@ -253,9 +256,10 @@ def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) 
 def _shares(
     findings: Sequence[Finding], key: str, label: str, column: str, what: str, sign: int = 1
 ) -> list[Evidence]:
-    """Return the evidence in the rows of a finding of controls that measured a share.
+    """Return the evidence in the rows of a finding on controls. Each row measured a share.
 
-    `what`: the words that follow the share. `sign`: −1 if a small share is bad.
+    `label`: the column with the name of the row. `column`: the column with the share. `what`: the
+    words that follow the share. `sign`: 1 if a large share is bad, −1 if a small share is bad.
     """
     return [
         Evidence(
@@ -292,9 +296,10 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
 
 
 def _wordings(over_grid: Finding | None) -> list[Evidence]:
-    """Return evidence for the claims over a grid of wordings.
+    """Return evidence for the primary claims over a grid of wordings.
 
-    A claim that no cell supports is left undecided, because it depends on no wording yet.
+    If no cell supports a claim, the verdict is "not known": no support exists that could depend on
+    the wording.
     """
     return [
         Evidence(
@@ -310,7 +315,7 @@ def _wordings(over_grid: Finding | None) -> list[Evidence]:
 
 
 def _people(findings: Sequence[Finding]) -> list[Evidence]:
-    """Return evidence for how the run compares with people.
+    """Return the evidence from comparisons of the run with people.
 
     Checks against published ranges of votes or ratings are included only if they failed. A passed
     check is no evidence, because the people in published studies were asked different questions.
@@ -334,7 +339,7 @@ def _number(cell: TableCell) -> float:
 
 
 def _controls_asked(run: RunFolder) -> Collection[str] | None:
-    """Return the controls that were asked of a run, or None if no controls are finished."""
+    """Return the names of the controls that were asked, or None without finished controls."""
     controls = open_controls(run)
     if controls is None:
         return None
