@@ -87,7 +87,7 @@ def read_amendments(run: Path) -> list[Amendment]:
 def read_recorded_amendments(run: Path) -> tuple[str, ...]:
     """Return the lines of the amendments that the manifest records.
 
-    Raises StorageError if the digest of the lines differs from that in the manifest.
+    Raises StorageError if the digest of the lines differs from the digest in the manifest.
     """
     lines, recorded_state = _read_lines(run), _recorded_state(run)
     recorded_lines = lines[: recorded_state.get("count", 0)]

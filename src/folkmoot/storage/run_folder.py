@@ -59,8 +59,8 @@ COMMON_FILES = (
 def cache_folder(run: Path) -> Path:
     """Return the folder in which the pages cache charts and search indices of a run.
 
-    The folder is outside the run folder. Only the user can read it, and it can be deleted at any
-    time.
+    The folder is outside the run folder. Only the user can read the folder, and it can be deleted
+    at any time.
     """
     name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
     return user_cache_dir() / "view" / name
@@ -142,7 +142,7 @@ class RunFolder:
     def is_finished(self) -> bool:
         """True if the run finished.
 
-        A paused run has no manifest, or a manifest that states the pause.
+        The manifest of a paused run states the pause. A killed run may have no manifest.
         """
         return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
 
@@ -160,7 +160,7 @@ class RunFolder:
 
     @property
     def covered(self) -> str:
-        """The extent of the tables of an unfinished run, in words."""
+        """A phrase that says which part of an unfinished run its tables cover."""
         return "only what was done until then"
 
     @property

@@ -318,8 +318,8 @@ class BatchQueue:
     async def _submit_once(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> str:
         """Submit one batch and return the vendor's id.
 
-        If a submission fails with an unknown outcome, first look for the batch at the vendor, so
-        that it is not submitted twice.
+        If the outcome of a submission is unknown, first look for the batch at the vendor. So no
+        batch is submitted twice.
         """
         batches, path = calls[0].provider.batches, calls[0].path
         has_tried = False
@@ -345,7 +345,7 @@ class BatchQueue:
     async def _resume_batch(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
         """Continue a batch of an earlier process.
 
-        Submit it again if the vendor never received it.
+        If the vendor never received the batch, submit the batch again.
         """
         batches = calls[0].provider.batches
         # The earlier process ended before it had journaled the id.

@@ -630,14 +630,17 @@ def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
 
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
-    """Return the token limit that the provider sends, including reasoning tokens, or None."""
+    """Return the token limit that the provider sends, including reasoning tokens.
+
+    Returns None if the provider sends no limit.
+    """
     get_limit = getattr(provider, "max_output_tokens", None)
     limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
     return limit
 
 
 def _remove_lone_surrogates(text: str) -> str:
-    """Return the text with "?" in place of lone surrogates, which no file can hold."""
+    """Return the text with "?" in place of lone surrogates, which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -149,7 +149,7 @@ class RunHaltedError(FolkmootError):
 
 
 class Stoppable(Protocol):
-    """An object that makes calls and can be told to start no new ones."""
+    """An object that makes calls and can be told to start no further calls."""
 
     def stop_calls(self, error: FolkmootError) -> None: ...
 
@@ -267,7 +267,7 @@ class RetryPolicy:
         """Send a call until it is answered.
 
         Raises the error that stops the run. Raises RejectedError if the server rejects this prompt
-        but accepts others.
+        but accepts other prompts.
         """
         model_state.calls_in_progress += 1
         try:
@@ -469,7 +469,7 @@ class RetryPolicy:
     def _uses_batch_price(self, call: ModelCall) -> bool:
         """Return whether a call is certain to be billed at the batch price.
 
-        With `batch: auto` this is not certain, because a small wave is sent directly at the full
+        With `batch: auto` the price is uncertain, because a small wave is sent directly at the full
         price.
         """
         return call.batched and self._config.batch is True
@@ -547,7 +547,7 @@ class RetryPolicy:
 
 
 def _hold_seconds(error: TransientError) -> float | None:
-    """Return for how many seconds the error asks to send no call to the model, or None.
+    """Return the seconds for which the vendor asks us to send no calls, or None.
 
     The time is at most `MAX_RETRY_AFTER_SECONDS`.
     """

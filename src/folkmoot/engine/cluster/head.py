@@ -75,12 +75,12 @@ LOCAL_OBJECT_STORE_BYTES = 200_000_000
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """A worker, as the head knows it.
+    """The head's handle of a worker.
 
     `item_count` is the number of items that the worker runs. `received_entry_count` is the number
     of entries of its shard that reached the journal. `state_changed` is set when
-    `received_entry_count` rises. `terminated` is set once everything that could be recovered from a
-    lost worker is in the journal.
+    `received_entry_count` rises. If the worker is lost, its unsent entries are recovered.
+    `terminated` is set when these entries are in the journal.
     """
 
     number: int
@@ -187,7 +187,7 @@ class ClusterExecutor:
             worker.actor.stop_calls.remote(pickle_value(error))
 
     async def start_workers(self) -> None:
-        """Start the workers. Raises InputError with the reason if one cannot work."""
+        """Start the workers. Raises InputError with the reason if a worker cannot work."""
         start_problems = await asyncio.gather(*(self._start_worker() for _ in range(self._size)))
         problems = dict.fromkeys(problem for problem in start_problems if problem)
         if problems:
@@ -354,7 +354,7 @@ class ClusterExecutor:
         worker.state_changed.set()
 
     async def _recover_shard_entries(self, worker: WorkerHandle) -> list[JournalEntry]:
-        """Return the entries that a lost worker had written and not sent."""
+        """Return the journal entries that a lost worker had written but not sent."""
         ready = worker.ready
         if ready.sees_run_folder:
             entries = entries_after_row(ready.shard_path, worker.received_entry_count)
@@ -384,7 +384,7 @@ class ClusterExecutor:
         fork_items: Sequence[ForkItem[I]],
         results: dict[int, R],
     ) -> dict[int, BaseException]:
-        """Run a chunk on the least busy worker, and on another one if that worker is lost."""
+        """Run a chunk on the least busy worker. If the worker is lost, run it on another worker."""
         run, scopes = self._run, ["/".join((*path, fork_item.key)) for fork_item in fork_items]
         while True:
             # Send the journaled entries of the chunk along, so that a resume needs no message for
@@ -453,8 +453,8 @@ class ClusterExecutor:
     def _explain_error(self, error: BaseException) -> BaseException:
         """Return an error of a worker, with a ShardDriftError replaced by a full DriftError.
 
-        The full error shows the difference between the requests. A worker cannot show it, because
-        only the head's journal has the earlier request.
+        The full error shows the difference between the requests. A worker cannot show this
+        difference, because only the head's journal has the earlier request.
         """
         if isinstance(error, ShardDriftError):
             try:
@@ -510,9 +510,9 @@ async def open_cluster(
 def connect_to_ray(address: str, workers: int | None) -> Iterator[None]:
     """Context manager that is connected to Ray while it is open.
 
-    The connection is an existing one, one to the cluster at `address`, or one to a new local
-    cluster. Ray's authentication settings are not changed. Raises InputError if no connection can
-    be made.
+    An existing connection is used. Otherwise the function connects to the cluster at `address`, or
+    starts a cluster on this machine if `address` names none. Ray's authentication settings are not
+    changed. Raises InputError if no connection can be made.
     """
     if ray.is_initialized():
         yield

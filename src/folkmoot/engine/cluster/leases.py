@@ -100,9 +100,9 @@ def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
 
 
 def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
-    """Divide a total among demands.
+    """Divide a total among demands, and return the share of each demand.
 
-    A demand gets more than it wants only if all demands are met. The rest is then divided equally.
+    A share is larger than its demand only if all demands are met. The rest is then divided equally.
     """
     shares, remaining = [0.0] * len(demands), max(0.0, total)
     # Serve the smallest demands first: what they leave goes to the larger ones.
@@ -125,10 +125,10 @@ class WorkerAccount:
 
 
 class Leases:
-    """The division of a run's limits among its workers. The head keeps it.
+    """The division of a run's limits among its workers. The head keeps this object.
 
-    `spacing` is the minimum time between calls that the study file sets (s). `has_answered` returns
-    whether a model has answered at least once. `stop` stops the run.
+    `spacing` is the minimum time between calls that the study file sets (seconds). `has_answered`
+    returns whether a model has answered at least once. `stop` stops the run.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Leases:
         self._unaffordable_count = 0
 
     def add_worker(self, worker: int) -> None:
-        """Add a worker without any lease."""
+        """Add a worker that has no lease yet."""
         self._accounts[worker] = WorkerAccount()
 
     def remove_worker(self, worker: int) -> None:
@@ -212,7 +212,7 @@ class Leases:
         return {model: seconds for model, seconds in hold_seconds.items() if seconds}
 
     def _apply_demand(self, model: str, demand: ModelDemand) -> None:
-        """Update the head's limiter of a model by a worker's report on the model."""
+        """Apply a worker's report on a model to the head's limiter of the model."""
         limiter = self._get_limiter(model)
         for bucket, tokens_left in (
             (limiter.requests, demand.starts_left),

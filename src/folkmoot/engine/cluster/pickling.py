@@ -35,7 +35,7 @@ _inside_item = ContextVar("within a part", default=False)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
-    """Pickles references to the run by name and values on disk by content."""
+    """A pickler that stores references to the run by name, and values on disk by content."""
 
     def persistent_id(self, value: object) -> object:
         if isinstance(value, RunContext):
@@ -44,7 +44,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickles references to the run as `run`, and values on disk into `disk_store`."""
+    """An unpickler that replaces references to the run by `run`.
+
+    It writes values that were on disk into `disk_store`.
+    """
 
     def __init__(self, data: bytes, run: RunContext | None, disk_store: DiskStore | None) -> None:
         super().__init__(io.BytesIO(data))
@@ -76,8 +79,9 @@ def pickle_function(
 ) -> bytes:
     """Pickle a function or another value of the study.
 
-    If that fails, raise ProtocolError with the cause in the study's code. `description` names the
-    value in the error. `fn` is the function that may close over an object that cannot be pickled.
+    If pickling fails, raise ProtocolError with the cause in the study's code. `description` names
+    the value in the error. `fn` is the function that may close over an object that cannot be
+    pickled.
     """
     try:
         return pickle_value(value)
@@ -110,8 +114,8 @@ async def run_pickled_locally(
 ) -> dict[int, BaseException]:
     """Run the items of a fork in this process as a worker would. This is a `ForkExecutor`.
 
-    Dry runs use it. Everything is pickled and unpickled as for another machine, except forks inside
-    an item.
+    Dry runs use this executor. Everything is pickled and unpickled as for another machine, except
+    forks inside an item.
 
     Raises ProtocolError if something cannot be pickled, or if the function of `map` changes a
     variable of its closure. On another machine the function would change a copy.
@@ -153,8 +157,8 @@ async def run_pickled_locally(
 def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
     """Return the closure variables of a function: values of plain types, lengths of containers.
 
-    This is enough to detect that a variable was assigned or that a list has grown. Deep comparisons
-    would be slow.
+    The snapshot shows that a variable was assigned or that a list has grown. Deep comparisons would
+    be slow.
     """
     closure: dict[str, object] = {}
     for name, value in _closure_variables(fn):

@@ -185,7 +185,10 @@ class Journal(JournalReader):
             written.wait()
 
     async def flush(self) -> None:
-        """Wait until all entries appended so far are on disk. Raises StorageError otherwise."""
+        """Wait until all entries appended so far are on disk.
+
+        Raises StorageError if entries could not be written.
+        """
         loop, written = asyncio.get_running_loop(), asyncio.Event()
 
         self._queue.put(_AfterCommit(lambda: loop.call_soon_threadsafe(written.set)))

@@ -90,12 +90,12 @@ CREATE TABLE superseded AS SELECT *, 0.0 AS at, 0 AS gone, x'' AS event FROM ent
 # Addresses are paths: a name with a slash must stay one part. Escape % first, so that the escape
 # can be undone.
 def escape_address_part(name: Hashable) -> str:
-    """Return a name as one part of an address."""
+    """Escape a name so that it can be one part of an address."""
     return str(name).replace("%", "%25").replace("/", "%2F")
 
 
 def unescape_address_part(part: str) -> str:
-    """Return the name behind one part of an address."""
+    """Return the name that `escape_address_part` escaped."""
     return part.replace("%2F", "/").replace("%25", "%")
 
 
@@ -165,7 +165,7 @@ class BrokenReply(NamedTuple):
 
 
 def _to_sql_values(entry: JournalEntry, request: str) -> tuple[object, ...]:
-    """Return the cells of an entry with the types of the schema, as SQLite will return them."""
+    """Return the cells of an entry, converted to the types that SQLite returns."""
     # Convert numpy numbers and the like: the hashes are computed from these cells and checked
     # against those that SQLite returns.
     token_counts = (entry.input_tokens, entry.output_tokens, entry.cached_tokens)
@@ -398,8 +398,8 @@ def _apply_pragmas(db: sqlite3.Connection) -> None:
 def checkpoint_wal(db: sqlite3.Connection) -> None:
     """Move the write-ahead log into the file, so that a copy of the file is complete.
 
-    SQLite does so on close only if no reader is connected. If a reader blocks the move, the rest
-    stays in the log.
+    SQLite moves the log on close only if no reader is connected. If a reader blocks the move, the
+    rest stays in the log.
     """
     with suppress(sqlite3.Error):
         # Do not wait for readers: they may watch for hours.

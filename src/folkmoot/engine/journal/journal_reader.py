@@ -140,7 +140,7 @@ class JournalReader:
         return {name: (first, last) for name, first, last in rows}
 
     def call_time(self, address: str) -> float:
-        """Return when an address was asked (seconds since 1970), or 0 if it was not asked."""
+        """Return the time of the call at an address (seconds since 1970), or 0 without a call."""
         query = "SELECT started_at FROM entries WHERE address = ?"
         row = self._reader.execute(query, (address,)).fetchone()
         return float(row[0]) if row else 0.0
@@ -174,7 +174,7 @@ class JournalReader:
             yield JournalEntry._make((*row[:3], self._restore_texts(json.loads(row[3])), *row[4:]))
 
     def superseded_count(self) -> int:
-        """Return the number of entries that were asked again under --accept-changes."""
+        """Return the number of entries that a new answer has replaced under --accept-changes."""
         return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
 
     def content_digest(self) -> str:
@@ -232,7 +232,7 @@ class JournalReader:
         return [row[0] for row in rows]
 
     def addresses_in_scope(self, scope: str) -> list[str]:
-        """Return the sorted addresses of questions in a scope, without its child scopes."""
+        """Return the sorted addresses of questions in a scope, but not in its child scopes."""
         rows = self._reader.execute(
             "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
             # "0" is the character after "/": the range holds all addresses that begin with the
@@ -304,8 +304,8 @@ class JournalReader:
     def calls(self, *, taken_over: bool) -> list[str]:
         """Return the sorted addresses of calls in the journal of a fork.
 
-        If `taken_over` is true, these are the calls that the fork copied. Otherwise they are the
-        calls that it made.
+        If `taken_over` is true, these are the calls that the fork copied. Otherwise these are the
+        calls that the fork made.
         """
         condition = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
         parameters = (TAKEN_OVER, taken_over)

@@ -76,8 +76,9 @@ class JournalShard(Journal):
         return len(self._unsent)
 
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
-        """Return the entries that the head has not received, each with its loan (USD).
+        """Return the entries that the head has not received.
 
+        Each entry comes with the amount of the loan that covered it (USD), or None without a loan.
         The entries are first flushed to the worker's disk, because a crash must not lose an entry
         that the head has.
         """

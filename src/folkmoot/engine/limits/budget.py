@@ -262,7 +262,7 @@ class Budget:
         return self.spent_usd + self._reserved + self._lent_usd + usd <= self.usd + _USD_TOLERANCE
 
     def _admit_waiting_calls(self) -> None:
-        """Admit waiting calls as far as they fit. Stop if none of them can ever fit."""
+        """Admit waiting calls as far as they fit. If no waiting call can fit, stop the run."""
         self._admit_in_order()
         if self._ask_for_more is not None:
             if self._waiting:

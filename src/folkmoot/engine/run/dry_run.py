@@ -290,7 +290,7 @@ class Sampler:
 
 
 def _with_own_sources(result: R, path: tuple[str, ...], original_key: str, copy_key: str) -> R:
-    """Return a copy of a result for the item `copy_key`, with the ids of that item.
+    """Return a copy of a result with the ids of the item `copy_key`.
 
     A result without utterances and sources, or one that cannot be copied, is returned unchanged.
     """
@@ -308,7 +308,7 @@ def _make_read_only(values: dict[str, Any]) -> MappingProxyType[str, Any]:
 
 
 class _RenamingPickler(pickle.Pickler):
-    """A pickler that moves utterances and sources from the scope `old` to the scope `new`."""
+    """A pickler that renames the scope `old` to `new` in utterances and sources."""
 
     def __init__(self, file: BytesIO, old: str, new: str) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -354,7 +354,7 @@ def estimate_run(
 ) -> RunEstimate:
     """Estimate the calls, the tokens and the longest chain of a run of this study.
 
-    If `model` is given, this model answers for every role. Errors of the protocol are raised.
+    If `model` is given, this model answers for every role. Raises the errors of the protocol.
     """
     config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
     whole = replace(study_file, config=config)
@@ -453,7 +453,7 @@ class DryRun(NamedTuple):
 
     @property
     def outermost_item_count(self) -> int:
-        """The number of items of the outermost forks that ended, or 0 if none did."""
+        """The number of all items of outermost forks, or 0 if no such fork has ended."""
         return self.sampler.items[1] if self.sampler is not None else 0
 
 

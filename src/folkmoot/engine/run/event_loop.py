@@ -128,7 +128,7 @@ def relax_garbage_collector() -> Iterator[None]:
 def release_free_memory() -> None:
     """Return freed memory to the operating system, if the C library can do so.
 
-    Polars has its own allocator, so it cannot reuse the memory that a long protocol has freed.
+    Polars has a separate allocator, so it cannot reuse the memory that a long protocol has freed.
     """
     gc.collect()
     # `malloc_trim` exists in glibc but not in musl.
@@ -193,7 +193,7 @@ def _run_with_stopper(main: Coroutine[object, object, None], stopper: RunStopper
 
 @contextlib.contextmanager
 def handle_interrupt(context: RunContext, stopper: RunStopper) -> Iterator[None]:
-    """Context manager in which the first Ctrl-C only stops new calls, so that no reply is lost."""
+    """Context manager in which the first Ctrl-C stops only new calls, so that no reply is lost."""
 
     def stop_once() -> None:
         context.progress(Notice("stopping after the replies in flight", "warning"))

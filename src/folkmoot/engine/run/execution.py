@@ -118,11 +118,11 @@ class RunOptions:
     Fields:
         preflight_requests: requests that are asked before the study starts.
         custom_provider: a provider in Python that answers every request, for example in tests.
-        seats: ids of participants that humans play, in place of those that the study file names.
+        seats: ids of participants that humans play, in place of the ids that the study file names.
         seat_host: serves the question pages of the seats.
         executor: where the items of forks run: "ray", or the address of a Ray cluster.
         fork_executor: a fork executor given from Python, used if `executor` is None.
-        is_dry_run: this is a dry run, which writes no tables because its reader only counts calls.
+        is_dry_run: this is a dry run. It writes no tables, because only its calls are counted.
         workers: the number of Ray workers. None: one for each processor of the cluster.
         change: the reply in which this run differs from the run that it forks.
     """
@@ -154,8 +154,8 @@ class RunOptions:
     def to_overrides(self) -> tuple[str, ...]:
         """Return the options as overrides `key=value` of the study file.
 
-        The overrides of `--set` come first. Those of `--concurrency`, `--budget`, `--seed` and
-        `--batch` come last, so they replace earlier values of the same key.
+        The overrides of `--set` come first. The overrides of `--concurrency`, `--budget`, `--seed`
+        and `--batch` come last, so that they replace earlier values of the same key.
         """
         flags = {
             "concurrency": self.concurrency,
@@ -477,7 +477,7 @@ async def _open_executor(execution: Execution, context: RunContext) -> AsyncIter
 def simulate_remote_execution() -> ForkExecutor:
     """Return a fork executor that pickles items and results but runs them in this process.
 
-    A dry run with it shows whether everything can be sent to the workers of a cluster.
+    A dry run with this executor shows whether everything can be sent to the workers of a cluster.
     """
     # Imported here because Ray is an optional dependency.
     from folkmoot.engine.cluster.pickling import run_pickled_locally

@@ -377,7 +377,7 @@ class _GridExecution:
         )
 
     def require_same_designs(self) -> None:
-        """Raise DriftError if the sealed design of a started cell differs from the present one.
+        """Raise DriftError if the sealed design of a started cell differs from the present design.
 
         Cells with different settings, seeds, models or prompts could not be compared.
         """

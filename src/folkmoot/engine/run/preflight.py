@@ -37,8 +37,7 @@ EMBEDDING_ADDRESS = f"{PREFLIGHT_SCOPE}/embedding"
 class PreflightResult(NamedTuple):
     """The result of one preflight call. `replayed` is true if the reply came from the journal.
 
-    The result of a replayed reply lacks the capabilities of the model, because the journal does not
-    hold them.
+    The journal does not record the capabilities of the model, so a replayed result lacks them.
     """
 
     check: PreflightCheck

@@ -111,7 +111,7 @@ class Verification:
 
     @property
     def is_consistent(self) -> bool:
-        """True if everything was compared and the parts of the folder agree."""
+        """True if everything was compared and no difference was found."""
         return not self.differences and not self.not_compared
 
     @property

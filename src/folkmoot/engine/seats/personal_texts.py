@@ -229,7 +229,7 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
 class _PersonalTextSearch:
     """One pass over the replies of a run, in the order in which they were given.
 
-    `others` collects the texts of all other speakers and of the design.
+    `others` collects all texts that are not the human's: of other speakers and of the design.
     """
 
     def __init__(
@@ -352,9 +352,10 @@ class _PersonalTextSearch:
         )
 
     def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
-        """Return the texts of a reply that are not options: the whole reply, or those in its JSON.
+        """Return the texts of a reply that are not options.
 
-        For a self-description, the form that prompts contain is added.
+        These are the texts in the JSON of the reply, or the whole reply. For a self-description,
+        its form in prompts is added.
         """
         try:
             texts = list(find_texts(json.loads(entry.reply)))

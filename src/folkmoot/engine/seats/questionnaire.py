@@ -203,9 +203,9 @@ PEOPLE_COLUMNS = columns_of_class(PEOPLE_TABLES)
 
 @dataclass(slots=True)
 class SeatProgress:
-    """How far the human in a seat is, for checks during the study.
+    """The progress of the human in a seat, for checks during the study.
 
-    `asked` holds the checks during the study that were asked, by number. `own_answers` are pairs of
+    `asked` holds the checks that were asked during the study, by number. `own_answers` are pairs of
     question and answer, for the review.
     """
 

@@ -75,7 +75,7 @@ class Words:
     def find_word_sequence(self, wanted: str) -> Iterator[int]:
         """Yield the number of the first word of each occurrence of `wanted`.
 
-        `wanted` is the `line` of another text, or the beginning of one.
+        `wanted` is the `line` of another text, or the beginning of such a line.
         """
         offset = self.line.find(wanted)
         while offset >= 0:
@@ -116,8 +116,8 @@ class Words:
 def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and letters of each word in a match of `_WORD`.
 
-    A match may hold several words, because an escaped character that is no letter or digit, such as
-    a dash, separates two words.
+    A match may hold several words. Escaped characters other than letters and digits separate words,
+    for example an escaped dash.
     """
     if "\\" not in word[1]:
         yield word.start(), word.end(), word[1]
@@ -210,7 +210,7 @@ def _ends_sentence(text: str, end: int) -> bool:
 
 @dataclass(slots=True)
 class RecordedText:
-    """The words of a text that the run has recorded as one of the human.
+    """The words of a text that the run has recorded as a text of the human.
 
     `own` holds the parts that are the human's, as word numbers (first, last excluded). `offered` is
     true if the text was an option of a later question.

@@ -439,7 +439,7 @@ class SeatManager:
         return seat_state
 
     def readmit(self, seat_state: SeatState, visit: str) -> None:
-        """Recognise the person in a seat by another cookie from now on."""
+        """Recognise the person in a seat by this new cookie (`visit`) from now on."""
         assert self.lobby is not None
         code = self.lobby.occupants[seat_state.seat.name].code
         self.lobby.occupants[seat_state.seat.name] = Occupant(digest_visit(visit), code)
@@ -457,7 +457,7 @@ class SeatManager:
         self._changed += 1
 
     def note_code(self, seat_state: SeatState) -> None:
-        """Delete the return code of a person who has written it down, so that pages hide it."""
+        """Delete the return code of a person who has noted it, so that pages hide the code."""
         if seat_state.return_code:
             seat_state.return_code = ""
             self._changed += 1

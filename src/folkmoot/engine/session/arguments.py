@@ -61,8 +61,8 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitab
 def item_key(item: object) -> str:
     """Return the address key of an item, for a `map` without `key=`.
 
-    If the item is a string or an integer, the key is the item itself. Otherwise it is the item's
-    attribute `id`. Raises ProtocolError if the item has no such attribute.
+    The key of a string or an integer is the item itself. The key of another item is its attribute
+    `id`. Raises ProtocolError if the item has no such attribute.
     """
     if isinstance(item, (str, int)):
         return str(item)

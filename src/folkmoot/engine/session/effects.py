@@ -319,8 +319,8 @@ def build_answer_row(
 def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Return how an answer was obtained: exact, stated, clarified, refused or unreadable.
 
-    `tables.py` defines these words for the column `how`. Returns None for free text, which needs no
-    parser, unless the answer is missing.
+    `tables.py` defines these words for the column `how`. Free text needs no parser, so the result
+    is None, unless the answer is missing.
     """
     if isinstance(result.value, Missing):
         if result.value.reason in REFUSAL_REASONS:

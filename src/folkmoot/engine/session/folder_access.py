@@ -237,9 +237,9 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Return whether a living process writes the run.
+    """Return whether a process is writing the run.
 
-    A process on another machine counts as living while the journal or the log changes.
+    A process on another machine counts as active while the journal or the log changes.
     """
     try:
         holder = json.loads((folder / HOLDER_FILE).read_text("utf-8"))
@@ -271,7 +271,7 @@ def _changed_at(path: Path) -> float:
 def open_run(folder: Path) -> RunFolder:
     """Open a run for reading.
 
-    If the run has written no tables, the rows recorded so far are read in their place. Raises
+    If the run has written no tables, the rows recorded so far take the place of the tables. Raises
     StorageError if the folder holds no run.
     """
     run = RunFolder(folder)

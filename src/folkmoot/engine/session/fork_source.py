@@ -16,8 +16,8 @@ from folkmoot.storage.run_folder import JOURNAL, PERSONAS
 def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
     """Open the journal of the run that this run forks, and copy the drawn personas of that run.
 
-    Raises StorageError if the source run is gone, and ForeignJournalError if its journal is not the
-    one that the plan names.
+    Raises StorageError if the earlier run is gone. Raises ForeignJournalError if its journal is not
+    the journal that the plan names.
     """
     source = folder / change.run
     earlier = JournalReader(source / JOURNAL)

@@ -74,9 +74,9 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """From now on, accept parts that differ from the sealed ones.
+        """Accept parts that differ from the sealed parts, from now on.
 
-        The plan keeps the earlier parts beside the new ones.
+        The plan keeps the earlier parts beside the new parts.
         """
         self._accept = True
 

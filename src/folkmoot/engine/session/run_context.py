@@ -180,7 +180,8 @@ class RunContext:
     def find_seat(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
         """Return the seat of the human who answers a call in the scope with this path.
 
-        Records that a human has answered in the speaker's role. Returns None if a model answers.
+        Returns None if a model answers. Otherwise the function records that a human has answered in
+        the speaker's role.
         """
         seat = self.find_seat_in_scope(speaker, path)
         if seat is not None:
@@ -351,7 +352,7 @@ class RunContext:
         """Return the error to raise for failed items.
 
         This is the error of the first failed item in input order. If items failed only because the
-        run stopped, it is the error that stopped the run.
+        run stopped, the function returns the error that stopped the run.
         """
         own_errors = [
             failures[i] for i in sorted(failures) if not isinstance(failures[i], RunHaltedError)

@@ -81,7 +81,7 @@ DEFAULT_REASKS = 2
 class Scope:
     """A path in a protocol, with a random generator.
 
-    A scope makes one call at a time. Only `map` runs several items.
+    A scope makes one call at a time. Only `map` runs several items at once.
     """
 
     __slots__ = (

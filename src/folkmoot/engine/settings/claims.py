@@ -79,7 +79,7 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
     """Return whether a declared claim and a stated hypothesis compare the same arms.
 
-    The measure and the rows must be the same as well. `claim` is the declared one, `stated` the
+    The measure and the rows must be the same as well. `claim` is the declared claim, `stated` the
     hypothesis.
     """
     # A hypothesis may name its column without the table.
@@ -91,7 +91,7 @@ def is_same_contrast(claim: Claim, stated: Claim) -> bool:
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
     """Return the results of claims in order.
 
-    Each result is corrected for the other claims of its family.
+    Each result is corrected for the number of claims in its family.
     """
     return judge_families(claims, ClaimReader(run).read_sides)
 
@@ -394,7 +394,7 @@ def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tupl
 
 
 def _describe_estimand(claim: Claim) -> str:
-    """Return a description of the estimand for a claim that states none, such as a hypothesis."""
+    """Return a description of the estimand for a claim without one, such as a hypothesis."""
     first, second = claim.arm_labels
     return (
         f"The {claim.kind} of {claim.outcome or claim.measure} in {first} minus that in {second}, "

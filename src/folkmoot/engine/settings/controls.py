@@ -82,7 +82,7 @@ class ControlQuestion(BaseModel):
     def equivalence_margin(self) -> float:
         """The largest difference between conditions that counts as no difference.
 
-        This is `margin`, or the default for the type of the answer.
+        The value is `margin`, or the default for the type of the answer.
         """
         if self.margin is not None:
             return self.margin
@@ -198,8 +198,8 @@ class ControlSettings(BaseModel):
     def defined_questions(self) -> tuple[ControlQuestion, ...]:
         """The questions that `confounders` may name.
 
-        These are the negative controls to ask, or the shipped ones if negative controls are
-        switched off.
+        These are the negative controls to ask. If negative controls are switched off, these are the
+        shipped questions.
         """
         return self.questions or shipped_questions(self.language)
 
@@ -218,7 +218,7 @@ class ControlSettings(BaseModel):
         )
 
     def size_of(self, control: str) -> int:
-        """Return the number of participants of each condition that a control asks."""
+        """Return the number of participants per condition whom a control asks."""
         size = bool(self.negative) if control == "negative" else getattr(self, control)
         # `bool` is a subclass of `int`, so it is tested first: True means all participants.
         return self.participants * size if isinstance(size, bool) else int(size)

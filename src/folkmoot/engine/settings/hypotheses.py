@@ -134,7 +134,7 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
     """Return the hypotheses of a run, and any reason to doubt that they are older than the data.
 
     The hypotheses come from the sealed plan. If the plan has none, they come from the settings of
-    the run. The reason is empty if the seal of the plan is intact.
+    the run. The reason is an empty string if the seal of the plan is intact.
     """
     sealed = run.plan.get("sealed", {}).get("design", {})
     settings = sealed.get("data", {}).get("settings", {})

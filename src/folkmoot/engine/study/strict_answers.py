@@ -37,7 +37,7 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A run folder in which other tables replace some of its tables."""
+    """A view of a run in which other tables replace some of the run's tables."""
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)

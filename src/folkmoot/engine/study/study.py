@@ -278,7 +278,7 @@ def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple
 
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
-    """Return the claims of a study before a run: hypotheses of its file, then claims of its type.
+    """Return the claims of a study before a run: first its hypotheses, then its type's claims.
 
     See `join_claims`.
     """

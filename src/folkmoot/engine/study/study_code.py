@@ -198,7 +198,7 @@ def _location_of(origin: Path) -> Path:
 
 
 def _is_imported_by_study_code() -> bool:
-    """Return whether study code is among the callers."""
+    """Return whether study code is on the call stack."""
     # A walk over the stack, because an import may be several calls away from the study code.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

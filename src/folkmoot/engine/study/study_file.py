@@ -87,7 +87,7 @@ class StudyFile:
         return self.study.run_id(self.config) or self.path.stem
 
     def prompt_library(self) -> PromptLibrary:
-        """Return the prompts of the study. The researcher's prompts replace shipped ones."""
+        """Return the prompts of the study. Prompts of the researcher replace shipped prompts."""
         return build_prompt_library(self.study, self.config, self.study_folder)
 
 
@@ -462,10 +462,10 @@ def _load_named_study(name: object, tree: YamlTree, path: Path, consent: Consent
 
 
 def _matching_key_count(study: Study, raw: Mapping[str, object]) -> int:
-    """Return the number of keys in a file that this study type has besides the common keys."""
+    """Return the number of keys in a file that this study type adds to `StudyConfig`."""
     return len((set(study.config.model_fields) - set(StudyConfig.model_fields)) & set(raw))
 
 
 def missing_type_message(path: Path, names: str) -> Problem:
-    """Return the problem of a file that names no study type. `names` are the possible types."""
+    """Return the problem of a file that names no study type. `names` lists the study types."""
     return Problem("is missing: name the study type", str(path), key="study", hint=names)
