@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from folkmoot.report.document.charts import render_svgs
+from folkmoot.report.document.charts import build_drawing, render_svgs
 from folkmoot.report.document.html import format_prose
 from folkmoot.report.document.style import COLOURS
 from folkmoot.storage.findings import (
@@ -54,6 +54,20 @@ def test_long_options_are_broken_into_lines_that_do_not_stand_on_each_other() ->
 def test_colour_and_shape_share_one_legend(chart: Chart) -> None:
     said = texts(chart)
     assert said.count("one") == said.count("two") == 1
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        IntervalChart((("one", 0.2, 0.1, 0.3), ("two", 0.3, 0.2, 0.5)), "share"),
+        BarChart((("one", "x", 2), ("two", "y", 3)), "count"),
+        LineChart((("one", 1, 0.2), ("one", 2, 0.5)), "round", "y"),
+        Heatmap((("a", "b", 0.5), ("b", "a", 0.25)), "row", "column", "share"),
+        ScatterChart(((0.0, 0.0, "one", "p1"), (1.0, 1.0, "two", "p2"))),
+    ],
+)
+def test_a_drawing_follows_the_schema_of_vega_lite(chart: Chart) -> None:
+    assert build_drawing(chart).to_dict(validate=True)["$schema"]
 
 
 def test_nine_clusters_are_all_named_and_no_two_are_drawn_alike() -> None:

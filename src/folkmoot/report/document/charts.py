@@ -52,16 +52,23 @@ def render_svgs(chart: Chart, description: str) -> list[str]:
     chart = _word_keys(chart)
     if isinstance(chart, AlluvialChart):
         return [_add_accessible_name(svg, description) for svg in draw_alluvial(chart)]
-    draw = _DRAW.get(type(chart))
+    drawing = build_drawing(chart)
     return (
         []
-        if draw is None
-        else [_add_accessible_name(_render_svg(draw(chart), _left_labels(chart)), description)]
+        if drawing is None
+        else [_add_accessible_name(_render_svg(drawing, _left_labels(chart)), description)]
     )
 
 
+def build_drawing(chart: Chart) -> Any:
+    """Return the altair chart of a chart, or None for a chart that altair does not draw."""
+    draw = _DRAW.get(type(chart))
+    return None if draw is None else draw(chart)
+
+
 def _render_svg(chart: Any, labels: list[str]) -> str:
-    spec = _remove_unprintable(chart.to_dict())
+    # Validation would take a sixth of the time of a report. A test validates each kind of chart.
+    spec = _remove_unprintable(chart.to_dict(validate=False))
     spec["config"] = chart_theme()
     # The reader's font may be wider than the font with which the renderer measured the labels.
     # A side that is not named has no padding, and letters of the axis title would be cut below.
