@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,16 @@ def test_a_study_is_a_dozen_files_of_the_same_names_and_a_few_of_its_own(study: 
 def test_no_module_has_more_than_760_lines() -> None:
     lines = {p: len(p.read_text("utf-8").splitlines()) for p in SOURCE.rglob("*.py")}
     assert max(lines.values()) <= 760, max(lines, key=lambda p: lines[p])
+
+
+def test_commands_start_without_the_libraries_of_statistics_and_charts() -> None:
+    """scipy alone would double the time until a run begins."""
+    code = (
+        "import sys, folkmoot.cli.run, folkmoot.kit.controls.findings; "
+        "print(*{'scipy', 'sklearn', 'statsmodels', 'altair', 'vl_convert'} & set(sys.modules))"
+    )
+    started = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert started.stdout.split() == []
 
 
 STUDY = """

@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
 
@@ -109,6 +108,8 @@ def _over_units(
     if len(names) >= FEWEST_UNITS and math.isfinite(whole) and whole < 1:
         without = [float(statistic(np.flatnonzero(at != unit))) for unit in range(len(names))]
         if all(math.isfinite(value) and value < 1 for value in without):
+            from scipy import stats
+
             middle, error = jackknife(
                 -math.log1p(-whole), -np.log1p(-np.asarray(without)), np.ones(len(names))
             )
