@@ -252,7 +252,7 @@ class ConfirmationRow(OfDecision, table="confirmations"):
 
 
 class CounterfactualRow(OfDecision, table="counterfactuals"):
-    """What one operator would decide on the same texts and ballots."""
+    """The decision that one operator would make on the same texts and ballots."""
 
     operator: str = column("a rule, applied to the same texts and ballots")
     in_force: bool = column("whether this rule decided")
@@ -709,8 +709,8 @@ def _counterfactual_rows(
 ) -> Iterator[Row]:
     """Yield one row for each operator: its decision on the same texts and ballots.
 
-    The rows are made once per group, from C4 before feedback. If C4 is not compared, they are made
-    from C5.
+    The rows are made once per group, from the decision of C4 before feedback. If C4 is not
+    compared, the rows come from C5.
     """
     first_condition = "C4" if "C4" in case.config.conditions else "C5"
     if (

@@ -351,7 +351,7 @@ class Level:
     def from_json(cls, data: Mapping[str, Any]) -> Level:
         """Return the level that `to_json` wrote into a plan.
 
-        Plans of earlier versions lack some switches.
+        Plans of earlier versions lack some switches, which then have their defaults.
         """
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         return cls(**{**values, "models": tuple(values["models"])})

@@ -87,8 +87,8 @@ class Meeting:
 
     `seats` maps resident id → model, or None for the run's model. `people` holds residents with
     their personas. `residents` holds them with the labels for lists and counts (vulnerable or not,
-    and type). Both differ only if labels are shuffled. `ids_as_self` names humans without a
-    persona, who are called by their id.
+    and type). The two fields differ only if labels are shuffled. `ids_as_self` names humans without
+    a persona, who are called by their id.
     """
 
     id: str
@@ -221,7 +221,7 @@ class Meeting:
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Return the questions to any of the addressees `asked`, without questions by `but`."""
+        """Return the questions to any of the addressees `asked`, except questions by `but`."""
         residents = self.named_residents
         return [
             {
@@ -484,7 +484,7 @@ def count_residents(meeting: Meeting) -> int:
 def longest_reply(config: TownHallConfig, model: str) -> int:
     """Return the limit of a shared reply in tokens.
 
-    It is the lower of the limits of the study file and of the model.
+    The study file and the model each have a limit, and the lower limit counts.
     """
     limit = catalog.max_output_tokens(model, config.endpoints)
     return min(config.longest_shared_reply, limit or config.longest_shared_reply)
@@ -551,7 +551,7 @@ class ResidentHistory(TypedDict):
 
 
 def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> ResidentHistory:
-    """Return the history of resident `me` over those of `rounds` that prompts show."""
+    """Return the history of resident `me`, limited to the rounds that prompts show."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds, excluding=me)
     return {
@@ -566,7 +566,7 @@ def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> Re
 
 
 def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, object]:
-    """Return the history of a shared session over those of `rounds` that prompts show."""
+    """Return the history of a shared session, limited to the rounds that prompts show."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds)
     return {
@@ -611,8 +611,8 @@ class SharedRequest(Generic[M, V]):
     """A question to the shared session about several residents.
 
     - `answers`: resident id → answer type.
-    - `tokens`: expected length, in tokens, of one resident's part of the reply. It determines how
-      many residents one reply can hold.
+    - `tokens`: expected length, in tokens, of one resident's part of the reply. From this length
+      follows how many residents one reply can hold.
     - `prompt`: builds the question for some residents from their ids and the results of earlier
       calls.
     - `record`: makes a result from a resident's id, the answer and the address of the reply.

@@ -500,7 +500,7 @@ class Entry:
 def log_lines(discussion: Discussion) -> tuple[str, str]:
     """Return two texts: the log as JSON lines, and the errors in the log as plain text.
 
-    The JSON lines have the configured level or a higher one.
+    Entries below the configured log level are left out of the JSON lines.
     """
     levels = LOG_LEVELS[LOG_LEVELS.index(discussion.meeting.config.log_level) :]
     entries = list(log_entries(discussion))
@@ -544,7 +544,7 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
 
 
 def _call_entries(call: Call, full: bool) -> Iterator[Entry]:
-    """Yield the log entry of a call, and one more for each of its irregularities."""
+    """Yield the log entry of a call, and one further entry for each irregularity of the call."""
 
     def build_entry(level: str, action: str, **data: object) -> Entry:
         # The three speakers that are no residents have components of the same name.

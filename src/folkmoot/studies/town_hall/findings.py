@@ -123,9 +123,9 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
-    """Return the results of claims that compare a supplementary level with a main one.
+    """Return the results on the gap between a supplementary level and a main level.
 
-    `between` holds the results of claims that compare two main levels.
+    `between` holds the results on pairs of main levels, which are left out.
     """
     return [result for result in results if result.claim.measure == GAP and result not in between]
 
@@ -282,7 +282,10 @@ def _compare_scores(
 def step_finding(
     results: Sequence[Result], differences: Sequence[Json], sets: int
 ) -> Finding | None:
-    """Build the finding on the change of the gap between levels, within sets."""
+    """Build the finding on the change of the gap between levels, within sets.
+
+    Return None if no pair of levels was compared.
+    """
     changes = [
         f"level {difference['to']} − level {difference['from']}: "
         f"{', '.join(difference['switches_changed'])}"
@@ -432,7 +435,7 @@ def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
 def concerns_finding(run: RunFolder) -> list[Finding]:
     """Build the findings on the outcome of residents' concerns, by level and group.
 
-    The list is empty if no coder gave evidence for its codes. The embedded respondent never does.
+    The list is empty if only the embedded respondent coded concerns, or if no concern was coded.
     """
     codings = coding.read_codings(run).get(CONCERN)
     if codings is None or not codings.supports_findings:
@@ -573,7 +576,10 @@ def _describe_code(code: str) -> str:
 
 
 def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
-    """Build the finding on the shares of the five reaction levels, by level and group."""
+    """Build the finding on the shares of the five reaction levels, by level and group.
+
+    Return None if no reaction has a known type.
+    """
     # References of unknown type have no level.
     reactions = reactions.filter(pl.col("reaction").is_not_null())
     if reactions.is_empty():
@@ -624,7 +630,7 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
 
 
 def stance_finding(rounds: pl.DataFrame) -> Finding | None:
-    """Build the finding on changes of stances between rounds."""
+    """Build the finding on changes of stances, or return None if no change is known."""
     with_change = rounds.filter(pl.col("change_type").is_not_null())
     if with_change.is_empty():
         return None

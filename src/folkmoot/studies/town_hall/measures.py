@@ -76,7 +76,10 @@ def _build_frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
-    """Return (round, speaker's id, fields) for each answer of a stage, in order."""
+    """Return (round, speaker's id, fields) for each answer of a stage, in order.
+
+    The round is None for stages outside rounds.
+    """
     answers = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
     return [
         (round_, resident_id, orjson.loads(answer))
@@ -160,11 +163,11 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
 
 
 def measure_survival(tables: Tables) -> pl.DataFrame:
-    """Measure in how many rounds other residents referred to each resident. One row per `agent_id`.
+    """Measure in how many rounds other residents referred to each resident.
 
-    `citations` lists the number of public references in each round of `rounds`. `survival` is the
-    share of rounds with at least one reference, without the first round. It is null if there was
-    only one round.
+    The table has one row per resident (`agent_id`). `citations` lists the number of public
+    references in each round of `rounds`. `survival` is the share of rounds with at least one
+    reference, without the first round. It is null if there was only one round.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (
@@ -325,7 +328,7 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
     """Return the counts of ballot items and concerns by group (source, section 7.4).
 
     An item counts as vulnerable-originated if at least one vulnerable resident raised it. The
-    reflection rate is passed ÷ originated. It is None if no item was originated.
+    reflection rate is passed ÷ originated, or None if no item was originated.
     """
     items = tables["items"]
     vulnerable = find_vulnerable(tables)
@@ -540,7 +543,10 @@ def _iterate_estimates(figures: Json) -> Iterator[Json]:
 
 
 class CodedConcern(NamedTuple):
-    """One resident's concern after coding. `codes` maps code → the quote that supports it."""
+    """One resident's concern after coding.
+
+    `codes` maps each assigned code to the quote that supports the code.
+    """
 
     id: str
     level: str
@@ -550,7 +556,7 @@ class CodedConcern(NamedTuple):
 
 
 def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedConcern]:
-    """Return the concerns that could be coded."""
+    """Return the concerns to which the coder gave codes."""
     vulnerable = {
         (row["discussion_id"], row["agent_id"]): row["is_vulnerable"]
         for row in run.read_table("rounds").iter_rows(named=True)

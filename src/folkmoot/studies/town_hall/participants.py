@@ -177,7 +177,7 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """The residents and random orders of one set. They are the same at all levels.
+    """The residents and random orders of one set, which are the same at all levels.
 
     `orders` holds, for each round, the order of its statements in prompts. `stand_ins` take the
     seats of the vulnerable residents at levels without them. `options` holds the orders of options
@@ -251,9 +251,8 @@ def with_stories(
 ) -> tuple[Resident, ...]:
     """Return the same residents with changed life stories.
 
-    `story_setting` is `none` to remove all stories, or `all` to give one to each resident. A
-    resident without a story gets sentences about everyday life. Their length is the mean length of
-    the existing stories.
+    With `story_setting` `none`, all stories are removed. With `all`, each resident without a story
+    gets sentences about everyday life, as long as the mean of the existing stories.
     """
     if story_setting == "none":
         return tuple(resident.model_copy(update={"story": ""}) for resident in people)

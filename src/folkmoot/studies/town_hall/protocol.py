@@ -60,7 +60,8 @@ async def run_protocol(session: Session[TownHallConfig]) -> None:
 def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet], list[Meeting]]:
     """Return the sets of residents, and their meetings at every level.
 
-    Both depend only on the study file and its seed, so seats can be listed before a run.
+    Sets and meetings depend only on the study file and its seed, so seats can be listed before a
+    run.
     """
     profiles, seed = load_profiles(config.vulnerable, folder), config.random_seed
     sets = [make_set(config, profiles, seed, number) for number in range(1, config.sets + 1)]

@@ -1,6 +1,7 @@
 """Counts of how well the answers of a town hall could be read.
 
-Every repaired, dropped, declined or excluded value is counted, so that no measure conceals it.
+Repaired, dropped, declined and excluded values are all counted, so that readers see every change to
+the data.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ COUNT_COLUMNS = ("count", "stage", "kind", "n")
 def count_rows(counts: Counts) -> Iterator[Count]:
     """Yield the counts of one discussion as rows of `COUNT_COLUMNS`.
 
-    A count yields one row, one row per kind, or one row per stage and kind. A count by kind that
-    has no kinds yields one row with kind "" and the number 0.
+    A count yields one row, one row per kind, or one row per stage and kind. An empty count by kind
+    yields one row with kind "" and the number 0.
     """
     for name, counts_of_name in counts.items():
         if isinstance(counts_of_name, int):

@@ -94,7 +94,7 @@ def part_of(utterance_id: str) -> str:
 
 
 def round_of(utterance_id: str) -> int:
-    """Return the round of an utterance. Returns 0 if it belongs to no round."""
+    """Return the round of an utterance, or 0 for an utterance outside rounds."""
     stage = utterance_id.split("/")[1]
     return int(stage.removeprefix("round")) if stage.startswith("round") else 0
 
@@ -103,8 +103,8 @@ def round_of(utterance_id: str) -> int:
 class Reply:
     """One reply, from which the utterances of a speaker are recorded.
 
-    `round`: its round, or None outside rounds. `address`: its address in the journal. `shared`:
-    True if the reply holds the utterances of several residents.
+    `round`: the round of the reply, or None outside rounds. `address`: the address of the reply in
+    the journal. `shared`: True if the reply holds the utterances of several residents.
     """
 
     meeting: Meeting
@@ -146,7 +146,7 @@ class Reply:
 def reply_of(
     meeting: Meeting, resident: str, number: int, address: str, *, shared: bool = False
 ) -> Reply:
-    """Return the reply of a resident at an address of the journal, in the round `number`."""
+    """Return the `Reply` of a resident in the round `number`, at an address of the journal."""
     speaker = Speaker(resident, meeting.names_by_id[resident], RESIDENT)
     return Reply(meeting, speaker, number, address, shared)
 
@@ -259,7 +259,10 @@ def record_set(scope: Scope, resident_set: ResidentSet, residents: Sequence[Resi
 
 
 class Recorder:
-    """The recorder of one discussion. It records rows and keeps them to compute the measures."""
+    """The recorder of one discussion.
+
+    The recorder writes rows and keeps copies of them to compute the measures.
+    """
 
     def __init__(self, scope: Scope, hall: HallSpeakers) -> None:
         self._scope = scope

@@ -135,7 +135,7 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
-    """Return the matters in a text. Matters in wishes ("a street that …") are left out."""
+    """Return the matters in a text, without those in wishes such as "a street that …"."""
     return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
@@ -386,7 +386,7 @@ class PlayedResident:
         }
 
     def answer_speaking(self) -> Statement:
-        """Return a statement with responses and new points. It is sometimes empty (silence)."""
+        """Return a statement with responses and new points, or sometimes an empty statement."""
         draws = self.mind.draws
         is_terse = self.mind.who.voice == "terse"
         statement: Statement = {
@@ -475,7 +475,7 @@ class PlayedResident:
         return {"agent_id": other, "opinion_summary": self.describe_matter(other), **reason}
 
     def answer_satisfaction(self) -> Fields:
-        """Return a rating: the resident's level, plus effects of being named and passed items."""
+        """Return a rating of satisfaction, higher if the resident was named or own items passed."""
         mind = self.mind
         level = (
             5.5
@@ -544,7 +544,7 @@ _PARTS: Mapping[str, Callable[[PlayedResident], Fields]] = {
 
 
 def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
-    """Return an answer for several residents. The schema names them and the kind of answer."""
+    """Return an answer for each resident that the schema names, or None for other schemas."""
     parts = mind.schema.get("properties", {})
     first: Mapping[str, str] = next(iter(parts.values()), {})
     answer = _PARTS.get(first.get("title") or first.get("$ref", "").rsplit("/", 1)[-1])
@@ -708,7 +708,7 @@ def answer_planning(mind: SimulatedRespondent) -> Fields:
 
 
 def answer_closing(mind: SimulatedRespondent) -> Fields:
-    """Return the closing text. It names the passed items and the residents who raised them."""
+    """Return the closing text: the passed items, and the residents who raised them."""
     hall = read_hall(mind)
     passed = passed_in(mind)
     if not passed:

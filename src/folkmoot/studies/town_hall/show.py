@@ -1,7 +1,7 @@
 """The lines that `folkmoot show RUN [ID]` adds for a town hall.
 
-For a discussion, these are the votes and the closing text. For a resident, these are responses, the
-outcome of the resident's concern, and votes.
+For a discussion, the lines give the votes and the closing text. For a resident, they give
+responses, the outcome of the resident's concern, and votes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The stages of a discussion: each builds the history and the question, and reads the result.
 
-Each stage takes the speakers and the discussion so far, and returns its result with its calls. Only
-the same resident is shown a resident's thoughts and reflections. In a shared session one reply
+Each stage takes the speakers and the discussion so far, and returns its result with its calls. A
+resident's thoughts and reflections are shown to that resident alone. In a shared session one reply
 holds the turns of all residents in a round. If the reply would be too long, it is split. The
 session is asked again about residents who are missing in a reply.
 """
@@ -383,7 +383,10 @@ def with_notes(
 async def draw_up_ballot(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[Planned | None, list[Call]]:
-    """Ask the planner for the ballot: yes/no items, each with the residents who raised it."""
+    """Ask the planner for the ballot: yes/no items, each with the residents who raised it.
+
+    The ballot is None if the planner declined or the answer could not be read.
+    """
     rounds, max_items = so_far.rounds, hall.meeting.config.max_vote_items
     answer_type = planned_ballot_type(hall.reading_context("planner", max_items=max_items))
     prompt = scope.prompt(

@@ -535,8 +535,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def _response_schema(self) -> dict[str, object]:
         """Return the JSON schema of the answer without its options or bounds.
 
-        A speaker must be able to refuse in words. The reply is checked against the options or
-        bounds when it is parsed, and the speaker is re-asked if it does not fit.
+        The schema omits them because a speaker must be able to refuse in words. A parsed reply is
+        checked against the options or bounds, and a reply that does not fit is re-asked.
         """
         if not (self.is_numeric and self.validate):
             return {"type": "string"}
@@ -597,7 +597,10 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return GivenAnswer(text.strip(), "invalid", score)
 
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
-        """Return (answer, speculation score, parse step, problem) of a reply."""
+        """Return (answer, speculation score, parse step, problem) of a reply.
+
+        The score is None without a usable score. The problem is None if the reply could be read.
+        """
         reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
             return reply, None, "", None

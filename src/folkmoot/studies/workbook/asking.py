@@ -146,8 +146,9 @@ def say_question(
 ) -> Utterance | None:
     """Record the question, and add it to the histories of speakers who are not asked.
 
-    These are the special roles and the participants without this task. Returns the recorded
-    question, or None if it has no text. The wording is that of the first role that is asked.
+    The speakers who are not asked are the special roles and the participants without this task. The
+    wording is that of the first role that is asked. Return the recorded question, or None if it has
+    no text.
     """
     # Speakers who are not asked hear the question in the words for the first role.
     first_seat = next(
@@ -181,10 +182,10 @@ def say_question_to(
     seat: SessionParticipant,
     public_question: Utterance | None,
 ) -> None:
-    """Add the group's question, worded for a participant's role, to the participant's history.
+    """Add the question, as worded for a participant's role, to the participant's history.
 
-    `public_question` is the recorded question to the group, or None. If its wording equals that for
-    the role, this utterance is added. Otherwise a new utterance is recorded and added.
+    `public_question` is the question as recorded for the group, or None. The recorded question is
+    added if the role has the same wording. Otherwise a new utterance is recorded and added.
     """
     filled_prompt = fill_prompt(state, task, seat, "")
     is_same = public_question is not None and (public_question.text, public_question.images) == (
@@ -206,7 +207,7 @@ def special_label(state: SessionState, special: str) -> str:
 
 @dataclass(frozen=True)
 class TaskPrompt:
-    """A task as it is put to one participant.
+    """The prompt of a task for one participant, with images and answer type.
 
     `about` is the text of the task alone, which the embedded respondent reads.
     """
@@ -364,7 +365,8 @@ async def _ask_speculation(
 ) -> tuple[int | None, list[Utterance]]:
     """Ask in a separate question how speculative the last answer was.
 
-    Asking for the rating together with the answer would require a JSON reply.
+    Return the score and the two utterances, or None and an empty list without a readable score.
+    Asking for the score together with the answer would require a JSON reply.
     """
     prompt = scope.prompt("speculation")
     question = state.record_utterance(scope, task, POSER, prompt)

@@ -142,7 +142,10 @@ def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProbl
 
 
 def _speaker_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]]:
-    """Yield each text that speakers see, with the role that sees it and the address of its cell."""
+    """Yield (text, role, address of its cell) for each text that speakers see.
+
+    The role is the one that sees the text, or None if all roles see it.
+    """
     for treatment in experiment.treatments.values():
         yield treatment.description, None, treatment.at.get("treatment_description", "")
     for role in experiment.roles.values():

@@ -596,7 +596,8 @@ def _counted_rows(
 ) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
     """Return the filters that select the rows of a measure, as (column, allowed values) pairs.
 
-    The filters exclude invalid answers and the answers of special roles.
+    The filters exclude invalid answers and the answers of special roles. None as an allowed value
+    means an empty cell.
     """
     if measure.computed:
         return (("name", measure.variable_names),)

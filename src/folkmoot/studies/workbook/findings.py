@@ -186,7 +186,7 @@ def _session_count(data: pl.DataFrame) -> int:
 
 
 def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Finding:
-    """Build the finding on the number of sessions and the number that a limit ended."""
+    """Build the finding on the number of sessions, and on how many of them a limit ended."""
     rows: list[kit.Row] = []
     for treatment in treatments:
         treatment_sessions = sessions.filter(treatment=treatment)
@@ -387,7 +387,11 @@ def by_constants(
     values: pl.DataFrame,
     results: Sequence[Result],
 ) -> list[Finding | None]:
-    """Build one finding per measure that compares experiments with different constants."""
+    """Build one finding per measure that compares experiments with different constants.
+
+    A finding is None if fewer than two experiments have values of the measure. Return an empty list
+    if the workbook has no constants.
+    """
     if not run.has_table("permutations"):
         return []
     constants: dict[str, list[str]] = {}
@@ -411,7 +415,10 @@ def _between_constants(
     constants: Mapping[str, Sequence[str]],
     results: Sequence[Result],
 ) -> Finding | None:
-    """Build the finding that compares one measure between experiments, with paired differences."""
+    """Build the finding that compares one measure between experiments, with paired differences.
+
+    Return None if fewer than two experiments have values of the measure.
+    """
     labels = {experiment: ", ".join(assignments) for experiment, assignments in constants.items()}
     people_by_experiment = {
         experiment: people.filter(experiment_id=experiment) for experiment in labels

@@ -413,7 +413,7 @@ class _Assignment:
         return [_Group(str(number), groups[index]) for number, index in enumerate(chosen, start=1)]
 
     def _rows_by_value(self, column: int) -> dict[str, list[int]]:
-        """Return value → row indices for a column. Respondents with a blank cell take no part."""
+        """Return value → row indices for a column. Rows with a blank cell are left out."""
         members: dict[str, list[int]] = {}
         for row, cells in enumerate(self.profiles.rows):
             if cells[column]:

@@ -95,9 +95,9 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
 
 
 def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
-    """Return the sort key of a problem: the whole file, then unknown sheets, then known ones.
+    """Return the sort key of a problem, by sheet, row and column.
 
-    Within a sheet, problems are sorted by row and column.
+    Problems of the whole file come first, then those of unknown sheets, then those of known sheets.
     """
     sheet, _, cell = problem.where.partition("!")
     match = re.fullmatch(r"([A-Z]+)(\d+)", cell)
@@ -119,7 +119,7 @@ def _concerns_assignment(problems: list[Problem], workbook: Workbook) -> bool:
 def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
     """Return the problems that depend on the settings of the run.
 
-    There may be too many experiments, or `--set` may have made the design impossible.
+    Examples are too many experiments, and a design that `--set` has made impossible.
     """
     count = count_permutations(config.workbook)
     if count <= config.max_permutations:
@@ -278,7 +278,7 @@ def _limit_notes(experiment: Experiment) -> list[str]:
 def _constant_notes(workbook: Workbook, count: int) -> list[str]:
     """Return notes on constants that no text and no expression uses.
 
-    Such a constant multiplies the number of experiments without changing them.
+    An unused constant only repeats the same experiment.
     """
     used_names = set().union(
         *(names_used(parse_expression(computed.expression)) for computed in workbook.computed)

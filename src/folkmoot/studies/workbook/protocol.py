@@ -286,9 +286,9 @@ async def private_question(
 ) -> None:
     """Put a question to all participants in parallel and reveal their answers afterwards.
 
-    A special role speaks at its position in the mapping of roles. It has then heard the answers of
-    all speakers before it. After the last answer all answers enter the histories of all
-    participants, unless the layout keeps private answers private.
+    A special role speaks at its position in the mapping of roles, after the answers of all speakers
+    before it. After the last answer all answers enter the histories of all participants, unless the
+    layout keeps private answers private.
     """
     say_question(scope, state, task, in_play)
     utterances: list[Utterance] = []

@@ -163,7 +163,7 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """Return the share (0 to 1) that a participant would give in round 1 without arguments."""
+    """Return the share (0 to 1) that a participant would give in round 1 without any arguments."""
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence
 
@@ -241,9 +241,9 @@ class _Stake(NamedTuple):
 
 
 def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
-    """Return the amount that a participant can give.
+    """Return the amount that a participant can give, or None if no text is about giving.
 
-    It is the number with a unit (such as tokens) that the texts mention most often.
+    The amount is the number with a unit (such as tokens) that the texts mention most often.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     if not any(_GIVING.search(text) for text in texts):
@@ -342,8 +342,8 @@ def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
 def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
     """Return a sentence that counts the participants for giving much, for holding back or neither.
 
-    The side of a participant is that of the last statement. Return None if there are no statements
-    or if the workbook has no amount to give.
+    A participant is counted by the participant's last statement. Return None if there are no
+    statements or if the workbook has no amount to give.
     """
     last = _last_statements(mind)
     if not last or _stake_amount(mind) is None:

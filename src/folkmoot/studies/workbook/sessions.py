@@ -183,7 +183,7 @@ class SessionState:
             )
 
     def note(self, response: Response) -> None:
-        """Keep the response of a participant."""
+        """Store a participant's response, so that later expressions can use the answer."""
         self.responses.append(response)
         self._answers[(response.task.var_name, response.speaker_id)] = response
 

@@ -81,7 +81,7 @@ def call_of(
     """Return the record of one answer.
 
     `residents` is the number of residents that the answer covers. If the answer could not be read,
-    each of them gets a minimal structure.
+    each of these residents gets a minimal structure.
     """
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""
@@ -102,7 +102,10 @@ def call_of(
 
 @dataclass(frozen=True, slots=True)
 class SpeakerAnswer(Generic[T]):
-    """The answer of one speaker. `value` is None if it was declined or could not be read."""
+    """The answer of one speaker.
+
+    `value` is None if the speaker declined or the answer could not be read.
+    """
 
     value: T | None
     call: Call

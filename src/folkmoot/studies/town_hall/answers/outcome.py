@@ -190,8 +190,8 @@ class Planned(Record):
     def _keep_proposals(cls, raw: object, info: ValidationInfo) -> object:
         """Keep the items that hold a proposal, and drop all other items.
 
-        An item that only repeats the prompt holds no proposal. Without this step the other items of
-        the ballot would be lost as well.
+        An item that only repeats the prompt holds no proposal. If it were kept, the whole ballot
+        would fail validation.
         """
         echoed = ValidationContext.from_info(info).echoed
         return (

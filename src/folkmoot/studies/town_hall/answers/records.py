@@ -142,7 +142,7 @@ class Record(BaseModel):
 
     @classmethod
     def _placeholder_value(cls, name: str) -> object:
-        """Return a valid value for a missing field. It is used while other fields are validated."""
+        """Return a valid value that fills a missing field while the other fields are validated."""
         empty = cls._empty_value(name)
         return cls.CLOSED.get(name, "…" if empty == "" else empty)
 

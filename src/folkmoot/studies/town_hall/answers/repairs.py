@@ -60,10 +60,10 @@ def resolve_id(raw: object, ids: Sequence[str]) -> str:
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids in a text: first the distinct known ids, then words that look like ids.
+    """Return the ids in a text: first the distinct known ids, then words in the form of an id.
 
-    The words are those that have the form of an id (`A99`) but are no known id. A number without a
-    letter counts as an id only if the text contains nothing else.
+    An example of such a word is `A99`, if no resident has this id. A number without a letter counts
+    as an id only if the text contains nothing else.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
     bare_number = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
@@ -177,7 +177,7 @@ class AskContext:
     def find_resident(self, raw: object) -> str:
         """Return the id of the resident that a text names by id or name.
 
-        Returns "" if it names no resident or several.
+        Return "" if the text names no resident or several residents.
         """
         match = resolve_id(raw, self.ids)
         if match or not isinstance(raw, str):
@@ -215,9 +215,10 @@ class AskContext:
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
         """Return whether `statement` appears to contain `words`, the speaker's answer to `target`.
 
-        This holds if the words occur in the statement. It also holds if a sentence names `target`
-        and shares a word stem with the words, because models quote themselves only roughly. The
-        rule misses paraphrases. So it serves only as a robustness check of the measures.
+        The result is True if the words occur in the statement, or if a sentence names `target` and
+        shares a word stem with the words. Stems suffice because models quote themselves only
+        roughly. The rule misses paraphrases, so it serves only as a robustness check of the
+        measures.
         """
         if is_quoted(words, statement):
             return True
@@ -294,7 +295,7 @@ class Repairer:
         return option if option is not None else (raw or "none given")
 
     def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
-        """Return the objects in a list, without entries that are not objects.
+        """Return the JSON objects in a list, and drop all other entries.
 
         A single object counts as a list of one object.
         """

@@ -486,7 +486,7 @@ class Turn(Record):
 
     @property
     def stance(self) -> str:
-        """The stance in THINK, before the statement. It is "" if THINK has no stance."""
+        """The stance in THINK, before the statement, or "" if THINK has no stance."""
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
@@ -520,7 +520,7 @@ def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
 def turn_answer_type(asked: AskContext) -> Json[Turn]:
     """Return the answer type of one resident's turn in a reply of a shared session.
 
-    It combines THINK, if the question asks for thoughts, and SPEAK.
+    The turn has SPEAK, and also THINK if the question asks for thoughts.
     """
     schemas = {
         "speaking": {**(speaking_answer_type(asked).schema or {}), "description": "said in public"}

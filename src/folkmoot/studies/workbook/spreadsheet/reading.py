@@ -124,7 +124,8 @@ def _read_sheets(
 ) -> Workbook | None:
     """Read all existing sheets and return the model.
 
-    All sheets are read, so that a missing sheet does not hide the problems of others.
+    Return None if the sheet of settings or of profiles is missing. All other sheets are read even
+    then, so that their problems are reported too.
     """
     settings = read_settings(sheets["settings"], layout, problems) if "settings" in sheets else None
     tables = {
@@ -355,7 +356,10 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
 
 
 def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D:
-    """Return the treatment or role in a row. If the layout allows it, a dict gives attributes."""
+    """Return the treatment or role in a row.
+
+    If the layout allows attributes, a dict in the cell of the description gives them.
+    """
     kind_name = "role" if issubclass(kind, Role) else "treatment"
     column = f"{kind_name}_description"
     label = row.required(f"{kind_name}_label", problems)

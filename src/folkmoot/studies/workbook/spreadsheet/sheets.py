@@ -166,7 +166,7 @@ def _is_rounded(value: float, text: str) -> bool:
 
 
 def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
-    """Yield notes on hidden sheets, rows and columns. They are read although they are hidden."""
+    """Yield notes on hidden sheets, rows and columns, which are read like visible ones."""
     if raw.is_hidden:
         yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read all the same"
     if rows := sorted({row for row in raw.hidden_rows if row in sheet.rows}):

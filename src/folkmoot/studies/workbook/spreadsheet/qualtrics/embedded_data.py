@@ -104,7 +104,7 @@ class EmbeddedData:
     def is_set_by_flow(self, field: str) -> bool:
         """Return whether the flow of the survey can set a field.
 
-        If it can, the value of the field may differ from the value in its column.
+        A field that the flow sets may have another value than its column.
         """
         return field in self._set_by_flow
 

@@ -431,7 +431,7 @@ class SurveyFlow:
     def _take_pending(self, condition: Condition) -> Iterator[tuple[Condition, str]]:
         """Yield the pending texts that this task shows, each with its condition.
 
-        Texts that some participants do not see in this task stay pending for the next one.
+        A text that some participants do not see in this task stays pending for the next task.
         """
         waiting: list[_PendingText] = []
         for pending in self._pending:
@@ -473,7 +473,8 @@ class SurveyFlow:
     def _dissolve_dependent_groups(self) -> None:
         """Fix the order of random groups in which tasks depend on each other.
 
-        A task depends on others if it uses the answer of another task or shows a text first.
+        A task is dependent if it uses the answer of another task of the group, or if it shows a
+        descriptive text before its question.
         """
         members: dict[int, list[PlannedTask]] = {}
         for task in self.tasks:
@@ -538,7 +539,7 @@ class SurveyFlow:
     def _show_answer(self, locator: Locator) -> str | None:
         """Return the workbook's text for a piped locator: question text, choice text or answer.
 
-        Returns None if the workbook cannot show it.
+        Return None if the workbook cannot show the text.
         """
         question = self.survey.questions.get(locator.question)
         if question is None:

@@ -145,7 +145,10 @@ def _task_row(**values: Scalar | None) -> Sequence[Scalar | None]:
 
 
 def _write_tasks(flow: SurveyFlow) -> Iterator[Sequence[Scalar | None]]:
-    """Yield the rows of the sheet of tasks. A task that cannot be written gives only a note."""
+    """Yield the rows of the sheet of tasks.
+
+    A task that cannot be written has no row. A note tells the researcher why.
+    """
     order, last_group = 0, None
     left_out: set[str] = set()
     for task in flow.tasks:
@@ -182,7 +185,7 @@ def _write_text(flow: SurveyFlow, task: PlannedTask) -> str:
 
 
 def _find_problem(text: str, options: str, left_out: Collection[str]) -> str:
-    """Return the reason why a task cannot be written. Returns "" if it can."""
+    """Return the reason why a task cannot be written, or "" if it can be written."""
     for what, cell in (("text", text), ("list of choices", options)):
         if len(cell) > MAX_CELL:
             return f"its {what} has {len(cell):,} characters, a cell takes {MAX_CELL:,}"

@@ -201,7 +201,10 @@ class LogicReader:
     def _condition_at(
         self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
-        """Return the condition on the answer that a question got at one position of the flow."""
+        """Return the condition on the answer that a question got at one position of the flow.
+
+        Return None if the workbook cannot express the condition.
+        """
         if name in ("Displayed", "NotEmpty"):
             return asked.condition  # whoever is asked answers
         start = (locator.column,) if locator.column else ()
@@ -224,7 +227,10 @@ def _iterate_numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]
 
 
 def _join_groups(groups: Sequence[Sequence[Condition | None]]) -> Condition | None:
-    """Join the members of each group by "and", and the groups by "or". Ignore unknown members."""
+    """Join the members of each group by "and", and the groups by "or".
+
+    Unknown members (None) are ignored. Return None if no member is known.
+    """
     known = [[each for each in group if each is not None] for group in groups]
     joined = [all_of(*group) for group in known if group]
     return any_of(*joined) if joined else None
@@ -241,7 +247,10 @@ def _equals_choice(item: Item, variable: str, choice: str) -> Condition | None:
 def _selection_condition(
     asked: Asked, start: tuple[str, ...], locator: Locator
 ) -> Condition | None:
-    """Return the condition that a choice or a cell of a matrix was selected."""
+    """Return the condition that a choice or a cell of a matrix was selected.
+
+    Return None if the workbook cannot express the condition.
+    """
     ids = (*start, *locator.ids)
     if not locator.ids:
         return None
@@ -255,7 +264,10 @@ def _selection_condition(
 
 
 def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
-    """Return the condition that a scale point was selected for at least one statement."""
+    """Return the condition that a scale point was selected for at least one statement.
+
+    Return None if the workbook cannot express the condition.
+    """
     found: list[Condition | None] = []
     for item in asked.form.items:
         if item.key[: len(start)] != start or item.key[:1] == ("text",):
@@ -270,7 +282,10 @@ def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) 
 
 
 def _count_condition(asked: Asked, name: str, operand: str) -> Condition | None:
-    """Return the condition that compares the number of selected choices."""
+    """Return the condition that compares the number of selected choices with `operand`.
+
+    `name` is the operator. Return None if the workbook cannot express the condition.
+    """
     number = as_number(operand)
     each = [
         f'(1 if {asked.variables[item.key]} == "{YES}" else 0)'

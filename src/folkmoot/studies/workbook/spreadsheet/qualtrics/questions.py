@@ -117,7 +117,11 @@ class QuestionForm:
 
 
 class FormMaker:
-    """Makes the forms of questions and adds a note for each property that a form lacks."""
+    """Makes the forms of questions and adds a note for each property that a form lacks.
+
+    Each method that makes a form returns None, and adds a note, if the workbook cannot ask the
+    question.
+    """
 
     def __init__(self, questions: Mapping[str, Question], notes: list[ImportNote]) -> None:
         self.questions, self.notes = questions, notes
@@ -266,7 +270,7 @@ class FormMaker:
     # --- kinds of questions --------------------------------------------------------------------
 
     def descriptive_text(self, question: Question) -> QuestionForm | None:
-        """Return the form of a text that asks nothing."""
+        """Return the form of a text that asks nothing, or None if the text is empty."""
         words = self._question_text(question)
         if question.selector == "GRB":
             self._no_form(question, "a graphic")
@@ -277,7 +281,10 @@ class FormMaker:
         return QuestionForm(words=words)
 
     def multiple_choice(self, question: Question) -> QuestionForm | None:
-        """Return the form of a question with one answer, several answers, or a score of 0–10."""
+        """Return the form of a question with one answer, several answers, or a score of 0–10.
+
+        Return None if the question has no choices or an unknown form.
+        """
         stem = self._question_text(question)
         recodes = _recoded_values(question.keys)
         if question.selector == "NPS":
@@ -316,14 +323,17 @@ class FormMaker:
         return QuestionForm((*items, *more), recodes=recodes, items_shuffled=is_shuffled)
 
     def matrix(self, question: Question) -> QuestionForm | None:
-        """Return the form of a matrix. Each statement, or each cell, is a task."""
+        """Return the form of a matrix. Each statement, or each cell, is a task.
+
+        Return None if the matrix has no statements, no scale points or an unknown form.
+        """
         stem = self._question_text(question)
         return self._matrix(question, question, stem, self._choices_of(question), "")
 
     def _matrix(
         self, question: Question, table: Question, stem: str, rows: Sequence[Choice], before: str
     ) -> QuestionForm | None:
-        """Return the form of a matrix with these rows.
+        """Return the form of a matrix with these rows, or None as in `matrix`.
 
         `table` is the matrix: either `question` itself, or one column of a side-by-side question.
         `before` is the number of this column. It is empty if `table` is `question`.
@@ -370,7 +380,10 @@ class FormMaker:
         )
 
     def side_by_side(self, question: Question) -> QuestionForm | None:
-        """Return the form of several matrices side by side that share their statements."""
+        """Return the form of several matrices side by side that share their statements.
+
+        Return None if no matrix can be asked.
+        """
         stem, rows = self._question_text(question), self._choices_of(question)
         items: list[Item] = []
         for number, keys in in_order(question.keys.get("AdditionalQuestions")):
@@ -384,7 +397,10 @@ class FormMaker:
         return QuestionForm(tuple(items))
 
     def slider(self, question: Question) -> QuestionForm | None:
-        """Return the form of sliders: a number on a scale for each item."""
+        """Return the form of sliders: a number on a scale for each item.
+
+        Return None if the question has no items or an impossible scale.
+        """
         stem, configuration = self._question_text(question), question.configuration
         low, high = as_number(configuration.get("CSSliderMin")), None
         if question.selector == "STAR":
@@ -407,7 +423,10 @@ class FormMaker:
         )  # fmt: skip
 
     def constant_sum(self, question: Question) -> QuestionForm | None:
-        """Return the form of numbers that must add up to a total."""
+        """Return the form of numbers that must add up to a total.
+
+        Return None if the question has no items or an impossible total.
+        """
         stem, settings = self._question_text(question), question.validation
         totals = (settings.get(key) for key in ("ChoiceTotal", "TotalSum", "Total"))
         total = next((number for each in totals if (number := as_number(each))), 100.0)
@@ -422,7 +441,7 @@ class FormMaker:
         )  # fmt: skip
 
     def rank_order(self, question: Question) -> QuestionForm | None:
-        """Return the form of a ranking: a number for each item."""
+        """Return the form of a ranking: a number for each item, or None without items."""
         stem, count = self._question_text(question), len(self._choices_of(question))
         self.change(question, "its ranks are asked item by item; equal ranks are not refused")
         listed = self._listed_choices(question)
@@ -445,7 +464,7 @@ class FormMaker:
         self, question: Question, words: Callable[[str], str], bounds: tuple[float, float],
         *, is_whole: bool,
     ) -> QuestionForm | None:  # fmt: skip
-        """Return a form with one number for each choice."""
+        """Return a form with one number for each choice, or None without choices."""
         choices = self._choices_of(question)
         if not choices:
             return self._no_form(question, "a question without items")
@@ -468,7 +487,10 @@ class FormMaker:
         return QuestionForm(tuple(items), items_shuffled=self._shows_in_random_order(question))
 
     def text_entry(self, question: Question) -> QuestionForm | None:
-        """Return the form of a text, a number, or several text fields."""
+        """Return the form of a text, a number, or several text fields.
+
+        Return None if the question should have text fields but has none.
+        """
         stem = self._question_text(question)
         if question.selector == "FORM":
             items = []

@@ -91,9 +91,10 @@ class Treatments:
     # --- combinations --------------------------------------------------------------------------
 
     def _combine(self, elements: Sequence[Mapping[str, Any]], place: ArmKey) -> Combinations:
-        """Return all combinations of arms in a sequence of elements that are all shown in turn.
+        """Return all combinations of arms in a sequence of elements, all of which are shown.
 
-        The key of an arm is its position in the flow, because ids may occur more than once.
+        `place` is the position of the sequence in the flow. The key of an arm is its position in
+        the flow, because ids may occur more than once.
         """
         found: Combinations = [()]
         for number, element in enumerate(elements):
