@@ -38,7 +38,7 @@ class Persona:
 
     @property
     def key(self) -> str:
-        """The identity of the persona, see `persona_key`."""
+        """The key by which two personas count as the same, see `persona_key`."""
         return persona_key(self.base or self.text)
 
     def with_id(self, new_id: str) -> Persona:
@@ -93,5 +93,8 @@ def indefinite_article(following: str) -> str:
 
 
 def persona_key(base: str) -> str:
-    """Return the identity of a base line. Case, spaces and a final full stop make no difference."""
+    """Return the key of a base line.
+
+    Lines that differ only in case, spaces or a final full stop have the same key.
+    """
     return " ".join(base.casefold().split()).rstrip(".")

@@ -1,8 +1,9 @@
 """The persistent pool of personas (`data/personas.json`), which all runs share.
 
-The pool holds at least 1.5 × the personas that a run needs. Runs share the cost of enrichment, and
-two draws of equal size have about two thirds of their personas in common. A file that is not a pool
-raises an error and stays unchanged."""
+Before a draw, the pool must hold 1.5 × the number of personas that the run needs. Runs share the
+cost of enrichment, and two draws of equal size have about two thirds of their personas in common. A
+file that is not a pool raises an error and stays unchanged.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ class Pool:
     def add_personas(self, personas: Iterable[Persona]) -> int:
         """Add personas with new base lines to the pool and return the number of added personas.
 
-        A persona with a known base line is dropped, and the existing one stays. The file is read
-        again under the lock, so two processes that add personas at the same time both succeed.
+        If the pool already has a base line, the new persona is dropped. The file is read again
+        under the lock, so two processes that add personas at the same time both succeed.
         """
         with self._locked_pool():
             present = self.load_personas()
@@ -161,7 +162,8 @@ class MigrationResult:
     """The counts of one migration, made by `migrate_personas`.
 
     `added`: new personas. `known`: personas that the pool already had. `unfit`: unusable records.
-    `runs`: run folders that could be read. `problems`: one for each folder that could not be read.
+    `runs`: run folders that could be read. `problems`: the problem of each folder that could not be
+    read.
     """
 
     added: int

@@ -62,8 +62,12 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
     """Return all rows of a table with numeric answers, in order.
 
     A person may answer about several items, also in different arms. Raises InputError with the row
-    of each problem: missing columns, cells that are empty or not numbers, a person who answers
-    twice about one item (in one arm or two), and arms that are stated in some rows only.
+    of each of these problems:
+
+    - a missing column
+    - a cell that is empty or not a number
+    - a person who answers twice about one item, in one arm or two
+    - arms that only some rows state
     """
     table = read_people(path)
     if lacking := [name for name in (PERSON, ITEM, BEFORE, AFTER) if name not in table.columns]:

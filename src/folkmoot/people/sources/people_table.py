@@ -2,9 +2,13 @@
 
 Columns: `person`, `item` (what was asked), `before` and `after` (numbers or options), `arm` (the
 condition), `text_shown` (what the person read before the second answer), and attributes of the
-person. The same table seeds personas (`table.read_personas`), is replayed
-(`experiment.read_experiment`), is compared with a run (`folkmoot compare --people`) and gives human
-benchmarks (`folkmoot bands`)."""
+person. The same table has four uses:
+
+- a source of personas (`table.read_personas`)
+- an experiment to replay (`experiment.read_experiment`)
+- a comparison with a run (`folkmoot compare --people`)
+- human benchmarks (`folkmoot bands`)
+"""
 
 from __future__ import annotations
 
@@ -69,11 +73,11 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield the problems because of which it is unclear which answer of a person counts.
+    """Yield a problem for each row without a clear person, item or arm.
 
-    These are an empty `person` or `item`, and a person who answers twice about one item (in one arm
-    or two). At most one such problem is yielded for a row. Then the problems of `list_unclear_arms`
-    follow. `table` is the result of `read_people`.
+    The problems are an empty `person` or `item`, and a person who answers twice about one item (in
+    one arm or two). At most one such problem is yielded for a row. Then the problems of
+    `list_unclear_arms` follow. `table` is the result of `read_people`.
     """
     ids = [name for name in (PERSON, ITEM) if name in table.columns]
     first_rows: dict[tuple[str, ...], int] = {}
@@ -91,7 +95,7 @@ def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
 def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
     """Yield a problem for each row without an arm and for each arm that is spelled in two ways.
 
-    Two spellings of an arm differ only in case or spaces. A table in which no row has an arm has no
+    Two spellings of an arm differ only in case or spaces. If no row has an arm, there is no
     problem.
     """
     if ARM not in table.columns or table[ARM].null_count() == table.height:
@@ -122,7 +126,10 @@ def _clean_text(column: pl.Series) -> pl.Series:
 
 
 def _parse_column(column: pl.Series) -> pl.Series:
-    """Return a text column as numbers or truth values if all of its known cells are."""
+    """Return a text column as numbers or truth values, or unchanged.
+
+    All cells of the column must be numbers, or all cells truth values. Missing cells do not count.
+    """
     if column.dtype != pl.String:
         return column
     texts = _clean_text(column)
@@ -146,8 +153,8 @@ def people_in_answers(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Return one row for each person in a table of answers: `id`, the attributes, `first_answers`.
 
     `first_answers` has a sentence for each item about which the person answered. Raises InputError
-    with the row of each problem: an empty `person`, or an attribute that differs from an earlier
-    row of the same person.
+    with the row of each problem. A problem is an empty `person`, or an attribute that differs from
+    an earlier row of the same person.
     """
     answers = name_people_columns(table, path)
     attributes = [name for name in answers.columns if name not in COLUMNS]

@@ -117,9 +117,9 @@ def is_english(text: str) -> bool:
 def _select_usable_lines(
     candidates: list[str], count: int, exclude: Collection[str], english_only: bool
 ) -> tuple[list[str], int, int, int]:
-    """Return the first `count` usable candidates, and three numbers of lines.
+    """Return the first `count` usable candidates, and three counts.
 
-    The numbers count the examined lines, the lines that are not English, and the repeated lines.
+    The counts are: examined lines, lines that are not English, and repeated lines.
     """
     kept: list[str] = []
     seen: set[str] = set()
@@ -146,8 +146,8 @@ def _lowest_tickets(
     """Return the texts of the `wanted` lines with the lowest tickets, and counts of the file.
 
     The counts are the number of lines, the number of broken lines, and the line numbers of the
-    first broken ones. Broken lines get tickets too, so that correcting one line does not change the
-    tickets of others.
+    first broken lines. Broken lines get tickets too, so that correcting one line does not change
+    the tickets of other lines.
     """
     tickets = _draw_tickets(seed)
     heap: list[tuple[float, int, str]] = []
@@ -215,8 +215,8 @@ async def fetch_file(
 ) -> Path:
     """Return the local copy of the file at `url`. Download the file unless the cache has it.
 
-    The download calls `progress(received bytes, total bytes or None)`. The copy appears only when
-    it is complete. `timeout`: the longest time without data in seconds, not the total time. Raises
+    The download calls `progress(received bytes, total bytes or None)`. An incomplete download
+    leaves no copy. `timeout`: the longest time without data in seconds, not the total time. Raises
     InputError with alternatives if the URL cannot be read.
     """
     target = cache_path(url, cache_dir)

@@ -73,8 +73,8 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
 def _uniform_draws(count: int, rng: np.random.Generator) -> Iterator[float]:
     """Yield `count` random numbers from [0, 1), generated in blocks.
 
-    Generating them one by one would take as long as writing the descriptions. Generating all at
-    once would take as much memory as the personas.
+    Single draws would take as long as writing the descriptions. Drawing all numbers at once would
+    take as much memory as the personas.
     """
     for start in range(0, count, DRAWS_AT_ONCE):
         yield from rng.random(min(DRAWS_AT_ONCE, count - start)).tolist()
@@ -123,7 +123,7 @@ def _deal_values(
 
 
 def _swap_degrees_of_too_young(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
-    """Swap education between people until all are old enough for their degree, if possible.
+    """Swap degrees between people so that each person is old enough for the degree, if possible.
 
     A swap changes no ratio.
     """

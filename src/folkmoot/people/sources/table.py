@@ -52,7 +52,7 @@ def read_personas(
     """Return every row as a persona, in the order of the file.
 
     A table of answers (`people_table`) gives one persona for each person, made of the attributes.
-    `with_first_answers` adds to the description what the person answered first.
+    With `with_first_answers`, the description also gives the first answers of the person.
 
     These column names have a meaning: `id`, `name`, one of `TEXT_COLUMNS` (the description),
     `base_persona`, and the seven demographics. `ALSO_CALLED` holds other accepted names for the
@@ -115,7 +115,10 @@ def read_personas(
 
 
 def _read_people_frame(path: Path, with_first_answers: bool) -> pl.DataFrame:
-    """Return a file with one row for each person, also if it has one for each answer."""
+    """Read a file and return a table with one row for each person.
+
+    The file may have one row for each person, or one row for each answer.
+    """
     table = read_frame(path)
     if holds_answers(table.columns):
         people = people_in_answers(table, path)
@@ -132,10 +135,11 @@ def _clean_cell(value: object) -> object:
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
-    """Return column of the file → the known name of its meaning, or its own name in clean form.
+    """Return column of the file → known name with the same meaning.
 
-    If several columns have the same meaning, a column with exactly the known name gets it, or else
-    the first of them.
+    A column without a known meaning keeps its own name in clean form. If several columns have the
+    same meaning, only one column gets the known name: the column with exactly this name, or else
+    the first.
     """
     meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())

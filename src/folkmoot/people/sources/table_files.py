@@ -1,7 +1,8 @@
 """Read a file with one table, of personas or of human answers: CSV, Parquet, JSON lines or xlsx.
 
-Every table about people is read here, so each file format has the same limits and messages
-everywhere."""
+All modules read tables about people with these functions. So each file format has the same limits
+and messages everywhere.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 
 def first_line(path: Path) -> int:
-    """Return the line number of the first person in a file. It is a row number in a spreadsheet."""
+    """Return the line number of the first person in a file, or the row number in a spreadsheet."""
     return 2 if path.suffix.lower() in (*_SEPARATORS, ".xlsx") else 1
 
 
@@ -152,9 +153,9 @@ def _ragged_line(path: Path, mark: str) -> str:
 
 
 def _parse_number_column(column: pl.Series) -> pl.Series:
-    """Return the column as numbers if each is written exactly as in its cell, otherwise unchanged.
+    """Return the column as numbers if no cell would change its spelling, and otherwise unchanged.
 
-    Cells such as 007 and 1.10 would be written differently, so their column stays text.
+    For example, 007 and 1.10 would become 7 and 1.1, so their columns stay text.
     """
     for kind in (pl.Int64, pl.Float64):
         numbers = column.cast(kind, strict=False)
@@ -204,9 +205,9 @@ def _find_sheet(path: Path) -> RawSheet:
 
 
 def _find_gaps(sheet: RawSheet) -> list[tuple[str, str, str]]:
-    """Return (message, location, hint) for each problem because of which a sheet is no table.
+    """Return (message, location, hint) for each problem that prevents reading a sheet as a table.
 
-    These are merged cells, hidden rows or columns, and cells without a column name above them.
+    The problems are merged cells, hidden rows or columns, and cells without a column name above.
     """
     problems = [
         ("these cells are merged", f"{sheet.name}!{area}", "unmerge them and fill in each cell")

@@ -58,7 +58,10 @@ def write_report(
 
 
 def write_grid_report(grid: RunGrid) -> Path:
-    """Write the report of a grid into its folder, and one into the folder of each finished cell."""
+    """Write the report of a grid into its folder. Also write a report for each finished cell.
+
+    The report of a cell is in the folder of the cell.
+    """
     cells = findings_of_cells(grid)
     finished = grid.finished_cells()
     # All cells share one judgement over the wordings, so it is made once.

@@ -1,6 +1,8 @@
 """Draw traits, buying behaviour, voice and opinion of a participant from the demographics.
 
-Weights and published figures are in `us.yaml`. The way of talking is assumed, with random noise."""
+Weights and published figures are in `us.yaml`. The rules for the way of talking are assumptions,
+with random noise.
+"""
 
 from __future__ import annotations
 
@@ -257,8 +259,8 @@ def _three_step_value(value: float, rng: np.random.Generator, names: tuple[T, T,
 def _draw_speech_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
     """Return two habits of speech.
 
-    The first habit fits the most extreme trait. The second one fits the second most extreme trait,
-    or is a general habit.
+    The first habit fits the most extreme trait. The second habit fits the second most extreme
+    trait, or is a general habit.
     """
     most_extreme_first = sorted(
         TRAITS, key=lambda trait_name: -abs(getattr(traits, trait_name) - 50)
@@ -292,7 +294,7 @@ def draw_opinion(
     """Return the first opinion about a concept: a valence and a sentence.
 
     The valence depends on openness, price sensitivity and engagement, and on the `appeal` of the
-    concept. Values in `fixed` are kept.
+    concept. A valence or sentence in `fixed` is kept.
     """
     terms = data["opinion"]
     inputs = {

@@ -21,7 +21,7 @@ def score_band(score: int) -> int:
 
 @lru_cache(maxsize=1)
 def load_wordings() -> dict[str, Any]:
-    """Return the packaged sentences about temperament and speech, by trait or feature."""
+    """Return the packaged sentences that describe a profile, by trait or other attribute."""
     data: dict[str, Any] = packaged_yaml(__file__, "character.yaml")
     return data
 
@@ -32,7 +32,7 @@ def trait_sentence(trait: str, score: int) -> str:
 
 
 def describe_temperament(traits: Traits) -> str:
-    """Return sentences for all five traits.
+    """Return one sentence for each of the five traits.
 
     The most extreme trait comes first, because readers remember the first sentence best.
     """

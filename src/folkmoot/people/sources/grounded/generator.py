@@ -57,9 +57,9 @@ class PersonaGenerator:
     ) -> list[Profile]:
         """Return `count` profiles with different names.
 
-        `rng` with the same state gives the same profiles. `quotas`: attribute (`QUOTA_KEYS`, with
+        The same state of `rng` gives the same profiles. `quotas`: attribute (`QUOTA_KEYS`, with
         ages as bands such as "25-34") → value → share or number. Quotas are met exactly (largest
-        remainder). All other attributes are drawn from the population given the quotas. Raises
+        remainder). All other attributes are drawn from the part of the population that fits. Raises
         InputError if a requested combination does not occur.
         """
         # A seed per participant: an additional draw for one of them changes no other.
@@ -147,9 +147,9 @@ class PersonaGenerator:
         )
 
     def _fixed_attributes(self, count: int, rng: np.random.Generator) -> list[Fixed]:
-        """Return the known attributes of `count` participants.
+        """Return the known attributes of `count` participants: rows of the panel.
 
-        They are rows of the panel, or empty mappings without a panel.
+        Without a panel, each participant gets an empty mapping.
         """
         if self.panel is None:
             return [{}] * count
@@ -221,7 +221,7 @@ class PersonaGenerator:
 def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str, int]:
     """Return numbers of participants that follow `shares`, rounded by largest remainder.
 
-    Shares that already are whole numbers with the sum `person_count` are returned unchanged.
+    If `shares` already holds whole numbers with the sum `person_count`, the numbers stay the same.
     """
     total = sum(shares.values())
     exact = {str(key): share / total * person_count for key, share in shares.items()}
@@ -234,7 +234,7 @@ def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str
 
 
 def _quota_cell(profile: Profile, key: str, cells: Mapping[str, int]) -> str | None:
-    """Return the quota cell to which a profile belongs, or None if there is none."""
+    """Return the quota cell to which a profile belongs, or None if the profile fits no cell."""
     if key != "age":
         value = profile.consumer.adoption if key == "adoption" else str(getattr(profile, key))
         return value if value in cells else None

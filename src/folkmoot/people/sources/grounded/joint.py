@@ -90,7 +90,7 @@ def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -
 def core_margins() -> tuple[RakingMargin, ...]:
     """Return the published margins of the core table.
 
-    The order matters: if margins contradict each other, raking meets the last ones exactly.
+    The order matters: if margins contradict each other, raking meets the last margins exactly.
     """
     figures_us = us_figures()
     ages = np.array([*figures_us["age"]["bands"].values()], dtype=float)
@@ -171,8 +171,8 @@ def _with_degrees(groups: Array, per_cent: Sequence[float]) -> Array:
 def _race_shares(counts: Sequence[float]) -> Array:
     """Return the shares of `RACES` from counts of all, white, Black, Asian and Hispanic people.
 
-    The published counts include Hispanic people a second time as white, Black or Asian. 90 % of
-    them are assumed to be counted as white and 3 % as Black, and are subtracted from these counts.
+    In the published counts, a Hispanic person also counts as white, Black or Asian. The function
+    subtracts 90 % of Hispanic people from the white count and 3 % from the Black count (assumed).
     """
     total, white, black, asian, hispanic = counts
     alone = np.array([white - 0.9 * hispanic, black - 0.03 * hispanic, asian, hispanic])
@@ -221,9 +221,9 @@ def _home_shares() -> Array:
 class Jobs:
     """The occupations of the population, with the shares of their workers.
 
-    `names`, `titles`: one for each occupation. `pay`: the term of each occupation in the log
-    earnings. `table`: shares of workers, with the axes job, sex, age, education and race.
-    `margins`: the published margins of `table`.
+    `names`, `titles`: one for each occupation. `pay`: the contribution of each occupation to the
+    logarithm of earnings. `table`: shares of workers, with the axes job, sex, age, education and
+    race. `margins`: the published margins of `table`.
     """
 
     names: tuple[str, ...]
@@ -281,7 +281,7 @@ def likely_job(sex: str, age: int, education: str, at: float) -> str:
 
 
 def _needs_min_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
-    """Return for each occupation whether its workers are assumed to have a minimum age."""
+    """Return a mask of the occupations with an assumed minimum age."""
     responsible = [bool(_RESPONSIBLE.search(job)) for job in frame["job"]]
     schooled = (frame["bachelor"] + frame["graduate"]).to_numpy() >= 40
     return np.array(responsible) | schooled
@@ -296,9 +296,9 @@ def _degree_shares(
 ) -> Array:
     """Return the shares of degrees in an occupation.
 
-    The survey counts some college without a degree as high school. So a part of the workers with
-    high school is assumed to have some college. The part is larger in occupations in which many
-    workers have degrees.
+    The survey counts some college without a degree as high school. So some workers with high school
+    are assumed to have some college. Their share is larger in occupations in which many workers
+    have degrees.
     """
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
     doctors = graduate * _DOCTORATE_SHARES.get(job, 0.03)
@@ -435,9 +435,10 @@ def _draw_own_incomes(
 
 
 def _living_alone_factors(activity: Index, home: Index) -> Array:
-    """Return for each person the factor by which the income is multiplied.
+    """Return the factor by which the income of each person is multiplied.
 
-    The factor is above 1 for people of the activity "at home" who live alone, and 1 for all others.
+    The factor is above 1 for people of the activity "at home" who live alone, and 1 for all other
+    people.
     """
     other = us_figures()["other_income"]
     keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))
@@ -447,8 +448,8 @@ def _living_alone_factors(activity: Index, home: Index) -> Array:
 def _centred_former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
     """Return the log pay of each person's last job, centred separately for women and men.
 
-    The median of retired people of the same sex is subtracted. With this centring, the published
-    median income of retired people holds.
+    The median of retired people of the same sex is subtracted. Without this step, the median income
+    of retired people would differ from the published median.
     """
     centred = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):
@@ -469,10 +470,10 @@ def _draw_households(
     indices = np.arange(len(sex))
 
     def draw_partner_income(people: Index, like: Sequence[tuple[Index, Index]]) -> Array:
-        """Return for each of `people` the income of a random person with the wanted attributes.
+        """Return the income of a random partner for each of `people`.
 
-        `like`: pairs of arrays. The first array holds the wanted value of an attribute for each of
-        `people`, the second one the value of this attribute for all people.
+        `like`: pairs of arrays, one pair for each attribute. The first array holds the wanted value
+        for each of `people`. The second array holds the value of every person of the population.
         """
         wanted_kinds = np.stack([wanted for wanted, _ in like], axis=1)
         kinds = np.stack([known for _, known in like], axis=1)
@@ -533,7 +534,7 @@ def _to_published(incomes: Array, weights: Array) -> Array:
 def _draw_children(sex: Index, band: Index, home: Index, rng: np.random.Generator) -> Index:
     """Return the number of children at home of each person, 0 to 3.
 
-    Most households with one parent are those of mothers.
+    In most households with one parent, this parent is the mother.
     """
     terms = us_figures()["children"]
     couples, others = (
@@ -581,7 +582,7 @@ def _describe_household(home: str, band: int, children: int) -> str:
 
 
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
-    """Return how close the tables are to each published margin.
+    """Return the distance between the tables and each published margin.
 
     A tuple holds the name of the margin, its number of cells, and the largest and mean distance of
     a cell in percentage points.

@@ -1,4 +1,4 @@
-"""A panel: the researcher's own people with weights, used in place of the packaged population."""
+"""A panel: the researcher's own people with weights, used instead of the packaged population."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def read_panel(path: Path) -> Panel:
 
 
 def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
-    """Return a problem for each empty value in a row of another country's table.
+    """Return a problem for each empty value in a row about a person outside the United States.
 
-    An empty value would be filled with a random American one, which does not fit another country.
+    An empty value would be filled with a random American value, which does not fit another country.
     """
     if str(row.get("country", "")).strip().casefold() in _AMERICAN:
         return []

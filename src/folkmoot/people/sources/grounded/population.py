@@ -1,8 +1,9 @@
 """The population for grounded personas, and the draw of one participant's demographics.
 
-The population of the United States is built from published tables (`joint.py`). Random values are
-also drawn for attributes that are fixed in advance. So fixing one attribute of a participant
-changes only attributes that depend on it."""
+The population of the United States is built from published tables (`joint.py`). If an attribute is
+fixed in advance, a random value is still drawn and then ignored. So fixing one attribute of a
+participant changes only attributes that depend on it.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class Circumstances:
 def band_of(age: int, bands: Mapping[str, object]) -> str:
     """Return the band that contains an age, such as "25-34".
 
-    Ages above all bands get the last one.
+    An age above all bands gets the last band.
     """
     for band in bands:
         if age <= int(band.split("-")[1]):
@@ -89,8 +90,9 @@ class Population:
     def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
         """Return one random person with the fixed attributes.
 
-        Attributes are applied in the order of `_KNOWN`. An attribute is ignored if no person who
-        matches the earlier ones has it. `at` (0 to 1) selects the person by cumulative weight.
+        Attributes are applied in the order of `_KNOWN`. If no person fits an attribute and all
+        attributes before it, the attribute is ignored. `at` (0 to 1) selects the person by
+        cumulative weight.
         """
         chosen = self._matching_rows(fixed)
         weights = (
@@ -214,7 +216,10 @@ def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) ->
 
 
 def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
-    """Return a key with a probability proportional to its share. Uses one draw."""
+    """Return a key with a probability proportional to its share.
+
+    Uses one random number of `rng`.
+    """
     at = rng.random() * sum(shares.values())
     for key, share in shares.items():
         at -= share
@@ -232,7 +237,7 @@ def income_fifth(usd: float) -> str:
 def _typical_income(income: str) -> int:
     """Return a typical income of a fifth of households, in dollars.
 
-    It is used if the fifth is known but no person of the population matches.
+    The value is used if the fifth is known, but no person of the population matches.
     """
     # Assumed ends of the lowest and the highest fifth, so that each has a geometric middle.
     limits = [15_000, *joint.us_figures()["household_income"]["fifths"], 260_000]

@@ -215,10 +215,10 @@ def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return the rows of a table, with empty locations for missing ones if any row has a location.
+    """Return the rows of a table.
 
-    Without an empty location, an American location would be drawn, but a table with locations may
-    be from any country.
+    If any row has a location, rows without one get an empty location. Rows without the key would
+    get a random American location. A table with locations may be from any country.
     """
     known = [dict(row) for row in rows]
     if any(row.get("location") for row in known):
@@ -336,7 +336,10 @@ class Profile(_Frozen):
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
-        """Return the demographics of all sources, plus location, household and race if known."""
+        """Return the demographics that all persona sources have, and some of this source.
+
+        The further values are location and household, and race if it is known.
+        """
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
         return {key: getattr(self, key) for key in keys}
 

@@ -37,7 +37,7 @@ class RakingMargin:
         return part
 
     def observed_margin(self, table: Array) -> Array:
-        """Return the shares that a table has in this margin."""
+        """Return the shares over `axes` that a table has, to compare them with `wanted`."""
         part = self.table_part(table)
         sums = part.sum(
             axis=tuple(
@@ -79,8 +79,8 @@ def rake_table(seed: Array, margins: Sequence[RakingMargin]) -> Array:
     """Return the table that has all margins and is nearest to the seed in relative entropy.
 
     The method is iterative proportional fitting (Deming and Stephan 1940). The result sums to 1. If
-    margins contradict each other, the last ones hold exactly. `RakingMargin.observed_margin` shows
-    how close the table is to the other margins.
+    margins contradict each other, the last margins hold exactly. `RakingMargin.observed_margin`
+    shows how close the table is to the other margins.
     """
     table = seed / seed.sum()
     for _ in range(MAX_ROUNDS):

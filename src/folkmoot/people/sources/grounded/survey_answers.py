@@ -27,7 +27,7 @@ _REFUSED_ANSWER = re.compile(
 
 @lru_cache(maxsize=1)
 def _value_meanings() -> dict[str, dict[str, str]]:
-    """Return for each key of a profile a mapping from normalised survey words to valid values."""
+    """Return key of a profile → normalised survey word → valid value of the key."""
     data: dict[str, dict[str, list[str]]] = packaged_yaml(__file__, "survey_answers.yaml")
     return {
         key: {fold_answer(word): value for value, words in of.items() for word in words}
@@ -45,7 +45,7 @@ def fold_answer(value: str) -> str:
 
 
 def is_refused_answer(value: object) -> bool:
-    """Return whether the text of a cell says that the person gave no answer."""
+    """Return True if the text of a cell says that the person gave no answer."""
     if not isinstance(value, str) or not value:
         return False
     return bool(_REFUSED_ANSWER.fullmatch(fold_answer(value)))
