@@ -1,7 +1,8 @@
 """Run a function in a child process (`python -m` this module).
 
-Child processes do work that takes much memory, and read untrusted files under limits. A hostile
-file then ends the child and not this process."""
+Child processes do work that takes much memory, and read untrusted files under limits. A malicious
+file can end only the child process.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +32,11 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a child process after the function to run is imported.
+    """The limits of a child process. They apply after the function to run is imported.
 
     `seconds`: the limit of the CPU time. The elapsed time is limited to six times as many seconds.
-    `memory_bytes`: the limit of the memory. macOS does not enforce the memory limit, and Windows
-    enforces only the elapsed time.
+    `memory_bytes`: the limit of the memory. macOS does not enforce the memory limit. Windows
+    enforces only the limit of the elapsed time.
     """
 
     seconds: int

@@ -91,12 +91,12 @@ class InputError(FolkmootError):
 class LimitReached(FolkmootError):
     """A child process exceeded its memory or time limit.
 
-    The caller writes the message for the user.
+    The code that catches this error writes the message for the user.
     """
 
 
 class StorageError(FolkmootError):
-    """The run folder cannot be read or written (disk full, read-only, missing)."""
+    """The run folder cannot be read or written: disk full, read-only or missing."""
 
     exit_code = EXIT_INPUT
 
@@ -110,7 +110,10 @@ class RunLockedError(StorageError):
 
 
 class ForeignJournalError(StorageError):
-    """The journal is corrupt, changed by hand or not ours. It is left unchanged."""
+    """The journal is corrupt, changed by hand or not made by Folkmoot.
+
+    Its file is left unchanged.
+    """
 
 
 class EmptyJournalError(ForeignJournalError):
@@ -118,7 +121,7 @@ class EmptyJournalError(ForeignJournalError):
 
 
 class NotJournaledError(StorageError):
-    """A replay, which calls no model, reached an address that is not in the journal."""
+    """A replay reached an address that is not in the journal. A replay calls no model."""
 
 
 class DriftError(FolkmootError):
@@ -128,13 +131,13 @@ class DriftError(FolkmootError):
 
 
 class NothingUsableError(FolkmootError):
-    """The run finished, but has no usable results. In Python, see `Run.unusable`."""
+    """The run finished but has no usable results. `Run.unusable` gives the reason."""
 
     exit_code = EXIT_UNUSABLE
 
 
 class RunPausedError(FolkmootError):
-    """The run stopped and all work is kept. The same command with `--resume` continues it."""
+    """The run stopped and all work is kept. The same command with `--resume` continues the run."""
 
     exit_code = EXIT_PAUSED
 
@@ -144,18 +147,18 @@ class QuotaExhaustedError(RunPausedError):
 
 
 class BudgetReachedError(RunPausedError):
-    """`budget_usd` or `budget_calls` is used up."""
+    """The budget in `budget_usd` (USD) or `budget_calls` is used up."""
 
 
 class RunInterruptedError(KeyboardInterrupt):
-    """Ctrl-C stopped a run. All work is kept, and `--resume` continues it (exit code 130)."""
+    """Ctrl-C stopped a run. All work is kept, and `--resume` continues the run (exit code 130)."""
 
 
 class ModelError(FolkmootError):
     """A provider sent no reply.
 
-    `may_be_billed`: True if the server had begun to answer, so that the vendor may bill a reply
-    that we could not read. `max_usd`: the maximum cost of that reply, which the gateway fills in.
+    `may_be_billed`: True if the server had begun to answer. The vendor may then bill a reply that
+    Folkmoot could not read. `max_usd`: the maximum cost of the reply in USD, set by the gateway.
     """
 
     may_be_billed: bool = False
@@ -177,11 +180,11 @@ class TransientError(ModelError):
 
 
 class RateLimitedError(TransientError):
-    """Status 429: too many requests, so all calls to the model must slow down."""
+    """Status 429: too many requests. All calls to the model must slow down."""
 
 
 class QuotaError(ModelError):
-    """The account has no quota left. Unlike a rate limit, this does not pass after a while."""
+    """The account has no quota left. Unlike a rate limit, the error persists."""
 
 
 class FatalModelError(ModelError):
@@ -195,7 +198,7 @@ class NotFoundError(FatalModelError):
 
 
 class RefusedError(ModelError):
-    """The server refuses this request, so it gets no answer.
+    """The server refuses this request, so the question gets no answer.
 
     `reason` becomes the reason of `Missing`.
     """
@@ -206,9 +209,9 @@ class RefusedError(ModelError):
 
 
 class RejectedError(RefusedError):
-    """The server rejects this request with a plain 400 or 422, for an unknown reason.
+    """The server rejects this request with status 400 or 422 and gives no known reason.
 
-    The replies to other requests show whether the cause is this prompt (see `retries.py`).
+    The replies to other requests show whether this prompt is the cause (see `retries.py`).
     """
 
     def __init__(self, message: str) -> None:
@@ -218,7 +221,8 @@ class RejectedError(RefusedError):
 class ProtocolError(FolkmootError):
     """A study broke a rule of the engine, such as one address for two calls.
 
-    `location`: the file and line in the study's code, if the traceback does not show them.
+    `location`: the file and line in the study's code. It is set only if the traceback does not show
+    them.
     """
 
     def __init__(self, message: str, location: tuple[str, int] | None = None) -> None:

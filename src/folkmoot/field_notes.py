@@ -1,7 +1,8 @@
 """Notes on the fields of configuration classes for which pydantic has no argument.
 
 The notes become part of the JSON Schema of a study file. `folkmoot.authoring` makes tables of keys
-and templates from that schema."""
+and templates from the schema.
+"""
 
 from __future__ import annotations
 

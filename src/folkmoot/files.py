@@ -47,8 +47,7 @@ READ_CSV_OPTIONS = "save it as CSV in UTF-8, with commas, as many in each row as
 class CsvTable(NamedTuple):
     """A CSV file as text.
 
-    `columns`: the names of the columns. `rows`: line number and cells of each row that is not
-    blank.
+    `columns`: the names of the columns. `rows`: (line number, cells) of each row that is not blank.
     """
 
     columns: tuple[str, ...]
@@ -58,8 +57,8 @@ class CsvTable(NamedTuple):
 def read_csv(text: str, name: str) -> CsvTable:
     """Return the table of a CSV text with a header.
 
-    All cells are stripped, and missing cells are empty. `name`: the file name for error messages.
-    Raises InputError for a faulty header or a row with too many cells.
+    White space around cells is removed, and missing cells become empty. `name` is the file name for
+    error messages. Raises InputError for a faulty header or a row with too many cells.
     """
     lines = csv.reader(io.StringIO(text))
     columns = tuple(column.strip() for column in next(lines, ()))
@@ -107,7 +106,7 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def packaged_yaml(module_file: str, name: str) -> Any:
-    """Return data that ships with the code, as in `packaged_yaml(__file__, "names_us.yaml")`."""
+    """Return the data in a packaged YAML file, as in `packaged_yaml(__file__, "names_us.yaml")`."""
     return yaml.safe_load(Path(module_file).with_name(name).read_text(encoding="utf-8"))
 
 
@@ -126,8 +125,8 @@ def user_cache_dir() -> Path:
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Context manager: open a binary file that replaces `path` only if the block succeeds.
 
-    Raises StorageError for a disk error. Other errors of the block are raised unchanged, such as
-    errors of a network connection, which are OSErrors too.
+    Raises StorageError for a disk error. All other errors of the block are raised unchanged. They
+    include network errors, although a network error is an OSError too.
     """
     # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
@@ -153,7 +152,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Context manager: turn a disk error into a StorageError with a message in plain words."""
+    """Context manager: convert a disk error to a StorageError with a message in plain words."""
     try:
         yield
     except OSError as error:
@@ -161,7 +160,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def _describe_disk_error(error: OSError) -> str:
-    """Return the cause of a disk error in words, with advice."""
+    """Return a message with the cause of a disk error and with advice."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space, then try again (a run: with --resume)"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

@@ -2,8 +2,9 @@
 
 Such characters make two labels look alike, reverse the reading direction, move a terminal's cursor,
 or break a chart. A study file, a workbook or an id with an invisible character is rejected, and the
-message states the location. In texts of humans, and in printed or drawn texts, the characters are
-removed."""
+error message gives the location. Invisible characters are removed from texts of humans, and from
+printed or drawn texts.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _BREAKS = re.compile("[\t\r\n]")
 
 
 def hidden_in(text: str, *, label: bool = False) -> str:
-    """Return the first hidden character in words (`U+202E, right-to-left override`), or "".
+    """Return the first hidden character by name, such as `U+202E, right-to-left override`, or "".
 
     With `label`, tabs and line breaks count as hidden too, except at the ends of the text.
     """

@@ -1,4 +1,4 @@
-"""Words for messages: similar names, lists of names, and shortened texts."""
+"""Texts for messages: similar names, lists of names, and shortened texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SCORERS = ((fuzz.ratio, 65), (fuzz.WRatio, 75))
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to `name`, or None.
+    """Return the known name that is most similar to `name`, or None if no name is similar.
 
     Case is ignored, and spaces and hyphens count as underscores.
     """

@@ -1,8 +1,9 @@
 """JSON for requests and the journal, with orjson where possible, which is thirty times as fast.
 
-The standard library handles the values that orjson rejects: lone surrogates (half an emoji at the
-end of a reply) and integers beyond 64 bits. `storage.json_files` writes the JSON files that humans
-read."""
+The standard library encodes and decodes values that orjson rejects: lone surrogates (half an emoji
+at the end of a reply) and integers beyond 64 bits. `storage.json_files` writes the JSON files that
+humans read.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Schema = dict[str, Any]
 
 
 def encode_json(value: object) -> bytes:
-    """Return compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can read."""
+    """Return compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can decode."""
     try:
         # Copy the result, because orjson reserves at least 4 KB for each one.
         return bytes(memoryview(orjson.dumps(value)))

@@ -1,9 +1,9 @@
 """The sources of the texts in prompts.
 
 A text with a source (an utterance, a persona, material, an option, a computed value) is a `Quoted`,
-a string that carries its source. Templates, joins and histories keep the sources of their inputs.
-So a request knows the source of each of its characters, and no code searches for known texts inside
-other texts. docs/provenance.md explains this to researchers.
+a string that carries its source. Templates, joins and histories keep the sources of their inputs. A
+request therefore knows the source of each of its characters. No code searches for known texts
+inside other texts. docs/provenance.md explains sources to researchers.
 
 A source has a kind, from the closed list `Kind`, and an id, which states where the text is
 recorded:
@@ -80,7 +80,7 @@ class Source(NamedTuple):
     def address(self) -> str:
         """The address of the reply that contains the text.
 
-        The address is empty for prescribed words and for texts that no speaker said.
+        The address is empty for texts that the study prescribes and for texts that no speaker said.
         """
         reply = self.id.rpartition("/")[2].partition("#")[0]
         if self.kind not in ("utterance", "answer", "reply") or not reply.startswith("ask"):
@@ -94,8 +94,8 @@ UNKNOWN = Source(UNATTRIBUTED)
 class Span(NamedTuple):
     """A range of characters in a text, from `start` to `end` (excluded), with its source.
 
-    In a request, the positions count within the content of the message with the number `message`.
-    Spans may be nested, because a summary can contain a name.
+    In a request, `start` and `end` are positions in the content of the message with the index
+    `message`. Spans may be nested. For example, a summary can contain a name.
     """
 
     start: int
@@ -104,7 +104,7 @@ class Span(NamedTuple):
     message: int = 0
 
     def shift_span(self, by: int, message: int = 0) -> Span:
-        """Return the span for a text before which `by` characters were inserted."""
+        """Return the span moved by `by` characters, as if text was inserted before it."""
         return _new(Span, (self.start + by, self.end + by, self.source, message))
 
 
@@ -194,7 +194,7 @@ def cell_id(table_column: str, *key: object) -> str:
 
 
 def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
-    """Return a text or number with its source.
+    """Return a text or number that carries its source.
 
     None, booleans and empty texts are returned without a source.
     """
@@ -211,11 +211,11 @@ def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
 
 
 def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
-    """Return a value with all texts and numbers in it quoted, at any depth, for use in templates.
+    """Return a value in which each text and number, at any depth, carries its source.
 
     If the value has the id `study.topic`, its key or attribute `name` gets the id
     `study.topic.name`. The entries of a sequence get the id of the sequence. A pydantic model
-    becomes a namespace of its fields.
+    becomes a namespace of its fields. Templates use the result.
     """
     if isinstance(value, BaseModel):
         fields = {name: getattr(value, name) for name in type(value).model_fields}
@@ -238,19 +238,19 @@ def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
 def enclose_text(text: str, source: Source) -> SourcedText:
     """Return a text with an additional source for the whole text.
 
-    Inner texts keep their sources.
+    Its inner texts keep their sources.
     """
     outer = (Span(0, len(text), source),) if text else ()
     return SourcedText(text, (*outer, *spans_of(text)))
 
 
 def source_of(value: object) -> Source | None:
-    """Return the source of a value, or None if the value has no source or several."""
+    """Return the source of a value. None if the value has no source or several sources."""
     return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
 
 
 def spans_of(text: object) -> tuple[Span, ...]:
-    """Return the spans of a text. A plain text has none."""
+    """Return the spans of a text. A plain string has no spans."""
     return text.spans if isinstance(text, SourcedText) else ()
 
 
@@ -315,7 +315,7 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
     """Return a changed text with the source of the original text, marked as altered.
 
-    If the original has several sources, they are kept only if both texts have the same length.
+    If the original has several sources, they are kept only if the changed text has the same length.
     Otherwise the changed text is unattributed.
     """
     if changed == text:
@@ -371,7 +371,7 @@ def replace_words(text: str, old: str, new: str) -> str:
 
 
 def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
-    """Return a text in which `change` has escaped each character, with all its sources.
+    """Return a text in which `change` has escaped each character. The text keeps all its sources.
 
     `change` must treat each character separately.
     """
@@ -405,9 +405,9 @@ class Replacement(NamedTuple):
 def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedText:
     """Return a text with some of its parts replaced, and with its spans at their new positions.
 
-    `parts` are in ascending order and do not overlap. If a replaced part is exactly one span and
-    its new text has no sources, the new text gets the source of the span. Other spans inside a
-    replaced part are removed. A new text with sources adds its own spans.
+    `parts` are in ascending order and do not overlap. A new text with sources adds its own spans.
+    If a replaced part is exactly one span, a new text without sources gets the source of this span.
+    Other spans inside a replaced part are removed.
     """
     pieces: list[str] = []
     spans: list[Span] = []
@@ -469,7 +469,7 @@ def count_unattributed(spans: Iterable[Span]) -> int:
 
 
 def cover_rest(length: int, spans: Sequence[Span], source: Source = UNKNOWN) -> list[Span]:
-    """Return spans of `source` over the characters of a text that no span covers."""
+    """Return spans of `source` for the characters of a text that no span covers."""
     rest_spans: list[Span] = []
     position = 0
     for span in sorted(spans):

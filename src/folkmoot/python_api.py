@@ -1,6 +1,6 @@
 """The Python interface: `run`, `arun`, `fork` and `load`, which return a `Run`.
 
-The methods of `Run` have the names of the commands and do the same.
+The methods of `Run` have the names of the commands and do the same as the commands.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… name
 class Run:
     """A run in the Python interface: tables, findings, and methods named like the commands.
 
-    An unfinished run has the rows recorded so far, and `partial` is then a caveat.
+    The tables of an unfinished run hold the rows recorded until now. `partial` then holds a caveat.
     """
 
     def __init__(self, folder: RunFolder, study_file: StudyFile | None = None) -> None:
@@ -77,7 +77,7 @@ class Run:
     def study(self) -> Study:
         """The study type of the run.
 
-        Raises InputError if the study type is not installed and its file is missing.
+        Raises InputError if the study type is not installed and its Python file is missing.
         """
         return (
             self._loaded_file.study
@@ -112,12 +112,12 @@ class Run:
 
     @property
     def partial(self) -> str:
-        """The caveat for every figure of an unfinished run, or an empty string."""
+        """The caveat for all results of an unfinished run, or an empty string."""
         return self.folder.partial
 
     @property
     def unusable(self) -> str:
-        """The reason if the run has no usable results (exit code 3), otherwise an empty string."""
+        """The reason why the run has no usable results (exit code 3), or an empty string."""
         return self.folder.unusable_reason
 
     def table(self, name: str) -> pl.DataFrame:
@@ -152,7 +152,7 @@ class Run:
     def check(self, model: str | None = None) -> CheckResult:
         """Estimate calls, tokens, cost and time of another run with the settings of this run.
 
-        `model`: another model for the estimate. The estimate costs nothing.
+        `model`: another model for the estimate. No model is called, so the estimate costs nothing.
         """
         study_file = choose_models(
             self._study_file(), RunOptions(model=model, resume=True), self.path
@@ -176,7 +176,6 @@ class Run:
         return verify_run(self.folder, self.study, published=published)
 
     def _study_file(self) -> StudyFile:
-        """Return the study file with the settings of the run."""
         if self._loaded_file is not None:
             return self._loaded_file
         recorded_path = self.folder.manifest.get("study_file") or self.folder.plan.get("study_file")
@@ -224,7 +223,7 @@ class Findings(tuple[Finding, ...]):
 class CheckResult:
     """The result of `Run.check`.
 
-    `estimate`: the estimate for another run. `text`: the output of `folkmoot check`.
+    `estimate` holds the numbers. `text` is the output of `folkmoot check`.
     """
 
     estimate: RunEstimate
@@ -237,8 +236,8 @@ class CheckResult:
 def load(folder: str | Path) -> Run:
     """Return the run in a folder, finished or not.
 
-    Issues a warning for each file that was changed after the run. `Run.verify` makes the full
-    comparison.
+    Issues a warning for each file that was changed after the run. `Run.verify` compares the run
+    with its journal in full.
     """
     run = open_run(Path(folder))
     for change in list_changes(run):
@@ -267,16 +266,16 @@ def run(
     `study` is the path of a study file, or a `Study` (or its name) together with `settings`.
     `if_exists` decides what happens if the folder of the run (`out`) already holds a run:
 
-    - `"resume"` continues that run. Journaled answers are read, and only missing answers are
-      requested. So a notebook cell can be run again: a finished run returns the same tables and
-      costs nothing. If the study has changed, DriftError states the difference, and the run stays
-      unchanged.
-    - `"new"` starts a run in a new folder beside it: `pilot_001_2`, `pilot_001_3`. All calls are
-      made and paid for again.
+    - `"resume"` continues the existing run. Journaled answers are read, and only missing answers
+      are requested. A notebook cell can therefore be run again: a finished run returns the same
+      tables and costs nothing. If the study has changed, DriftError states the difference, and the
+      run stays unchanged.
+    - `"new"` starts a run in a new folder: `pilot_001_2`, `pilot_001_3`. All calls are made and
+      paid for again.
     - `"error"` raises RunExistsError.
 
-    None of these overwrites or deletes an answer. `"resume"` is the default, because it neither
-    pays for an answer twice nor stops a notebook that is run from the top.
+    No choice overwrites or deletes an answer. `"resume"` is the default, because it pays for no
+    answer twice and lets a whole notebook be run again.
 
     `provider`: for tests, an object that answers every call instead of a model. `trust`: True if
     the study file may run its Python code and send data to its addresses. `stopper`: stops the run
@@ -343,8 +342,8 @@ def fork(
     removed (`drop`), or requested from another `model`. Answers that depend on the changed reply
     are requested again. All other answers are taken from the source run.
 
-    An unfinished fork in the folder `out` is continued. `study`: the study type, if it is neither
-    installed nor in a file beside the run.
+    An unfinished fork in the folder `out` is continued. `study`: the study type, needed if it is
+    neither installed nor in a file beside the run.
     """
     base = source.folder if isinstance(source, Run) else RunFolder(source)
     replacement = ReplyReplacement(say, drop, model)
@@ -365,7 +364,7 @@ async def arun(
 ) -> Run:
     """Run a study from async code with the arguments of `run`, without blocking the event loop.
 
-    If the task is cancelled, its active calls are awaited and journaled. The same call to `arun`
+    If the task is cancelled, its running calls are completed and journaled. The same call to `arun`
     continues the run.
     """
     return await run_beside_loop(lambda stopper: run(study, settings, stopper=stopper, **options))

@@ -1,9 +1,10 @@
 """Random numbers that depend on a seed and a path only.
 
-No random stream is shared. The generator of a path is created from a hash of (seed, path). So an
-additional stage or draw does not change other draws, and scheduling has no effect.
+No random stream is shared. The generator of a path is created from a hash of (seed, path). An
+additional stage or draw therefore does not change other draws, and scheduling has no effect.
 `limit_to_one_thread` limits numeric libraries to one thread, because sums in another order differ
-in their last bits."""
+in their last bits.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _BELOW_ONE = math.nextafter(1.0, 0.0)
 def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
     """Return the BLAKE2b hash of the parts.
 
-    Each part is preceded by its length, so that different lists of parts have different input.
+    The length of each part is hashed before the part, so that different lists of parts never give
+    the same input.
     """
     hasher = hashlib.blake2b(digest_size=size)
     for part in parts:
@@ -59,7 +61,7 @@ def open_interval_value(eight_bytes: bytes) -> float:
 def limit_to_one_thread() -> AbstractContextManager[object]:
     """Return a context manager in which the numeric libraries use one thread.
 
-    It affects only libraries that are already imported.
+    Only libraries that are already imported are limited.
     """
     return cast("AbstractContextManager[object]", _thread_pools(len(sys.modules)).limit(limits=1))
 

@@ -1,8 +1,9 @@
 """Extensions by other packages: study types, persona sources and model providers.
 
 Extensions are registered under entry-point groups. The installed packages are searched once per
-process, because the search takes longer than most commands. A package that is installed later is
-found by the next process."""
+process, because the search takes longer than most commands. A package that is installed during a
+process is found only by later processes.
+"""
 
 from __future__ import annotations
 

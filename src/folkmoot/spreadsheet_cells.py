@@ -1,8 +1,9 @@
 """Read the cells of an .xlsx file as plain values, with the merged and hidden parts of its sheets.
 
-A spreadsheet may come from any source. openpyxl builds trees of styles, strings and rows before we
-can check their size. So every file is read in a child process with limits on memory and time.
-Formulas are not executed. The value of a formula is the last calculated one."""
+A spreadsheet may come from any source. openpyxl builds trees of styles, strings and rows before
+their size can be checked. Every file is therefore read in a child process with limits on memory and
+time. Formulas are not executed. The value of a formula is its last calculated result.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +46,9 @@ Kind = Literal["", "date", "error", "formula", "number"]
 class RawCell(NamedTuple):
     """A cell of a sheet that is not empty.
 
-    `kind`: "date" (`value` is a date or time as ISO text), "error", "formula" (never calculated),
-    "number" (not a valid number), or empty for all other cells. Formulas and invalid numbers have
-    no value.
+    `kind` is "date" (`value` is a date or time as ISO text), "error", "formula" (never calculated),
+    "number" (not a valid number), or "" for all other cells. Formulas and invalid numbers have no
+    value.
     """
 
     row: int
@@ -61,8 +62,8 @@ class RawCell(NamedTuple):
 class RawSheet:
     """The filled cells of a sheet in order, with its merged and hidden parts.
 
-    Rows and columns count from 1. `hidden_columns`: (first, last) of each hidden range. `merged`:
-    ranges in the notation of Excel.
+    Rows and columns are counted from 1. `hidden_columns` holds (first, last) of each hidden range.
+    `merged` holds ranges in the notation of Excel.
     """
 
     name: str
@@ -190,7 +191,7 @@ def _collect_cells(path: str, max_cells: int, max_characters: int) -> list[RawSh
 
 
 class _SheetReader(WorkSheetParser):  # type: ignore[misc]
-    """openpyxl's reader of one sheet, row by row. It also determines the kind of each cell."""
+    """openpyxl's reader of one sheet, row by row, extended by the kind of each cell."""
 
     def __init__(self, source: Any, reader: ExcelReader) -> None:
         book = reader.wb
@@ -246,7 +247,7 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         return RawCell(row, column, value, kind, self._format_of(cell["style_id"]))
 
     def _format_of(self, style: int) -> str:
-        """Return at most 40 characters of the number format of a style.
+        """Return the first 40 characters of the number format of a style.
 
         A forged format can have millions of characters, which would be copied into each cell.
         """

@@ -1,8 +1,9 @@
-"""HTTP with aiohttp: concurrent requests over kept connections, and the download of a file.
+"""HTTP with aiohttp: concurrent requests over open connections, and the download of a file.
 
-`http_client.py` sends requests with this module, and `persona_hub.py` downloads with it. This
-module handles size limits, proxies (as the environment defines them), certificates (of the system
-and of the environment) and the wording of failures. It knows nothing about models."""
+`http_client.py` sends requests with this module, and `persona_hub.py` downloads with it. The module
+handles size limits, proxies, certificates and the wording of failures. Proxies and certificates are
+taken from the environment and the system. The module knows nothing about models.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +45,10 @@ class Failure(Enum):
 
 
 class TransferError(Exception):
-    """No complete response was received. `failure`: the reason.
+    """No complete response was received. `failure` is the reason.
 
-    The message names the host and contains no secret. `answer_began`: True if the server had sent a
-    success status before the transfer failed.
+    The message names the host and contains no secret. `answer_began` is True if the server had sent
+    a success status before the transfer failed.
     """
 
     def __init__(self, failure: Failure, message: str, *, answer_began: bool = False) -> None:
@@ -59,7 +60,8 @@ class TransferError(Exception):
 class HttpRequest(NamedTuple):
     """One HTTP request.
 
-    `seconds`, `limit` (bytes): they replace the limits of the connections, for large transfers.
+    `seconds` and `limit` (bytes) replace the limits of the connections, for large transfers. None
+    means the limits of the connections.
     """
 
     method: str
@@ -71,17 +73,17 @@ class HttpRequest(NamedTuple):
 
 
 class HttpConnections:
-    """Connections to one server in one event loop, opened when needed and kept open."""
+    """Connections to one server in one event loop. They are opened when needed and stay open."""
 
     def __init__(
         self, headers: Mapping[str, str], timeout: float, limit: int, reached_hosts: set[str]
     ) -> None:
-        """Store the settings. No connection is opened yet.
+        """Store the settings without opening a connection.
 
         `headers`: sent with every request. `timeout`: the maximum duration of a request with its
         response in seconds. `limit`: the maximum size of a decompressed body in bytes.
         `reached_hosts`: all servers that have answered before. Any other server may have a wrong
-        address. A server in this set is expected to come back after a failure.
+        address. A server in this set is expected to work again after a failure.
         """
         self._headers = headers
         self._timeout = timeout
@@ -90,7 +92,7 @@ class HttpConnections:
         self._session: aiohttp.ClientSession | None = None
 
     async def send_request(self, request: HttpRequest, proxy: str | None = None) -> HttpResponse:
-        """Send a request once and return the response. Raises TransferError.
+        """Send a request once and return the response. Raises TransferError if the transfer fails.
 
         A redirect is returned and not followed.
         """
@@ -259,9 +261,9 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def _detect_scheme_mismatch(url: str) -> str | None:
-    """Return a sentence if a server expects https:// for an http:// address or the reverse.
+    """Return an error message if a server expects https:// for an http:// address or the reverse.
 
-    Returns None otherwise.
+    Returns None for all other servers.
     """
     parts = urlsplit(url)
     is_secure = parts.scheme.lower() == "https"
@@ -339,7 +341,7 @@ def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferEr
 
 
 def _server_address(url: str) -> str:
-    """Return scheme, host and port of a URL, by which servers are remembered."""
+    """Return scheme, host and port of a URL, the key under which a server is remembered."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{_host_and_port(parts)}".lower()
 

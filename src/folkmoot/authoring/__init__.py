@@ -2,5 +2,6 @@
 
 `schema` creates the JSON Schema of a study type's file. `keys` lists the keys with default, bounds
 and description. `template` writes a first file with all keys. Each fact about a key is written
-once, in its `Field`: `description`, `examples`, and with `field_notes(…)` the unit and whether the
-key is essential. The command line and study types import this package, which imports the engine."""
+once, in its `Field`: `description` and `examples`. `field_notes(…)` adds the unit and marks
+essential keys. The command line and study types import this package, which imports the engine.
+"""

@@ -1,7 +1,7 @@
 """The keys of a study file as data: default, values, description, and nested keys.
 
-This data is read from the annotated JSON Schema of a configuration class. The tables of keys in
-`docs/` and the templates are made from it.
+The data is read from the annotated JSON Schema of a configuration class. The tables of keys in
+`docs/` and the templates are made from the data.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def keys_of(config: type[BaseModel]) -> tuple[Key, ...]:
 
 
 def walk_keys(keys: tuple[Key, ...], parent_path: str = "") -> Iterator[tuple[str, Key]]:
-    """Yield all keys with their dotted paths, each group before the keys inside it.
+    """Yield all keys with their dotted paths. A group comes before the keys inside the group.
 
     Examples of paths are `topic.options`, `stimuli[].name` and `guide.*.probes`.
     """
@@ -95,8 +95,8 @@ def _build_key(name: str, node: Node, definitions: Mapping[str, Node], *, requir
 def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
     """Return the default of a key.
 
-    pydantic's schema omits a default that a factory creates. The result is then an empty list, or
-    the defaults of the nested keys.
+    pydantic's schema omits a default that a factory creates. For a key with a factory, the result
+    is an empty list, or the defaults of the nested keys.
     """
     if "default" in node:
         return node["default"]
@@ -109,7 +109,10 @@ def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
 def _nested_keys(
     variants: list[Node], definitions: Mapping[str, Node]
 ) -> tuple[Nesting, tuple[Key, ...]]:
-    """Return the nesting and the nested keys of the first of `variants` that has nested keys."""
+    """Return the nesting and the nested keys of a key.
+
+    They come from the first of `variants` (the alternatives of a schema) that has nested keys.
+    """
     for node in variants:
         if "properties" in node:
             return "group", _keys_in(node, definitions)
@@ -126,7 +129,7 @@ def _nested_keys(
 
 
 def _describe_values(variants: list[Node], definitions: Mapping[str, Node]) -> str:
-    """Return the accepted values of a key in words."""
+    """Return a text with the accepted values of a key."""
     # The words `yes`, `no`, `on` and `off` are accepted for every boolean, so they are not listed.
     descriptions = [
         _describe_type(variant, definitions)

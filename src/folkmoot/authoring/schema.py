@@ -1,7 +1,8 @@
 """The JSON Schema (draft 2020-12) of study files, for editors and validators.
 
-The schema rejects files that the loader rejects because of their form. Like the loader, it accepts
-a number for a text, and `yes`, `no`, `on` and `off` for a boolean."""
+The schema rejects files with a form that the loader rejects. Like the loader, it accepts a number
+for a text, and `yes`, `no`, `on` and `off` for a boolean.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ Node = dict[str, Any]
 
 
 class _StudyFileSchema(GenerateJsonSchema):
-    """The schema generator of pydantic, extended by the words that study files may use."""
+    """The schema generator of pydantic, extended by value spellings that study files may use."""
 
     def str_schema(self, schema: core_schema.StringSchema) -> Node:
         return {**super().str_schema(schema), "type": ["string", "number"]}
@@ -75,12 +76,12 @@ def schema_text(study: Study) -> str:
 
 
 def with_unit(description: str, unit: str) -> str:
-    """Return a description, followed by the unit of the values if there is one."""
+    """Return a description, followed by the unit if `unit` is not empty."""
     return f"{description} ({unit})" if unit else description
 
 
 def nodes_in(value: object) -> Iterator[Node]:
-    """Yield all objects inside a schema, the outermost first."""
+    """Yield all JSON objects inside a schema, the outermost first."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
@@ -90,7 +91,7 @@ def nodes_in(value: object) -> Iterator[Node]:
 
 
 def variants_of(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> Iterator[Node]:
-    """Yield the alternatives of a node. References are followed and unions flattened."""
+    """Yield the alternatives of a schema node, with references resolved and unions flattened."""
     if "$ref" in node:
         yield from variants_of(definitions[node["$ref"].rpartition("/")[2]], definitions)
     elif alternatives := node.get("anyOf") or node.get("oneOf"):

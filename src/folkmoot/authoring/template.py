@@ -1,8 +1,9 @@
 """The study file that `folkmoot new` writes: every key of a study type, in groups.
 
-Essential keys are set. The others are commented out with a `#` and show their default, or an
-example if there is no default. A comment in words has a space after its `#`, and a key that is
-commented out has none."""
+Essential keys are set. All other keys are commented out with a `#` and show their default, or an
+example if there is no default. An explanation has a space after its `#`. A key that is commented
+out has no space after its `#`.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def study_file_template(study: Study, study_name: str = "") -> str:
 def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
     """Return the files of a new study: study file, JSON Schema, and files of the study type.
 
-    Only the files of the study type are returned if it has its own loader or provides a study file.
+    A study type may provide a study file or have its own loader. In these cases, only the files of
+    the study type are returned.
     """
     template_files = study.template_files()
     name = study_file_name(study)
@@ -96,7 +98,7 @@ def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
 
 
 def set_all_keys(template: str) -> str:
-    """Return a template with every key set to the value that it shows."""
+    """Return a template in which no key is commented out."""
     lines = template.splitlines(keepends=True)
     return "".join(line[1:] if _is_unset_key(line) else line for line in lines)
 
@@ -114,8 +116,8 @@ def _is_essential(key: Key) -> bool:
 def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterator[_Line]:
     """Yield the lines of a key and of its nested keys.
 
-    `shown`: the value to show, or UNSET for the default or example of the key. `start`: the text
-    before the key's name (indentation, and a dash in a list).
+    `shown` is the value to show, or UNSET for the default or example of the key. `start` is the
+    text before the key's name (indentation, and a dash in a list).
     """
     value, note = shown, key.description
     if shown is UNSET:
@@ -189,7 +191,10 @@ def write_value(value: Any) -> str:
 
 
 def _format_line(line: _Line) -> str:
-    """Return a line with its note. The note is beside the key if there is room, otherwise above."""
+    """Return a line with its note.
+
+    The note is above the key if it does not fit on the same line.
+    """
     text = line.text if line.active else f"#{line.text}"
     if not line.note:
         return f"{text}\n"

@@ -1,6 +1,6 @@
 """The commands and their options.
 
-Each command imports what it needs when it is called, which keeps `folkmoot --help` fast.
+A command imports other modules when it is called, which keeps `folkmoot --help` fast.
 """
 
 from __future__ import annotations

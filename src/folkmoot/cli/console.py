@@ -78,7 +78,7 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def end_now() -> NoReturn:
-    """End the process at once. All replies so far are in the journal, so no reply is lost."""
+    """End the process at once. No reply is lost, because the journal already holds all replies."""
     # The terminal may be gone.
     with suppress(OSError):
         error_console().show_cursor()
@@ -119,8 +119,7 @@ def print_warning(message: str) -> None:
 def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
     """Return the command that resumes the run that `argv` started, without its API key.
 
-    `added_options`: options that replace a used-up budget (`--budget MORE`, `--set
-    budget_calls=MORE`).
+    `added_options` replace a used-up budget (`--budget MORE`, `--set budget_calls=MORE`).
     """
     dropped_options = [
         "--resume",
@@ -139,7 +138,7 @@ def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
 
 
 def _budget_of(error: RunPausedError) -> list[str]:
-    """Return the option that must be raised before the run can resume."""
+    """Return the option with which the user must raise a budget to resume the run, or []."""
     if not isinstance(error, BudgetReachedError):
         return []
     if "budget_calls" in str(error):
@@ -155,7 +154,7 @@ def remove_control_characters(text: str) -> str:
 def clean_and_redact(text: str) -> str:
     """Remove control characters and API keys from a text.
 
-    Removed are keys in the environment and the key of the option `--key`.
+    The API keys are those in the environment and that of the option `--key`.
     """
     from folkmoot.models.api_keys import redact_keys
 
@@ -192,9 +191,9 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
 
 
 def _exit_on_author_error(error: Exception) -> None:
-    """Exit with code 2 if the error is a mistake in a user's study code.
+    """Exit with code 2 if the error is a mistake in a user's study code. Otherwise do nothing.
 
-    The message names the file with the traceback. For other errors, do nothing.
+    The message names the file that holds the traceback.
     """
     # This module is slow to import and needed only after an error.
     from folkmoot.engine.settings.author_errors import find_author_error

@@ -41,7 +41,7 @@ def fork_command(
 ) -> None:
     """Fork a run at an address or resume a fork, and print its findings and calls.
 
-    `repeats`: the number of forks. Without `address`, `name` is the fork to resume.
+    `repeats` is the number of forks. If `address` is None, `name` is the fork to resume.
     """
     if address is None and (grid := find_grid(name)) is not None:
         _repeats_command(grid.path, options, trust=trust)

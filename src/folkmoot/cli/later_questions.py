@@ -1,7 +1,8 @@
 """`folkmoot controls` and `folkmoot codes`: later questions about a finished run.
 
-Controls ask the participants of the run again. Codes show who coded the free text and how, and how
-humans corrected the codes."""
+`controls` asks the participants of the run again. `codes` shows which coders coded the free text,
+how well they agree, and which codes humans corrected.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 def controls_command(
     name: str, settings: Mapping[str, object], options: RunOptions, *, trust: bool
 ) -> None:
-    """Ask the controls of a finished run, or resume them, and print their findings."""
+    """Ask the control questions of a finished run, or resume them, and print their findings."""
     run = find_run(name)
     if options.key:
         print_warning(KEY_WARNING)

@@ -41,7 +41,7 @@ QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 def models_command(
     names: Sequence[str], is_trying: bool, key: str | None, base_url: str | None
 ) -> None:
-    """List the named models, or try them.
+    """List the named models. With `is_trying`, make one small call to each model.
 
     Without names, all models with a short name are listed.
     """

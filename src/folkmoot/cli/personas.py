@@ -57,7 +57,10 @@ def run_name(lines: Sequence[str]) -> str:
 
 
 async def build_personas(session: Session) -> None:
-    """Create a persona from each line by two calls. Failed personas are left out with a warning."""
+    """Create a persona from each line with two model calls.
+
+    If a call fails, the persona is left out with a warning.
+    """
     config = session.config
     assert isinstance(config, BuildConfig)
 
@@ -211,7 +214,7 @@ def _create_enriched_personas(
 ) -> list[Persona]:
     """Create `count` personas from base lines, in a run that can be resumed.
 
-    Two calls make one persona.
+    A model is called twice for each persona.
     """
     path = file if file is not None else asyncio.run(persona_hub.fetch_file())
     # Lines of the pool are excluded, because a second persona from the same line would be a

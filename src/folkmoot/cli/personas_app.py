@@ -1,6 +1,4 @@
-"""The commands of `folkmoot personas` and their options.
-
-Imports are made when a command is called."""
+"""The commands of `folkmoot personas` and their options."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ def show_grid(grid: RunGrid) -> None:
 def verify_command(name: str, digest: str | None) -> None:
     """Print all differences that verification finds, and parts that could not be compared.
 
-    Exits with code 4 if the verification of a run is not consistent. `digest`: a digest of the run
-    that was published elsewhere.
+    Exits with code 4 if a run differs from its journal. `digest` is a digest of the run that was
+    published elsewhere.
     """
     if digest is not None and not digest.strip():
         raise InputError("--digest: is empty")
@@ -159,7 +159,7 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
 
 
 def repair_command(name: str, yes: bool) -> None:
-    """Print damaged answers and the cost of asking again, and set them aside if the user agrees."""
+    """Print the damaged answers and the cost of asking again. Set them aside if the user agrees."""
     run = find_run(name)
     with lock_folder(run.path):
         # The lock keeps another process from resuming the run while its journal is replaced.
@@ -195,7 +195,10 @@ def _describe_cost(usd: float | None, bound: str) -> str:
 
 
 def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
-    """List what a participant wrote and who quoted it, and delete it if the user agrees."""
+    """List a participant's texts and the speakers who quoted them.
+
+    Delete the texts if the user agrees.
+    """
     run = find_run(name)
     with lock_folder(run.path):
         # A killed withdrawal has prepared new files and left the old ones in place. Complete it
@@ -235,7 +238,7 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
 
 
 def report_command(name: str, pdf: bool, figures: Path | None = None) -> None:
-    """Write the report, and the charts into the folder `figures`. Print the paths."""
+    """Write the report and print its path. If `figures` is given, write the charts there too."""
     from folkmoot.report.document.html import write_grid_report, write_report
 
     grid = find_grid(name)
@@ -296,9 +299,10 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 
 
 def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None:
-    """Print human benchmarks: those of a table of human answers, or without one the published ones.
+    """Print human benchmarks, computed from a table of human answers.
 
-    `scale`: the lowest and highest possible rating in the table.
+    Without a table, published benchmarks are printed. `scale` holds the lowest and the highest
+    possible rating in the table.
     """
     from folkmoot.report.comparison.bands import computed_bands, published_bands
 
@@ -336,10 +340,7 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
 def power_command(
     path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float
 ) -> None:
-    """Print the smallest effect that a design can detect.
-
-    Also print the sample size that the claims need.
-    """
+    """Print the smallest effect that a design can detect, and the sample size for its claims."""
     from folkmoot.report.comparison.power import power_of
 
     study_file = load_study_file(path, overrides, consent=ask_consent(path))

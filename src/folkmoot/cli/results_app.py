@@ -1,6 +1,7 @@
 """The commands for finished runs (report, controls, codes, export, compare) and their options.
 
-`app` adds them to its own commands. Imports are made when a command is called."""
+`app` adds these commands to its own commands.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ STYLES = {"info": "", "warning": "yellow", "error": "red"}
 class TerminalProgress:
     """A `Progress` that shows a live table in a terminal. Without a terminal, it prints lines.
 
-    Use it as a context manager. `every`: the number of seconds between two lines.
+    Use the object as a context manager. `every` is the number of seconds between two lines.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class TerminalProgress:
         return f"about {cost}" if cost is not None else ""
 
     def print_line(self, text: str) -> None:
-        """Print a line for the user only. It is not logged, because links to seats are secret."""
+        """Print a line without logging it, because links to seats are secret."""
         with suppress(OSError):
             self._console.print(escape(text), soft_wrap=True)
 
@@ -276,7 +276,7 @@ def run_command(
 ) -> None:
     """Run a study file and print its findings.
 
-    If `preflight` is None, a preflight is made if the estimated cost is high.
+    If `preflight` is None, the command makes a preflight only if the estimated cost is high.
     """
     if options.key:
         print_warning(KEY_WARNING)
@@ -358,7 +358,8 @@ def _preflight_requests(
 ) -> list[tuple[ModelRequest, ...]]:
     """Return the preflight requests of each run. Each run will be repeated `repeats` times.
 
-    No run has requests if no call costs money, or if the cost is too low for a preflight.
+    All results are empty if no call costs money. They are also empty if `wants_preflight` is None
+    and the estimated cost is low.
     """
     if wants_preflight is False or not (wants_preflight or any(_costs_money(*run) for run in runs)):
         return [()] * len(runs)
@@ -416,8 +417,8 @@ def grid_command(
 ) -> None:
     """Run a study once for each cell of a grid and print the pooled findings.
 
-    If `preflight` is None, a preflight is made in one case: the estimated cost is high, and a cell
-    of the first repeat is new.
+    If `preflight` is None, the command makes a preflight only if the grid has new cells and the
+    estimated cost is high.
     """
     from folkmoot.report.comparison.pooled import pooled_findings
 
@@ -503,8 +504,8 @@ def _summarise_folder(folder: RunFolder) -> str:
 def _describe_missing_answers(folder: RunFolder) -> str:
     """Return a text about missing, clarified and minimal answers, or an empty string.
 
-    A clarified answer needed a second question. A minimal answer is the one that the protocol
-    prescribes for an unreadable reply.
+    A clarified answer needed a second question. A minimal answer replaces an unreadable reply by
+    the answer that the protocol prescribes.
     """
     answer_facts = folder.manifest.get("answers", {})
     count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})
@@ -536,7 +537,7 @@ def _describe_missing_answers(folder: RunFolder) -> str:
 def _describe_cut_replies(folder: RunFolder) -> str:
     """Return a text about replies that the token limit cut, or an empty string.
 
-    The text includes the cost of asking again.
+    The text includes the cost of repeated calls.
     """
     cut_facts = folder.manifest.get("cut_replies", {})
     cut_count, call_count, cost = (
@@ -562,7 +563,7 @@ def _describe_cut_replies(folder: RunFolder) -> str:
 
 
 def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
-    """Return whether a model gave replies. A model that only made embeddings gave none."""
+    """Return True if a model gave replies. A model that only made embeddings gave no replies."""
     only_embeds = model["asked"] == facts.get("embedding_model") and not model.get("output_tokens")
     return bool(model.get("calls")) and not only_embeds
 

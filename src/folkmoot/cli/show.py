@@ -1,8 +1,9 @@
 """`folkmoot show`: the participants of a run, one conversation, participant or call, or prompts.
 
 An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
-`set01_lv4/A17`). It may also be the id of another speaker or the address of a call. A study type
-can add lines and other ids with its `Study.render_run`."""
+`set01_lv4/A17`). An id may also be the id of another speaker or the address of a call. A study type
+can add lines and further ids with its `Study.render_run`.
+"""
 
 from __future__ import annotations
 
@@ -97,8 +98,8 @@ def render_run_lines(
 def list_addresses(run: RunFolder, id: str | None = None) -> Iterator[Text]:
     """Yield a line for each question of a run, or of the conversation or speaker with this id.
 
-    A line holds address, speaker and reply. If one reply holds utterances of several speakers, each
-    utterance has a separate line with its id.
+    A line shows the address, the speaker and the reply. If one reply holds utterances of several
+    speakers, each utterance has a separate line with its id.
     """
     with _open_journal(run) as journal:
         wanted_addresses = set(_find_addresses(run, journal, id)) if id is not None else None
@@ -177,9 +178,9 @@ def _render_remaining_count(count: int) -> Iterator[Text]:
 
 
 def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
-    """Yield the lines that the study type adds.
+    """Yield the lines that the study type adds to `folkmoot show`.
 
-    An unfinished run may not have the files for these lines.
+    Yields nothing for an unfinished run without the needed files.
     """
     try:
         study = find_study_of_run(run)
@@ -219,10 +220,7 @@ def _render_conversation(run: RunFolder, room: Room, journal: JournalReader) -> 
 
 
 def _find_room(run: RunFolder, id: str) -> Room | None:
-    """Return the conversation with this id, or None.
-
-    A prefix of an id gives the first conversation that matches.
-    """
+    """Return the first conversation with an id that begins with `id`, or None."""
     searched_prefix, columns = f"{id.casefold()}/", room_columns(run)
     rooms = find_rooms(run, columns) if columns else []
     return next(
@@ -329,7 +327,7 @@ def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
 def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
     """Return the addresses of the questions in a conversation or to a speaker.
 
-    If `id` is an address, the result is this address.
+    If `id` is already an address, return this address.
     """
     if journal.entry_at(base_of(id), expand_texts=False) is not None:
         return [id]
@@ -378,7 +376,7 @@ def _render_call(call: CallView) -> Iterator[Text]:
 def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
     """Yield a line for each source in a prompt: its key, and the ids of its texts.
 
-    Text without a key is an instruction of the study.
+    A last line explains text without a key.
     """
     ids: dict[str, dict[str, None]] = {label.key: {} for label in legend.labels.values()}
     for _, pieces in prompt.messages:
@@ -396,7 +394,7 @@ def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
 
 
 def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
-    """Return a message in which the key of the source encloses each text: `[P]…[/P]`."""
+    """Return a message in which tags with the source's key enclose each text, as in `[P]…[/P]`."""
     text = Text()
     for piece in pieces:
         labels = {span: legend.label(span.source) for span in piece.spans} if legend else {}
@@ -422,7 +420,7 @@ def _terminal_style(style: str) -> str:
 
 
 def _join_line(*parts: str | tuple[str, str]) -> Text:
-    """Join texts to one line. A part is a text, or a pair of text and style."""
+    """Join parts to one line. Each part is a text, or a pair of text and style."""
     cleaned = (
         (remove_control_characters(part), "")
         if isinstance(part, str)
@@ -433,7 +431,7 @@ def _join_line(*parts: str | tuple[str, str]) -> Text:
 
 
 def _sentence_case(name: str) -> str:
-    """Return a recorded name as a title. Ids in it keep their case."""
+    """Return a recorded name as a title. Ids in the name keep their case."""
     words = column_heading(name)
     return words[:1].upper() + words[1:]
 

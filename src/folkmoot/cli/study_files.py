@@ -69,9 +69,10 @@ EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
 def ask_consent(path: Path, is_granted: bool = False) -> Consent:
-    """Return the consent of the user to the actions of a study file.
+    """Return an object that obtains the user's consent to the actions of a study file.
 
-    `is_granted`: the option `--trust`. Without it, the consent asks the user in the terminal.
+    If `is_granted` is True (the option `--trust`), the user consents. Otherwise the object asks the
+    user in the terminal.
     """
     return Consent(is_granted, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
 
@@ -79,7 +80,7 @@ def ask_consent(path: Path, is_granted: bool = False) -> Consent:
 def _trust_command(path: Path) -> str:
     """Return the present command with `--trust` added.
 
-    If the present command does not have this option, return a `check` command with it.
+    If the present command does not have the option `--trust`, return a `check` command.
     """
     words = sys.argv[1:]
     if words[:1] not in (["run"], ["check"]):
@@ -103,7 +104,7 @@ def _confirm_trust(sentences: Sequence[str]) -> bool:
 def check_command(
     path: Path, model: str | None, overrides: tuple[str, ...], trust: bool, preview: bool
 ) -> None:
-    """Print what a run of this file would do. Raises the errors of `print_check`."""
+    """Print what a run of this study file would do. Raises the same errors as `print_check`."""
     consent = ask_consent(path, trust)
     options = RunOptions(model=model, overrides=overrides)
     study_file = load_study_file(path, overrides, models=model is None, consent=consent)
@@ -123,9 +124,9 @@ def print_check(
 ) -> RunEstimate:
     """Print what a run of this study would do, and return the estimate.
 
-    `consent` is the user's consent to the actions of the study file. It must cover all of them, as
-    for a run. If `consent` is None, no consent is required, and the output lists the actions.
-    Raises InputError with every problem, including problems that only the dry run finds.
+    `consent` obtains the user's consent to the actions of the study file. If `consent` is None, the
+    output lists the actions instead. Raises InputError with every problem, including problems that
+    only the dry run finds.
     """
     path, model, overrides = study_file.path, options.model, options.overrides
     providers = create_router(study_file, options)
@@ -179,7 +180,7 @@ def print_check(
 
 
 def print_models_note(console: Console, study_file: StudyFile) -> None:
-    """Print the note on the choice of models, if there is one."""
+    """Print the study file's note on the choice of models, if there is a note."""
     if study_file.models_note:
         note = escape(remove_control_characters(study_file.models_note))
         console.print(f"[yellow]Models:[/] {note}", soft_wrap=True)
@@ -196,7 +197,7 @@ def _print_missing_keys(console: Console, specs: Sequence[ModelSpec]) -> None:
 
 
 def _print_preview(console: Console, study_file: StudyFile) -> None:
-    """Print prompts as they would be sent. A line above each prompt names its speaker."""
+    """Print prompts as a model would receive them. A line above each prompt names its speaker."""
     assert study_file.study.preview is not None
     for preview in study_file.study.preview(study_file.config, study_file.prompt_library()):
         console.print(
@@ -281,8 +282,8 @@ def run_dry_run(
 ) -> RunEstimate:
     """Return the estimate of a dry run.
 
-    A mistake in a user's study code is raised unchanged. Any other failure raises InputError,
-    because the real run would fail in the same way after calls that cost money.
+    A mistake in a user's study code is raised unchanged. Any other failure raises InputError. The
+    real run would fail in the same way, after calls that cost money.
     """
     try:
         return add_controls(estimate_run(study_file, model, embedding), study_file, model)
@@ -323,7 +324,7 @@ def _describe_token_range(tokens: TokenRange, direction: str) -> str:
 
 
 def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str:
-    """Return as text how much the caches of vendors may save on repeated beginnings of prompts."""
+    """Return a text on the money that vendors' prompt caches may save."""
     repeated_tokens = sum(estimate.cacheable_tokens_by_model.values())
     saved_usd = 0.0
     for name, tokens in estimate.cacheable_tokens_by_model.items():
@@ -343,9 +344,9 @@ def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str
 def _describe_batches(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile
 ) -> str:
-    """Return as text the cost, the waves and the longest duration of a run in batch mode.
+    """Return a text on the cost, the waves and the longest duration of a run in batch mode.
 
-    A wave consists of calls that do not depend on each other, so one batch can hold them.
+    A wave consists of calls that do not depend on each other and can be submitted in one batch.
     """
     config, wave_sizes = study_file.config, _batch_wave_sizes(estimate, study_file)
     cost = _describe_run_cost(estimate, specs, study_file, batch=True)
@@ -368,7 +369,10 @@ def _describe_batches(
 
 
 def _batch_wave_sizes(estimate: RunEstimate, study_file: StudyFile) -> list[int]:
-    """Return the sizes of the waves of a run that are large enough to be submitted in a batch."""
+    """Return the numbers of calls of the waves that are large enough for a batch.
+
+    A wave consists of calls that do not depend on each other.
+    """
     min_calls = study_file.config.batch_at_least if study_file.config.batch == "auto" else 1
     return [calls for calls in estimate.batch_wave_sizes if calls >= min_calls]
 
@@ -376,7 +380,7 @@ def _batch_wave_sizes(estimate: RunEstimate, study_file: StudyFile) -> list[int]
 def _describe_run_cost(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile, *, batch: bool = False
 ) -> str:
-    """Return the cost of a run by model as text."""
+    """Return a text on the cost of a run by model."""
     costs: dict[str, float | None] = {}
     embedding_models = {
         name
@@ -453,7 +457,7 @@ def new_command(kind: str | None, folder: Path | None) -> None:
 def read_examples() -> dict[str, bytes]:
     """Return the shipped examples by path: `examples/…` and `config/pilot.yaml`.
 
-    An installed package contains them as data. In a clone, they are in the repository.
+    The examples are read from the installed package, or from the repository in a clone.
     """
     package = Path(__file__).parents[1]
     shipped_folder = package / "shipped"
@@ -470,9 +474,9 @@ def read_examples() -> dict[str, bytes]:
 
 
 def schema_command(kind: str | None, folder: Path | None) -> None:
-    """Write the JSON Schema of one study type, or of all.
+    """Write the JSON Schema of one study type, or of all study types.
 
-    Existing files are replaced, because schemas are generated from the study types alone.
+    Existing files are replaced.
     """
     studies = load_installed_studies()[0] if kind is None else [find_study(kind)]
     for study in studies:

@@ -100,14 +100,14 @@ class GridView:
 def _readable_width(cells: Iterable[str]) -> int:
     """Return the smallest width in characters at which a column is readable.
 
-    A column with sentences needs more than a column with names.
+    A column with sentences needs a larger width than a column with names.
     """
     widest = max(map(len, cells), default=0)
     return min(widest, SENTENCE_WIDTH if widest > 2 * SENTENCE_WIDTH else NAME_WIDTH)
 
 
 def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
-    """Return for each printed column its title, its cells, and whether the cells are numbers."""
+    """Return the title and the cells of each printed column, and True if the cells are numbers."""
     columns: list[tuple[str, list[str], bool]] = []
     cells_by_column = {
         name: [remove_control_characters(format_cell(row[i], name)) for row in grid.rows[:MAX_ROWS]]
@@ -147,8 +147,8 @@ def synthetic_panel(
 ) -> RenderableType:
     """Return the panel with the provenance label that is printed above results.
 
-    `planted`: the built-in effects, from `respondent.planted`. `note`: the note of the run. If
-    other roles had real models, the note names the roles of the embedded respondent.
+    `planted` holds the built-in effects of the embedded respondent. `note` is the note of the run
+    on who answered in which role.
     """
     words = [note]
     if planted:

@@ -34,15 +34,15 @@ class StudyField:
     """One field of the form, for one key of the study file.
 
     - `path`: the path of the key in the file.
-    - `place`: the path with the position of each mapping entry instead of its key. It stays the
-      same if the human renames the key on the page. It is empty if it equals `path`.
+    - `place`: the path with the position of each mapping entry instead of its key. The place does
+      not change if the human renames the key on the page. It is empty if it equals `path`.
     - `value`: the text in the file.
     - `default`: the meaning of an empty field.
     - `low`, `high`: the bounds of a number, as text.
     - `inner`: the fields of a group, the rows of a list, or the entries of a mapping.
     - `new_row`: the value of an added row.
-    - `rows_instead`: the value that turns the field into rows. It is set only if the key accepts a
-      list or a single value and the form shows the single value.
+    - `rows_instead`: the value that turns the field into rows. UNSET unless the key accepts a list
+      or a single value and the form shows the single value.
     - `key_choices`: the allowed keys of a mapping, or empty if any text is allowed.
 
     Four fields are used only for workbooks. `title` replaces the label. `is_folded`: a row is
@@ -79,7 +79,7 @@ class StudyField:
 
     @property
     def key_name(self) -> str:
-        """The name of the input for the key of an entry in a mapping."""
+        """The name of the HTML input in which the human edits the key of a mapping's entry."""
         return f"key {self.name}"
 
     @property
@@ -107,7 +107,7 @@ class StudyField:
 
     @property
     def summary(self) -> str:
-        """The text that a folded row shows: the first texts of its fields."""
+        """The text that a folded row shows, made of the first texts of its fields."""
         texts = [field.value.replace("\n", " ") for field in self.inner if field.value]
         return " · ".join(text[:LONG_TEXT] for text in texts[:4])
 
@@ -173,9 +173,9 @@ def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
 def read_form(
     sections: Sequence[FormSection], values: Mapping[str, object], sent: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the values of the study file after a form was submitted, and problems of its fields.
+    """Return the submitted values of the study file, and the problems of the form's fields.
 
-    Fields that the form does not contain keep their values.
+    Keys without a field in the form keep their values.
     """
     changed = copy.deepcopy(dict(values))
     problems: list[Problem] = []
@@ -188,10 +188,10 @@ def read_form(
 def change_rows(
     sections: Sequence[FormSection], values: dict[str, Any], action: str
 ) -> dict[str, Any]:
-    """Return the values after adding, removing or moving a row of a list or mapping.
+    """Return the values after a row of a list or mapping was added, removed or moved.
 
-    `action` is `add PATH`, `remove PATH` or `up PATH`, or `rows PATH` to enter rows in place of a
-    single value. An unknown path changes nothing.
+    `action` is `add PATH`, `remove PATH` or `up PATH`. `rows PATH` replaces a single value by rows.
+    An unknown path changes nothing.
     """
     verb, _, name = action.partition(" ")
     fields = {field.name: field for section in sections for field in walk_fields(section.fields)}
@@ -227,7 +227,7 @@ def change_rows(
 def place_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return problems by the id of their field, and the problems that belong to no field."""
+    """Return field id → problems, and the problems that belong to no field."""
     keys = {
         format_path(field.path): field.id
         for section in sections
@@ -319,7 +319,7 @@ def _field(
 
 
 def _accepts(node: Node, value: Any) -> bool:
-    """Return whether a value has the type that a variant (one alternative of a schema) requires."""
+    """Return True if `node`, one alternative of a schema, accepts the type of a value."""
     if value is None or value is UNSET:
         return False
     if "enum" in node or "const" in node:
@@ -378,8 +378,8 @@ def _kind_of_object(
 ) -> tuple[Kind, tuple[StudyField, ...], Any]:
     """Return (kind, inner fields, value of a new entry) of the field for an object.
 
-    The kind is a group if the keys are fixed, a mapping if the researcher chooses the keys, and
-    otherwise YAML text.
+    The kind is a group if the keys are fixed, and a mapping if the researcher chooses the keys. In
+    all other cases the kind is YAML text.
     """
     value_node = node.get("additionalProperties")
     if isinstance(value_node, dict):
@@ -396,7 +396,7 @@ def _kind_of_object(
 
 
 def _new_value(variants: Sequence[Node]) -> Any:
-    """Return the value of a new row. Its type decides which field the form shows for it."""
+    """Return the value of a new row: an empty text, list or mapping that the schema accepts."""
     kinds = [variant.get("type") for variant in variants]
     if any("string" in (kind or ()) or kind in ("integer", "number") for kind in kinds):
         return ""
@@ -462,9 +462,9 @@ _Rows = TypeVar("_Rows", list[Any], dict[str, Any])
 
 
 def _rows_at(values: dict[str, Any], field: StudyField, kind: type[_Rows]) -> _Rows:
-    """Return the list or the mapping in `values` that belongs to a field, as `kind` says.
+    """Return the list or mapping in `values` that belongs to a field. `kind` is its type.
 
-    If its key is not set, create it from the rows that the form shows.
+    If the key of the field is not set, create the value from the rows that the form shows.
     """
     container = _container_of(values, field)
     last: Any = field.path[-1]
@@ -478,8 +478,7 @@ def _rows_at(values: dict[str, Any], field: StudyField, kind: type[_Rows]) -> _R
 def _unset_if_empty(values: dict[str, Any], field: StudyField) -> None:
     """Remove the key of a field from `values` if its list or mapping has no rows.
 
-    Groups that become empty by the removal are removed too. The form then shows the default of the
-    key.
+    Groups that become empty are removed too. The form then shows the default of the key.
     """
     path: list[Any] = list(field.path)
     while not field.is_required:
@@ -526,7 +525,7 @@ def _read_into(
 ) -> None:
     """Write the submitted value of a field into `container`, its group or list.
 
-    `is_entry`: the field is an entry of a mapping. Such an entry stays if its value is empty.
+    With `is_entry`, the field is an entry of a mapping. An entry with an empty value is kept.
     """
     last: Any = field.path[-1]
     in_list = isinstance(last, int)

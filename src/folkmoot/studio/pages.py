@@ -2,7 +2,7 @@
 
 `/study/NAME/-/…` belongs to one study. NAME is the path of its file. All pages of the run viewer
 are included, and the first page of a run also has buttons such as Pause or Resume. Every form
-contains a token. Without it, a page of another server on this machine could submit forms.
+contains a token. Without the token, a page of another server on this machine could submit forms.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Receiver = Callable[[Request, FormData], Awaitable[Response]]
 
 
 class Studio:
-    """The request handlers for a folder of studies. `form_token` is in every form."""
+    """The request handlers for a folder of studies. Every form contains `form_token`."""
 
     def __init__(self, root: Path) -> None:
         self.projects = Projects(root)
@@ -266,7 +266,7 @@ class Studio:
         )
 
     def file(self, request: Request) -> Response:
-        """Send the study file or a file in its folder as a download."""
+        """Download the study file or a file in its folder."""
         path = self.projects.path(request.path_params["name"])
         neighbour = request.query_params.get("beside", "")
         if neighbour:
@@ -298,7 +298,7 @@ class Studio:
     # --- prompts -------------------------------------------------------------------------------
 
     def prompts(self, request: Request) -> Response:
-        """Show all prompts of a study, and one of the prompts for editing.
+        """Show all prompts of a study, and a form to edit one prompt.
 
         The page also shows the first prompts as a run would send them.
         """
@@ -437,7 +437,10 @@ class Studio:
         return self._page("studio_run.html.j2", {**variables, "controls": self._controls(request)})
 
     def live_controls(self, request: Request) -> Response:
-        """Send the buttons of a run, such as Pause, if the state of the run has changed."""
+        """Return the buttons of a run, such as Pause, for a poll.
+
+        The response is empty if the page already shows them.
+        """
         return answer_poll(request, self._controls(request))
 
     def _controls(self, request: Request) -> LivePart:
@@ -475,7 +478,7 @@ class Studio:
         return self._page("keys.html.j2", {"states": states})
 
     async def enter_key(self, _request: Request, form: FormData) -> Response:
-        """Keep an API key in the memory of this process, or delete it from there."""
+        """Store an API key in the memory of this process, or delete it from the memory."""
         variable, key = _text_of(form, "variable"), _text_of(form, "key")
         if variable not in self.keys.variables():
             raise HTTPException(404, "There is no such key.")
@@ -494,7 +497,7 @@ class Studio:
         return HTMLResponse(part.html, status)
 
     def _guarded(self, post: Receiver) -> Answer:
-        """Wrap a handler so that it accepts a form only if the form holds this studio's token."""
+        """Wrap a handler so that it rejects forms without this studio's token."""
 
         async def answer_guarded(request: Request) -> Response:
             async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
@@ -517,7 +520,7 @@ def _reading_only(route: Route) -> Route:
 
 @cache
 def _environment() -> Environment:
-    """Return the template environment. It looks for a template first in the studio's folder."""
+    """Return the template environment. A template in the studio's folder has priority."""
     reader = reader_environment()
     assert reader.loader is not None
     loader = ChoiceLoader([FileSystemLoader(HERE / "templates"), reader.loader])

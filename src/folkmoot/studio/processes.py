@@ -1,8 +1,8 @@
-"""Start the command line for checks and runs, and keep the API keys that were entered.
+"""Start the command line for checks and runs, and store the API keys that the researcher entered.
 
-A run is a separate process in its own session, so it continues when the studio ends. Its messages
-and arguments are written to files, so that a later studio can resume it. API keys are passed only
-in the environment, because other users can read the arguments of a process.
+A run is a separate process in its own session, so it continues when the studio ends. The messages
+and arguments of the run are written to files. A later studio can then resume the run. API keys are
+passed only in the environment, because other users can read the arguments of a process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(slots=True)
 class Keys:
-    """The API keys that were entered. They are held only in memory.
+    """The API keys that the researcher entered. They are held only in memory.
 
     `entered` maps environment variable → key.
     """
@@ -45,19 +45,22 @@ class Keys:
     entered: dict[str, str] = field(default_factory=dict, repr=False)
 
     def variables(self) -> list[str]:
-        """Return the environment variables for the keys of all known models."""
+        """Return the names of the environment variables for the keys of all known models."""
         specs = map(resolve_model, KNOWN_MODELS)
         names = {spec.key_env[0] for spec in specs if spec.key_env}
         return sorted(names | set(self.entered))
 
     def state(self, variable: str, folder: Path) -> str:
-        """Return `entered`, `set` (in the environment or in `.env`) or `missing`."""
+        """Return `entered`, `set` or `missing`: the state of the key in an environment variable.
+
+        A key is `set` if it is in the environment of this process or in `.env`.
+        """
         if variable in self.entered:
             return "entered"
         return "set" if load_environment(folder).get(variable) else "missing"
 
     def environ(self) -> dict[str, str]:
-        """Return the environment of a process that needs the keys."""
+        """Return the environment variables of this process together with the entered keys."""
         return {**os.environ, **self.entered}
 
     def scrub(self, text: str) -> str:
@@ -86,7 +89,7 @@ class Processes:
     async def check(self, path: Path) -> ProcessMessages:
         """Run `folkmoot check` on a study file and return its output.
 
-        If an earlier check of the same file still runs, it is killed, because its result is
+        An earlier check of the same file that is still running is killed, because its result is
         outdated.
         """
         name = str(path)
@@ -164,7 +167,7 @@ class Processes:
         return ProcessMessages(self._clean(output), code)
 
     def pause(self, run: Path) -> None:
-        """Stop a run as Ctrl-C does, so that it can be resumed. Calls in flight are completed.
+        """Stop a run as Ctrl-C does, so that it can be resumed. Running calls are completed.
 
         Raises InputError if the run is not in progress or is on another machine.
         """

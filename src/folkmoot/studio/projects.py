@@ -103,7 +103,10 @@ class Projects:
             raise InputError(Problem("is no study file", file, hint=hint)) from None
 
     def _import_file(self, path: Path, importer: Callable[[Path], ImportedStudy]) -> str:
-        """Convert a file of another program to a study beside it. Return the name of the study."""
+        """Convert a file of another program to a study in the same folder.
+
+        Return the study's name.
+        """
         try:
             made = importer(path)
         except InputError as error:
@@ -128,7 +131,7 @@ class Projects:
         raise AssertionError
 
     def new_run(self, stem: str) -> Path:
-        """Return a new run folder: `outputs/STEM`, with a number if that folder exists."""
+        """Return the path of a new run folder: `outputs/STEM`, or `outputs/STEM` with a number."""
         for n in count(1):
             folder = self.outputs / (stem if n == 1 else f"{stem}_{n}")
             if not folder.exists():
@@ -136,10 +139,9 @@ class Projects:
         raise AssertionError
 
     def run_stem(self, name: str) -> str:
-        """Return the base name for runs of a study.
+        """Return the base name for runs of a study: the name of the study's folder.
 
-        It is the name of the study's folder. For a file at the top level it is the name of the
-        file.
+        For a study file outside all folders, return the name of the file.
         """
         path = Path(name)
         return path.stem if path.parent == Path() else path.parent.name
@@ -153,7 +155,7 @@ def _find_importer(file: str) -> Callable[[Path], ImportedStudy] | None:
 
 
 def is_study(path: Path) -> bool:
-    """Return whether the keys of a YAML file are those of a study file."""
+    """Return True if a YAML file has the keys of a study file."""
     if path.suffix.lower() not in YAML_SUFFIXES or path.stat().st_size > MAX_STUDY_BYTES:
         return False
     try:
@@ -166,9 +168,9 @@ def is_study(path: Path) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """Return the last part of a file name, after a check that it is safe inside a folder.
+    """Return the last part of a file name if it is safe as a name in a folder.
 
-    Raises InputError for a name that could lead to another folder.
+    Raises InputError for any other name.
     """
     # A browser may send a whole path, with the separators of its system.
     last = name.replace("\\", "/").rpartition("/")[2]

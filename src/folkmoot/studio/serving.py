@@ -25,8 +25,7 @@ LOOPBACK = "127.0.0.1"
 def studio_guard(token: str) -> Guard:
     """Return the access control of the studio.
 
-    It accepts requests that come from this machine, hold the token, and use a host name of this
-    machine.
+    A request is accepted if it holds the token and is addressed to a host name of this machine.
     """
     methods = READING | {"POST"}
     return Guard(own_names(LOOPBACK), token, methods, max_form_bytes=MAX_UPLOAD_BYTES)

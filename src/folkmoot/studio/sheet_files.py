@@ -1,8 +1,7 @@
 """Read and write the cells of a workbook for its form, in a child process with limits.
 
-A workbook may come from any source. A workbook that would lose content when it is written again,
-such as formulas or images, is not edited here. This module imports little, so that a child starts
-quickly.
+A workbook may come from any source. A workbook with formulas, images or other content that would be
+lost is not edited here. This module imports little, so that a child process starts quickly.
 """
 
 from __future__ import annotations
@@ -128,16 +127,16 @@ def _text_of_cell(cell: Cell) -> str:
 
 
 def _trimmed(rows: list[list[str]]) -> list[list[str]]:
-    """Return rows without the empty rows at the end. The first row always stays."""
+    """Remove the empty rows at the end and return the rows. The first row is never removed."""
     while len(rows) > 1 and not any(rows[-1]):
         rows.pop()
     return rows
 
 
 def _drop_downs(sheet: Worksheet) -> dict[str, tuple[str, ...]]:
-    """Return the choices of the drop-downs of a sheet, by cell address.
+    """Return cell address → choices for the drop-downs of a sheet.
 
-    A drop-down of a whole column is under the address of its first cell.
+    A drop-down for a range of cells is under the address of its first cell.
     """
     choices: dict[str, tuple[str, ...]] = {}
     for rule in sheet.data_validations.dataValidation:
@@ -172,7 +171,7 @@ def write_sheet_values(path: Path, before: Rows, after: Rows) -> None:
 
 
 def save_cells(path: str, before: Rows, changes: Rows) -> None:
-    """Write rows into the sheets of a workbook. Cells with an unchanged text are not touched."""
+    """Write rows into the sheets of a workbook. Cells with an unchanged text are left alone."""
     book: Workbook = load_workbook(path)
     for name, rows in changes.items():
         for row, letter, text in _changed_cells(before.get(name, []), rows):
@@ -198,9 +197,9 @@ def _changed_cells(
 
 
 def _value_of_text(text: str) -> str | int | float | None:
-    """Return the value of a cell with this text: a number if the text is one, otherwise the text.
+    """Return a number if a text is a number, otherwise the text.
 
-    A text that a number would not reproduce exactly, such as 007, stays a text.
+    A text such as 007, which a number would not reproduce exactly, is not converted.
     """
     text = NO_XML_CHARACTERS.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub("\ufffd", text))
     if not text:

@@ -1,4 +1,4 @@
-"""The form of a workbook: a section for each sheet, with a row for each of its rows.
+"""The form of a workbook. Each sheet is a section, and each row of the sheet is a row of the form.
 
 Notes of cells become the help of fields, and drop-downs become choices.
 """
@@ -24,7 +24,7 @@ FLAG = ("0", "1")
 
 @dataclass(frozen=True, slots=True)
 class SheetForm:
-    """The form of a workbook and its values. `reason` says why there is no form."""
+    """The form of a workbook and its values. `reason` is the reason if there is no form, or ""."""
 
     sheets: tuple[SheetCells, ...] = ()
     values: Rows = field(default_factory=dict)
@@ -37,9 +37,8 @@ class SheetForm:
     def with_cells(self, cells: Iterable[tuple[str, int, str]]) -> SheetForm:
         """Return the form with empty rows and columns added, so that it contains these cells.
 
-        An added row is empty, and a workbook does not store empty rows. So the row exists only in
-        the submitted page until one of its cells is filled. A cell is (sheet, number of the row,
-        letters of the column).
+        A cell is (sheet, row number, column letters). A workbook does not store empty rows. An
+        added row therefore exists only on the submitted page until one of its cells is filled.
         """
         values = {name: [dict(row) for row in rows] for name, rows in self.values.items()}
         for name, number, letter in cells:
@@ -150,7 +149,10 @@ def _new_row(sheet: SheetCells, letters: Sequence[str]) -> dict[str, str]:
 def _cell_field(
     sheet: SheetCells, row: int, letter: str, text: str, title: str, note: str
 ) -> StudyField:
-    """Return the field of a cell. `note` is the address of the cell with its explanation."""
+    """Return the form field of a cell.
+
+    `note` is the address of the cell whose note explains the field.
+    """
     # A drop-down of a column begins in row 2 and holds for all rows below.
     choices = sheet.choices.get(f"{letter}{row + 1}") or sheet.choices.get(f"{letter}2", ())
     has_choices = bool(choices) and row > 0
@@ -162,7 +164,7 @@ def _cell_field(
 
 
 def complete_rows(values: Mapping[str, Sequence[Mapping[str, str]]], before: Rows) -> Rows:
-    """Return submitted values in which each row has all columns of its sheet."""
+    """Return submitted values with every column of a sheet in each of its rows."""
     complete: Rows = {}
     for name, rows in values.items():
         # A new column is in the submitted rows only, and an emptied cell in the old rows only.
@@ -174,7 +176,7 @@ def complete_rows(values: Mapping[str, Sequence[Mapping[str, str]]], before: Row
 
 
 def change_columns(values: Rows, action: str) -> Rows:
-    """Return the values after a column was added to a sheet (`column SHEET`)."""
+    """Return the values with a new column in a sheet. `action` is `column SHEET`."""
     verb, _, name = action.partition(" ")
     if verb != "column" or name not in values:
         return values
@@ -186,7 +188,7 @@ def change_columns(values: Rows, action: str) -> Rows:
 def place_cell_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return problems by the id of the field of their cell, and the problems without a cell."""
+    """Return field id → problems of the field's cell, and the problems without a cell."""
     ids: dict[str, str] = {}
     for section in sections:
         for each in walk_fields(section.fields):

@@ -1,6 +1,7 @@
-"""The form of one study, whatever its file is: a YAML file or a workbook.
+"""The form of one study, from a YAML file or a workbook.
 
-`read_study_form` gives the form. A form places problems at its fields and saves what was sent.
+`read_study_form` returns the form. The form assigns problems to its fields and saves submitted
+values.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LETTERS = re.compile("[A-Z]{1,2}")
 
 @dataclass(frozen=True, slots=True)
 class StudyForm:
-    """The form of a study file in YAML. Without a study type, `sections` is empty."""
+    """The form of a study file in YAML. If the study type is unknown, `sections` is empty."""
 
     study: Study | None
     text: str
@@ -44,7 +45,7 @@ class StudyForm:
     reason: str = ""
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
-        """Return problems by the id of their field, and the problems that belong to no field."""
+        """Return field id → problems, and the problems that belong to no field."""
         return place_problems(self.sections, problems)
 
     def save(
@@ -67,7 +68,7 @@ class StudyForm:
 
 @dataclass(frozen=True, slots=True)
 class WorkbookForm:
-    """The form of a workbook. If there is no form, `reason` says why."""
+    """The form of a workbook."""
 
     study: Study | None
     sheets: SheetForm
@@ -81,7 +82,7 @@ class WorkbookForm:
         return self.sheets.reason
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
-        """Return problems by the id of the field of their cell, and problems without a field."""
+        """Return field id → problems of the field's cell, and the problems without a field."""
         return place_cell_problems(self.sections, problems)
 
     def save(
@@ -158,5 +159,5 @@ def _study_of(values: dict[str, Any], path: Path) -> Study | None:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a study is a file of another format than YAML."""
+    """Return True if a study file is not in YAML."""
     return path.suffix.lower() not in YAML_SUFFIXES

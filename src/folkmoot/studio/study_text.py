@@ -1,8 +1,8 @@
 """Change values in the text of a study file and keep its comments and layout.
 
-Each change is as small as possible. It replaces a scalar in its line, or else the whole value of a
-top-level key. A removed key is commented out, like unset keys in a template. If the key is set
-again, this commented line is used.
+Each change is as small as possible. A scalar is replaced in its line. For any other change, the
+whole value of a top-level key is replaced. A removed key is commented out, like unset keys in a
+template. If the key is set again, its commented line is used.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
 def _change_key(text: str, name: str, present: Mapping[str, Any], target: Mapping[str, Any]) -> str:
     """Return the text with one top-level key changed.
 
-    Try the smallest edit, then a replacement of the whole value. If neither gives the target
-    values, write the whole file again without comments.
+    Try the smallest edit, then a replacement of the whole value. If neither edit gives the target
+    values, return a new text without comments.
     """
     for is_narrow in (True, False):
         try:
@@ -216,7 +216,10 @@ def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
 
 
 def _addition(text: str, name: str, value: Any) -> _Edit:
-    """Return an edit that adds a key, in place of the commented line of the key if possible."""
+    """Return an edit that adds a key.
+
+    A commented line with this key is replaced if there is one.
+    """
     new_text = f"{write_value(name)}:{_value_text(value, 2)}"
     commented_key = re.search(rf"^#{re.escape(name)}:(?P<rest>.*)$", text, re.MULTILINE)
     if commented_key is None:
@@ -244,7 +247,7 @@ def _addition(text: str, name: str, value: Any) -> _Edit:
 
 
 def _value_text(value: Any, column: int) -> str:
-    """Return the text of a value after the colon of its key."""
+    """Return a value as YAML text, to be written after the colon of its key."""
     if _is_inline(value):
         return f" {write_value(value)}"
     if isinstance(value, str):
