@@ -95,10 +95,10 @@ Label = Callable[[Source], str]
 class ExposureTable:
     """The computation of the table `exposure`. Study types use it as `Study.derived_tables`.
 
-    `label` returns the study type's name for the kind of a source. It returns an empty string for a
-    source that is no exposure, such as a number or an option that every participant sees. `own` is
-    the label of the participant's own utterances and answers. If `own` is empty, `label` also names
-    these texts.
+    `label` returns the study type's name for the kind of a source. For a source that is no
+    exposure, `label` returns an empty string. An example is an option that every participant sees.
+    `own` is the label of the participant's own utterances and answers. If `own` is empty, `label`
+    also names these texts.
     """
 
     decisions: Decisions
@@ -164,7 +164,7 @@ def _rows_where(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield rows of a table as tuples of `key` and `columns`, if the key is one of `values`.
 
-    Yields nothing if the run does not have the table.
+    There are no rows if the run does not have the table.
     """
     if not run.has_table(table):
         return iter(())

@@ -58,7 +58,8 @@ def krippendorff_interval(
     Nominal codes: the interval is Wilson's for the share of disagreeing pairs, divided by the
     expected disagreement. The effective number of pairs follows from the variance between clusters.
     There is no interval unless ten codes differ from the most frequent code. Other levels: the
-    interval is the jackknife over clusters of −log(1 − alpha). Both need at least five clusters.
+    interval is the jackknife over clusters of −log(1 − alpha). Both kinds of interval need at least
+    five clusters.
     """
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)
@@ -258,8 +259,8 @@ def _tables_of(
 def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
     """Return three numbers of a table of first and last answers.
 
-    They are the chance agreement, the largest possible agreement, and the standard error of the
-    largest possible agreement.
+    The numbers are the chance agreement, the largest possible agreement, and the standard error of
+    the largest possible agreement.
     """
     n = table.sum()
     shares = table / n

@@ -4,7 +4,7 @@ All numbers and their sources are in `human_bands.json`, one entry per benchmark
 the simulated and the human values and the design of the human studies, without a verdict. In most
 of these studies people deliberated for days. Their values are therefore no norm for a participant
 who only reads a text. Two checks in `diagnostics` are an exception: the spread of votes and the
-spread of ratings. They use a benchmark as their margin and give a verdict.
+spread of ratings. These two checks use a benchmark as their margin and give a verdict.
 """
 
 from __future__ import annotations

@@ -126,9 +126,9 @@ def labels_at(
     """Return labels (n,) for exactly k clusters, counted from 0 in order of first appearance.
 
     `kmeans`: k-means, the best of ten starts. Above 10,000 rows k-means uses mini-batches (Sculley
-    2010, doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion. Its memory is quadratic,
-    so more than 10,000 rows raise ValueError. Another algorithm raises ValueError. Both algorithms
-    are computed by scikit-learn.
+    2010, doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion. Ward's method needs
+    quadratic memory, so more than 10,000 rows raise ValueError. Another algorithm raises
+    ValueError. Both algorithms are computed by scikit-learn.
     """
     from sklearn.cluster import AgglomerativeClustering, KMeans, MiniBatchKMeans
 

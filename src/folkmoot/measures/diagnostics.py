@@ -4,9 +4,9 @@ The report and studies use these checks. The first group concerns the form of an
 table `answers`, which every study type records). The second group concerns opinions: instability,
 position bias, sycophancy, too little variance, too even votes.
 
-Each check estimates one quantity and states the margin of acceptable values. It passes if the whole
-interval lies inside the margin, and fails if the whole interval lies outside. Otherwise the verdict
-is "not known", for example if there are too few answers.
+Each check estimates one quantity and states the margin of acceptable values. A check passes if the
+whole interval lies inside the margin, and fails if the whole interval lies outside. Otherwise the
+verdict is "not known", for example if there are too few answers.
 """
 
 from __future__ import annotations
@@ -739,10 +739,10 @@ _GIVING_IN = re.compile(
 
 
 def opens_by_agreeing(text: str) -> bool:
-    """Return whether an utterance opens with agreement or praise (English only).
+    """Return True if an utterance opens with agreement or praise (English only).
 
-    This sign is crude, because polite people agree before they object. Interpret only the rate over
-    many utterances.
+    Polite people agree before they object, so a single utterance shows little. Interpret only the
+    rate over many utterances.
     """
     return bool(_GIVING_IN.match(text.replace("’", "'").strip()))
 

@@ -40,7 +40,7 @@ def entropy(counts: ArrayLike) -> float:
 
 
 def normalised_entropy(counts: ArrayLike) -> float:
-    """Return the entropy divided by its maximum log k, in [0, 1]. It is 0 for a single option."""
+    """Return the entropy divided by its maximum log k, in [0, 1], or 0 for a single option."""
     k = len(np.asarray(counts, float))
     return entropy(counts) / float(np.log2(k)) if k > 1 else 0.0
 
@@ -48,8 +48,8 @@ def normalised_entropy(counts: ArrayLike) -> float:
 def effective_number(counts: ArrayLike) -> float:
     """Return the effective number of options (Hill number of order 1), between 1 and k.
 
-    It is exp(−Σ p ln p): the number of equally popular options with the same entropy. Hill (1973),
-    doi:10.2307/1934352.
+    The effective number is exp(−Σ p ln p): the number of equally popular options with the same
+    entropy. Hill (1973), doi:10.2307/1934352.
     """
     p = shares(counts)
     p = p[p > 0]
@@ -174,8 +174,8 @@ def _entropies_in_nats(counts: FloatArray) -> FloatArray:
 def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
     """Return the Jensen–Shannon divergence H((p+q)/2) − (H(p) + H(q))/2 in bits, in [0, 1].
 
-    It is the square of scipy's Jensen–Shannon distance. Lin (1991), doi:10.1109/18.61115, computed
-    by scipy.
+    The divergence is the square of scipy's Jensen–Shannon distance. Lin (1991),
+    doi:10.1109/18.61115, computed by scipy.
     """
     from scipy.spatial.distance import jensenshannon
 

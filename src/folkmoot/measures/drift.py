@@ -218,7 +218,7 @@ def _standardised_difference(first: FloatArray, second: FloatArray) -> FloatArra
     """Return the difference of means, second minus first, in pooled standard deviations.
 
     `first`, `second` (…, 3): the moments of the two conditions, see `_moments_by_unit`. The result
-    is 0 for equal means. It is NaN if a condition is empty or no answer varies.
+    is 0 for equal means, and NaN if a condition is empty or no answer varies.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         means = [m[..., 1] / m[..., 0] for m in (first, second)]

@@ -58,9 +58,10 @@ def explained_share(
 
     `answers`, `values`, `units` (n,): the answer, the value of the attribute, and the independent
     unit of each participant. Values of fewer than five participants are left out. The result is ε²
-    = 1 − (1 − η²)(n − 1)/(n − k) for k values. It is 0 on average if the attribute has no effect,
-    so it can be negative. It is NaN with fewer than 30 participants, with only one value, or if all
-    answers are equal. The 95 % interval is the jackknife over units of −log(1 − ε²).
+    = 1 − (1 − η²)(n − 1)/(n − k) for k values. If the attribute has no effect, the result is 0 on
+    average, so single results can be negative. The result is NaN with fewer than 30 participants,
+    with only one value, or if all answers are equal. The 95 % interval is the jackknife over units
+    of −log(1 − ε²).
 
     ε²: Kelley (1935), doi:10.1073/pnas.21.9.554. η² is 1 − within/total sum of squares, for
     categories that of Light and Margolin (1971), doi:10.1080/01621459.1971.10482297.

@@ -208,8 +208,8 @@ def _start_milliseconds(run: RunFolder) -> int:
 def _answered_at(run: RunFolder, condition: pl.Expr, *columns: str) -> pl.DataFrame:
     """Return the answers that fulfil `condition`, sorted by the time of their calls.
 
-    The result has the given columns and `at`, the time in milliseconds since 1970. It is empty if
-    the run has no answers or no journal.
+    The result has the given columns and `at`, the time in milliseconds since 1970. The result is
+    empty if the run has no answers or no journal.
     """
     path = run.path / JOURNAL
     if not run.has_table("answers") or not path.exists():

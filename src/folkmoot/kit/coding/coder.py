@@ -196,8 +196,8 @@ async def code_texts(
 
     A text that the coder did not answer is left out of the result. The function records every text
     in the table `texts` and every code in `codes`. If `coding:` is off, it records the texts for a
-    later coding and returns an empty dictionary. `rule` is a phrase rule. Its codes are recorded as
-    those of another coder for comparison, and no finding may rest on them.
+    later coding and returns an empty dictionary. `rule` is a phrase rule. The codes of the rule are
+    recorded as those of another coder for comparison. Findings must not use the codes of a rule.
     """
     settings = session.config.coding
     book = load_codebook(session, codebook, settings)

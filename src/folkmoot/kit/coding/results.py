@@ -58,7 +58,7 @@ class CoderResult:
 
     @property
     def is_embedded(self) -> bool:
-        """True for the embedded coder. Its codes support no finding."""
+        """True for the embedded coder. Findings must not use its codes."""
         return self.kind == "embedded"
 
 
@@ -218,8 +218,8 @@ class CodebookResults:
     def describe_withheld(self, content: str) -> str:
         """Return the statement of a finding that is withheld because the coder was embedded.
 
-        `content` is the beginning of a sentence. It names the result that codes of a model or a
-        human would show.
+        `content` is the beginning of a sentence. `content` names the result that codes of a model
+        or a human would show.
         """
         return f"{content} would be shown here. {EMBEDDED_NOTE}"
 

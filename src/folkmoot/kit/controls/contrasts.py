@@ -35,8 +35,8 @@ class Contrast(NamedTuple):
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
     """Yield the contrasts in a table of control answers.
 
-    These are all pairs of conditions at the final decision. Within each condition, there is also
-    the contrast of the first and the final decision.
+    The contrasts are all pairs of conditions at the final decision. Within each condition, there is
+    also the contrast of the first and the final decision.
     """
     groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
     final = [group for group in groups if group[1] == FINAL]

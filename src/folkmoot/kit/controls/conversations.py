@@ -56,7 +56,7 @@ class ControlledDecision(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of this decision's scope in the controls. It is unique within the run."""
+        """The name of this decision's scope in the controls, unique within the run."""
         return f"{self.moment}-{self.condition}-{self.unit}-{self.participant_id}"
 
 
@@ -65,9 +65,9 @@ class DecisionConversation(NamedTuple):
 
     `asked` holds the messages of the first request, which end with the question. `heard` holds the
     messages of the last request and the reply to it. The two requests differ if there were re-asks.
-    `answer` parses a further reply to the same question. It is None unless the decision is a closed
-    choice or a form with one closed field. `value` is the parsed value of the given reply, or None
-    if the answer is missing.
+    `answer` parses a further reply to the same question. `answer` is None unless the decision is a
+    closed choice or a form with one closed field. `value` is the parsed value of the given reply,
+    or None if the answer is missing.
     """
 
     speaker: Speaker

@@ -176,7 +176,8 @@ def effects_finding(
 ) -> Finding | None:
     """Return the finding that compares user drift with the effect in each version of the prompts.
 
-    The versions include the original one. Returns None if no contrast has another version.
+    The prompts as designed are one of the versions. Returns None if no contrast has another
+    version.
     """
     if not any(len(versions) > 1 for versions in effects.values()):
         return None

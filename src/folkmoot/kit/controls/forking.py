@@ -3,9 +3,9 @@
 If the speaker has replied to a text, the text cannot be replaced on its own. The prompt would then
 hold replies to words that are no longer in it. The spans of a request name the earlier replies that
 the request quotes. So the replies that depend on the replaced texts are known before the first
-call. They are asked again in the order of the protocol. In each request, the new replies take the
-place of the old ones. All replies that do not depend on a replaced text are taken from the journal
-at no cost.
+call. These replies are asked again in the order of the protocol. In each request, the new replies
+replace the old replies. All replies that do not depend on a replaced text are taken from the
+journal at no cost.
 """
 
 from __future__ import annotations

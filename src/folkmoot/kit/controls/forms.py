@@ -1,8 +1,8 @@
 """Forms with one closed field, built from the JSON schema of a journaled request.
 
-A decision may ask for a JSON object, such as a reason and a rating. It can be asked again without
-the code of its study if exactly one field is closed. A closed field is a number, a truth value, or
-one of several texts.
+A decision may ask for a JSON object, such as a reason and a rating. Such a decision can be asked
+again without the code of its study if exactly one field is closed. A closed field is a number, a
+truth value, or one of several texts.
 """
 
 from __future__ import annotations

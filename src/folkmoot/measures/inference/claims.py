@@ -244,7 +244,7 @@ class Result:
 
     @property
     def p(self) -> float:
-        """The p-value that decides the claim. It is adjusted if the family has several claims."""
+        """The p-value that decides the claim, adjusted if the family has several claims."""
         return self.adjusted_p if math.isfinite(self.adjusted_p) else self.estimate.p
 
     @property

@@ -45,7 +45,7 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        """True if there is an interval to show. This needs at least five units."""
+        """True if there is an interval to show, which needs at least five units."""
         enough = self.unit_count >= FEWEST_UNITS
         return enough and math.isfinite(self.low) and math.isfinite(self.high)
 

@@ -45,7 +45,7 @@ class DesignSize:
 
 
 def cohen_h(share1: float, share2: float) -> float:
-    """Return Cohen's h of two shares in [0, 1]. It is positive if the first share is larger."""
+    """Return Cohen's h of two shares in [0, 1], which is positive if the first share is larger."""
     return 2 * math.asin(math.sqrt(share1)) - 2 * math.asin(math.sqrt(share2))
 
 

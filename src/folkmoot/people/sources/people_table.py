@@ -45,8 +45,9 @@ def read_people(path: Path) -> pl.DataFrame:
 
     A known column is one with a name in COLUMNS or another accepted name. Known columns are text
     without surrounding spaces, and null if a cell is missing. All other columns keep their names.
-    They are numbers if all of their cells are numbers, and otherwise text or truth values. Raises
-    InputError if the file cannot be read, has no rows, or has two columns with the same meaning.
+    Such a column holds numbers if all of its cells are numbers, and otherwise text or truth values.
+    Raises InputError if the file cannot be read, has no rows, or has two columns with the same
+    meaning.
     """
     return name_people_columns(read_frame(path), path)
 

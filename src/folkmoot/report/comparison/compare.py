@@ -215,8 +215,8 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
 def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
     """Raise InputError if a file of human answers cannot be compared with the runs.
 
-    This is the case if they share no condition or no measure, or if the file has text in a column
-    that is numeric in a run.
+    The file and the runs must share a condition and a measure. A column that is numeric in a run
+    must be numeric in the file.
     """
     human_table = people.tables["participants"]
     run_tables = [
@@ -392,8 +392,8 @@ def _list_names(names: Sequence[str]) -> str:
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
     """Return the claims to compare: those of the first run that has claims.
 
-    If no run has claims, each condition except the baseline gets one claim. It says that the shares
-    of participants who change their choice differ between this condition and the baseline. The
+    If no run has claims, each condition except the baseline gets one claim. The claim compares the
+    share of participants who change their choice in this condition and in the baseline. The
     baseline is the first condition of `split_by_condition`.
     """
     stated = next((sample.claims for sample in runs if sample.claims), ())
@@ -587,7 +587,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
     """Return the finding that compares rates of change in runs with those of humans.
 
     The human rates are computed from a table of human answers if one is among the runs. Otherwise
-    they are the published benchmark. Returns None if no run has rates of change, or if too few
+    the published benchmark is used. Returns None if no run has rates of change, or if too few
     humans gave two answers.
     """
     rates_by_run = {

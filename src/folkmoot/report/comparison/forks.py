@@ -54,8 +54,8 @@ def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
 def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Finding:
     """Return the finding that shows the transcripts of both runs side by side.
 
-    It holds the changed reply, each later reply that differs, and each later reply to a prompt with
-    the changed words.
+    The finding holds the changed reply, each later reply that differs, and each later reply to a
+    prompt with the changed words.
     """
     with (
         JournalReader(base.path / JOURNAL) as base_journal,
@@ -132,7 +132,7 @@ def _in_words(reply: _Reply | None) -> str:
 def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
     """Return the addresses of the questions of both runs in the order of the protocol.
 
-    Questions that only the base run has come last.
+    Questions of the base run alone come last.
     """
     address_columns = [
         run.scan_table("answers").select("address").collect()["address"] for run in (fork, base)

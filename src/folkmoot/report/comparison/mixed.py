@@ -134,9 +134,9 @@ def people_and_models(run: RunFolder) -> Finding | None:
 def _judge_difference(result: Result) -> Verdict:
     """Return the verdict on whether models and humans answer one question alike.
 
-    For a share, the interval of the difference is compared with the margin. Other numbers have no
-    common margin. Their verdict is "failed" if the adjusted p-value is significant. Otherwise it is
-    "not known", because a test without a margin cannot show equality.
+    For a share, the interval of the difference is compared with the margin. Answers that are
+    numbers have no common margin. The verdict on numbers is "failed" if the adjusted p-value is
+    significant. Otherwise it is "not known", because a test without a margin cannot show equality.
     """
     if result.claim.kind == "share":
         return MAX_DIFFERENCE.judge_interval(result.estimate)

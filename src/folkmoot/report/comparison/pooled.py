@@ -4,8 +4,8 @@ Primary claims are judged over all cells together by `specification_curve`, whic
 and the margin of a claim. If the study file has hypotheses, they are the primary claims.
 
 All other estimates that findings draw with an interval are pooled over the cells and described
-without a verdict. Their independent unit is the repeat, because cells of one repeat share their
-participants.
+without a verdict. The independent unit of these estimates is the repeat, because cells of one
+repeat share their participants.
 """
 
 from __future__ import annotations

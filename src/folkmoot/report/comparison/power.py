@@ -73,7 +73,8 @@ def power_of(
 def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | None]]:
     """Return the primary claims of a study file, and the expected difference of each claim.
 
-    Only hypotheses state an expected difference. For claims of the study type it is None.
+    Only hypotheses state an expected difference. For claims of the study type, the expected
+    difference is None.
     """
     claims = [
         claim
@@ -89,8 +90,8 @@ def power_report(
 ) -> list[Finding]:
     """Return findings on the effects that a design of this size can detect.
 
-    They also give the size that the design would need. `iccs`: the assumed intraclass correlations,
-    used one after the other.
+    The findings also give the size that the design would need. `iccs`: the assumed intraclass
+    correlations, used one after the other.
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
     if size is None:

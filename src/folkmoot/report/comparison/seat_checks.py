@@ -20,8 +20,8 @@ NOT_EXCLUDED = (
 def checks_of_humans(run: RunFolder) -> Finding | None:
     """Return the finding on the checks of humans, or None if no human had to answer one.
 
-    It lists each human who was flagged or screened out, with the last answer. Raises StorageError
-    if the table cannot be read.
+    The finding lists each human who was flagged or screened out, with the last answer. Raises
+    StorageError if the table cannot be read.
     """
     if not run.has_table(CHECKS):
         return None

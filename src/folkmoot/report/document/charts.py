@@ -246,7 +246,8 @@ def _line_spec(chart: LineChart) -> Any:
 def _colour_encoding(field: str, values: list[str], shown: bool = True) -> alt.Color:
     """Return the colour encoding of a field.
 
-    It has the same explicit domain as `_shape_encoding`, so that Vega-Lite merges both legends.
+    The encodings of colour and shape have the same explicit domain, so that Vega-Lite merges both
+    legends.
     """
     scale = alt.Scale(domain=values, range=[COLOURS[i % len(COLOURS)] for i in range(len(values))])
     legend = alt.Legend() if shown else None

@@ -297,7 +297,8 @@ def question_of(config: Mapping[str, object]) -> str:
 def _fallback_question(run: RunFolder, study: Study) -> str:
     """Return a question for a study file that states none.
 
-    It asks for the difference of the conditions. With one condition or too many, it is the title.
+    The question asks for the difference of the conditions. With one condition or too many, the
+    title is returned.
     """
     title = title_of(run.config) or study.title
     arms = list(_arm_sizes(run, study)[1])

@@ -1,6 +1,6 @@
 """Typeset `report.pdf`, the same report as the HTML page, with Typst.
 
-Typst is an optional extra. Its wheel holds the compiler and works offline.
+Typst is an optional extra. The wheel of Typst holds the compiler and works offline.
 """
 
 from __future__ import annotations

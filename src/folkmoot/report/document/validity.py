@@ -90,7 +90,7 @@ def build_validity_card(
     """Return the eight rows of the card, or an empty tuple if only people answered.
 
     `findings`: the findings of the report. `over_grid`: the verdict on each primary claim over all
-    wordings of a grid. It is None if the run is not a cell of such a grid.
+    wordings of a grid. `over_grid` is None if the run is not a cell of such a grid.
     """
     models = {model["asked"] for model in run.manifest.get("models", [])}
     # People need no simulation to be checked.
@@ -175,7 +175,8 @@ def _card_row(
     """Return the row of the validity card for a threat.
 
     `evidence`: the evidence on the threat. `advise`: returns how the researcher can obtain a
-    verdict. It is called only without evidence. `noun`: the word for one figure, such as "claim".
+    verdict. `advise` is called only without evidence. `noun`: the word for one figure, such as
+    "claim".
     """
     phrases = CARD_PHRASES[threat]
     if not evidence:

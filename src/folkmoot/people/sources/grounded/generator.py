@@ -45,8 +45,8 @@ class PersonaGenerator:
     """Generates the grounded participants of a study on one concept.
 
     `appeal` (−1 … 1): a shift of all first opinions, 0 if the appeal of the concept is unknown.
-    `panel`: the researcher's own table of people, from which participants are drawn by weight. It
-    replaces the packaged population.
+    `panel`: the researcher's own table of people, from which participants are drawn by weight. The
+    panel replaces the packaged population.
     """
 
     appeal: float = 0.0

@@ -237,7 +237,8 @@ class Jobs:
 def raked_occupations() -> Jobs:
     """Return the occupations of the population.
 
-    Their shares are raked to the workers of the core table and to published margins.
+    The shares of the occupations are raked to the workers of the core table and to published
+    margins.
     """
     frame = _read_figures_table("us_occupations.csv")
     names = frame["job"].to_list()

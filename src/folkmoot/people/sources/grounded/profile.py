@@ -215,10 +215,10 @@ def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return the rows of a table.
+    """Add an empty location to rows without a location, if any other row has a location.
 
-    If any row has a location, rows without one get an empty location. Rows without the key would
-    get a random American location. A table with locations may be from any country.
+    A row without an empty location would get a random American location. A table with locations may
+    be from any country.
     """
     known = [dict(row) for row in rows]
     if any(row.get("location") for row in known):
