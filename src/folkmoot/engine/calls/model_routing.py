@@ -109,10 +109,10 @@ class ModelRouter:
     def embedding_choice(self) -> str | Problem:
         """The embedding model, or the problem to report if there is none.
 
-        The model that the study file names is used. If the file names none, an embedding model of a
-        vendor of the run's models is chosen. If the run has no hosted model, a model on this
-        machine is chosen. With `--model synthetic` texts are always embedded on this machine, even
-        if the file names a hosted model.
+        The model that the study file names is used. If the file names none, a vendor of the run's
+        models provides the embedding model. If the run has no hosted model, a model on this machine
+        is chosen. With `--model synthetic` texts are always embedded on this machine, even if the
+        file names a hosted model.
         """
         configured_model = self._config.embedding_model
         if (
@@ -233,14 +233,14 @@ class ModelRouter:
         return destinations
 
     def require_encryption(self) -> None:
-        """Raise InputError for every key that would be sent unencrypted over a public network."""
+        """Raise InputError if a key would be sent unencrypted over a public network."""
         for name, url, variable in self.list_destinations():
             require_encryption(variable, url, name)
 
     def open_provider(self, model: str) -> tuple[Provider, ModelSpec]:
         """Return the provider of a model and the model's catalogue entry.
 
-        A provider is opened once.
+        Each provider is opened only once.
         """
         if self._given is not None:
             return self._given, ModelSpec(
@@ -304,7 +304,7 @@ class ModelRouter:
 
 
 def names_hosted_model(config: StudyConfig) -> bool:
-    """Return whether a study file names a model for the run that is on another machine."""
+    """Return whether a study file names a hosted model for the run."""
     name = config.model
     return name is not None and not is_synthetic(name) and not on_this_machine(name)
 

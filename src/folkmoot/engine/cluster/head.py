@@ -545,7 +545,7 @@ def connect_to_ray(address: str, workers: int | None) -> Iterator[None]:
 def _keep_sigterm_handler() -> Iterator[None]:
     """Context manager that restores the signal handlers that `ray.init` replaces.
 
-    A run treats SIGTERM like Ctrl-C.
+    A run needs its own handler of SIGTERM, which stops the run like Ctrl-C.
     """
     handlers_before = {
         number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)

@@ -2,9 +2,8 @@
 
 The head keeps the `Budget` and the `RateLimiter`s of the run. The budget and the limiters on a
 worker follow the lease. With every report a worker gives back unused limits, reports its waiting
-calls, and gets a new lease at once. So a limit holds for the cluster as it does in one process. A
-worker asks a few times per second, not for each call. Loans for the calls to send come from the
-run's one `LoanManager`.
+calls, and gets a new lease at once. So a limit applies to all workers together. A worker asks a few
+times per second, not for each call. Loans come from the run's one `LoanManager`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Lease:
 def build_report(
     shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """Return a worker's demands by model and its budget demand since the last report.
+    """Return the demands that a worker reports: by model, and for the budget.
 
     Unused slots, tokens and budget are given back. `is_quiet` means that no entry waits to be sent
     to the head.

@@ -223,7 +223,7 @@ class Journal(JournalReader):
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Settle the loans of recovered replies, because their cost is known now."""
+        """Subtract recovered replies from the outstanding loans, since their cost is now known."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._run_in_writer(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))

@@ -378,7 +378,7 @@ class JournalReader:
         """Yield the entries of the table `entries` or `superseded` in the order of writing.
 
         Long texts are restored. Each item is the entry and the time at which the entry was
-        superseded, in seconds since 1970, or 0.
+        superseded (seconds since 1970). The time is 0 in the table `entries`.
         """
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()

@@ -149,7 +149,7 @@ class Budget:
         self.release_reservation(reserved)
 
     def count(self, cost: float) -> None:
-        """Count one answered call and its cost (USD), in whichever process the call was made."""
+        """Count one answered call and its cost (USD) as spent."""
         self.spent_calls += 1
         self.record_spending(cost)
 

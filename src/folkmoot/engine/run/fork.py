@@ -1,6 +1,6 @@
 """Fork a finished run: repeat it with one reply replaced, dropped, or asked of another model.
 
-The fork takes every reply that does not depend on the changed one from the journal of the source
+The fork takes every reply that does not depend on the changed reply from the journal of the source
 run. The fork makes all other calls again. The source run stays unchanged. The command line and
 `folkmoot.fork` use this module.
 """

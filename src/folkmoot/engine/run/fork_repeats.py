@@ -48,7 +48,7 @@ def repeat_fork(
     options: RunOptions,
     stopper: RunStopper | None = None,
 ) -> RunGrid:
-    """Fork a run `repeats` times with the changed reply and `repeats` times with the original one.
+    """Fork a run `repeats` times with the changed reply and `repeats` times with the original.
 
     Raises RunExistsError if the folder is not empty, and the errors of `fork_run`.
     """

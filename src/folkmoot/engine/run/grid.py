@@ -256,7 +256,7 @@ def run_grid(
 
 
 def _folder_name_part(value: str) -> str:
-    """Return a value with all characters replaced that a folder name should not have."""
+    """Replace the characters of a value that a folder name should not contain."""
     return re.sub(r"[^\w.+-]+", "-", value).strip("-.") or "-"
 
 
@@ -602,10 +602,7 @@ class _GridExecution:
 
 
 def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
-    """Return the properties that make two requests the same for the preflight.
-
-    Only one request of each combination of these properties is sent.
-    """
+    """Return a key of a request. The preflight sends only one request with each key."""
     hints = request.hints
     return request.model, hints.role, hints.kind, request.temperature, request.max_tokens
 

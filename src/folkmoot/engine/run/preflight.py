@@ -1,7 +1,7 @@
 """Make one real call for each model, role and answer kind of a study before the study starts.
 
-A study with embeddings also has one text embedded. The requests are the first of their kind in a
-dry run (`dry_run.py`). These requests go through the journal and the budget like any call, at
+If a study uses embeddings, one text is embedded as well. The requests are the first of their kind
+in a dry run (`dry_run.py`). These requests go through the journal and the budget like any call, at
 addresses that no study can use. So a resume does not pay for them again. `execution.py` uses this
 module for one run, `grid.py` for a grid.
 """

@@ -110,8 +110,8 @@ def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
 def apply_seats(study_file: StudyFile, names: Sequence[str]) -> StudyFile:
     """Return the study with humans in these seats (`--seat`), in place of the seats in its file.
 
-    The name `open` opens the seats of the file to all holders of the entry link, or all seats if
-    the file names none. Raises InputError for a seat that does not exist.
+    The name `open` opens the seats of the file to all people who have the entry link. If the file
+    names no seats, all seats are opened. Raises InputError for a seat that does not exist.
     """
     if not names:
         return study_file

@@ -93,8 +93,8 @@ class Verification:
         not_compared: sentences on what could not be compared, with the reason.
         amendments: changes after the end of the run that were recorded beside it.
         notes: limits of what the digests prove.
-        entries, tables, files: the number of each that were compared.
-        digest_matches: whether one of the two digests equals the published one. None if no
+        entries, tables, files: how many entries, tables and files were compared.
+        digest_matches: whether one of the two digests equals the published digest. None if no
             published digest was given.
     """
 
@@ -266,7 +266,7 @@ def _list_withdrawn(run: RunFolder) -> list[str]:
 def _compare_with_published(
     verification: Verification, format_version: int, published: str
 ) -> None:
-    """Record in `verification` whether one of its digests is the published one.
+    """Record in `verification` whether one of its digests equals the published digest.
 
     If the journal is of an early format, record only that its digest proves nothing.
     """
@@ -597,7 +597,7 @@ def _in_any_order(name: str, value: object) -> object:
 
 
 def _compare_table(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
-    """Describe how a table differs from the rebuilt one: its columns, its rows, its cells."""
+    """Describe how a table differs from the rebuilt table: its columns, its rows, its cells."""
     if not rebuilt.has_table(name):
         return ["the run does not write such a table."]
     if not run.has_table(name):
@@ -636,7 +636,7 @@ def _first_cell_difference(old: pl.Series, new: pl.Series) -> list[str]:
 
 
 def _compare_text(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
-    """Describe the first line in which a file differs from the rebuilt one."""
+    """Describe the first line in which a file differs from the rebuilt file."""
     if not (run.path / name).is_file():
         return ["is not there; the rebuilt run writes it."]
     with (run.path / name).open("rb") as old, (rebuilt.path / name).open("rb") as new:

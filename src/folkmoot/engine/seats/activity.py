@@ -1,7 +1,7 @@
 """What a researcher sees of a seat: whether its human waits, reads, writes, or is idle.
 
-The page of a seat reports two times, and never the text: how many seconds ago its human was active,
-and how many seconds ago the human typed. These reports are kept in memory only.
+The page of a seat reports how long ago its human was last active and how long ago the human last
+typed. The page never reports the text. The reports are kept in memory only.
 """
 
 from __future__ import annotations

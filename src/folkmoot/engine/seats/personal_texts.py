@@ -109,7 +109,7 @@ class PersonalTexts:
         return question in self.addresses or question in self.summaries
 
     def without_quotations(self, address: str, text: str) -> str:
-        """Return a text, from the reply at an address, without quotations of the human."""
+        """Return a text of the reply at an address, without quotations of the human."""
         quotable = self.quotable.get(question_address(address), ())
         return self.redaction.without_quotations(text, quotable)
 

@@ -83,10 +83,11 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the first word number from which the rest of this text is a beginning of `line`.
+        """Return the number of the word of this text at which a beginning of `line` starts.
 
-        This finds a recorded text that was cut off at the end of this text. The rest must have at
-        least `min_characters` characters. Returns None if there is no such word.
+        The beginning must extend to the end of this text. So a recorded text that was cut off is
+        found. The beginning must have at least `min_characters` characters. Returns None if there
+        is none.
         """
         word_numbers = self.find_word_sequence(line[: min_characters + 1])
         remainders = (

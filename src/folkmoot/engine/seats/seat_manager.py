@@ -61,7 +61,7 @@ class PendingQuestion:
         id: names the question in the forms of its page.
         reply: is resolved when the human has answered.
         saved: is set when the journal has written the answer, or when the run has dropped the
-            question. `is_saved` says which.
+            question. `is_saved` is true in the first case.
         left: seconds until the question times out. None while its clock does not run.
     """
 
@@ -463,7 +463,7 @@ class SeatManager:
             self._changed += 1
 
     def go_on_with(self, humans: Collection[str]) -> None:
-        """Start the study at once, with the humans with whom an earlier process started it."""
+        """Start the study at once with these humans, as an earlier process of the run did."""
         self._start_study(humans)
 
     def start_now(self) -> None:

@@ -1,4 +1,4 @@
-"""Seats: the participants that humans can play, the selection of some of them, and their calls.
+"""Seats: the participants that humans can play, and the selection of those that humans do play.
 
 A study type lists its participants as `Seat` objects. `seats:` of a study file or `--seat` selects
 some of them. A random selection depends on the seed only. The plan seals the selection before the
@@ -219,7 +219,7 @@ def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker
 
     The self-description replaces all parts that have this speaker's persona as their source. A
     prompt that was written without a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If
-    the prompt contains neither, it begins with the self-description.
+    the prompt contains neither, the self-description is put at its beginning.
     """
     system = _describe_as_self(speaker.system, speaker.id, self_description)
     wording = wording_for_people(speaker.system)

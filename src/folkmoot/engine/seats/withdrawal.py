@@ -123,8 +123,8 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
 def finish_withdrawal(run: Path) -> bool:
     """Replace old files by prepared files, and return whether there were any prepared files.
 
-    If the process is killed here, the next process calls the function again. The caller must hold
-    the lock of the folder.
+    If the process is killed during the call, the next process calls the function again. The caller
+    must hold the lock of the folder.
     """
     staged = run / STAGING_FOLDER
     if not staged.exists():

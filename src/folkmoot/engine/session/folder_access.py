@@ -55,7 +55,7 @@ SILENT_SECONDS = 3600
 
 
 def open_folder(folder: Path, *, resume: bool) -> bool:
-    """Create the folder of a new run, or open the folder of an earlier one.
+    """Create the folder of a new run, or open the folder of an earlier run.
 
     Returns whether the folder was empty. The folder of a run that made calls is never overwritten.
     Raises RunExistsError if the folder holds such a run and `resume` is false. Raises StorageError

@@ -74,7 +74,7 @@ class ForkItem(NamedTuple, Generic[I]):
 
 
 class ForkLike(Protocol[I, R_co]):
-    """A fork, as an executor sees it: the path of its scope, and a method that starts an item."""
+    """What an executor needs of a fork: the path of its scope, and a method that starts an item."""
 
     @property
     def path(self) -> tuple[str, ...]: ...
@@ -189,7 +189,7 @@ class RunContext:
         return seat
 
     def find_seat_in_scope(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
-        """Return the seat of the human who plays this speaker in a scope of this path, or None."""
+        """Return the seat of the human who plays a speaker in the scope of this path, or None."""
         return next(
             (seat for seat in self._seated.get(speaker.id, ()) if seat.owns_call(speaker, path)),
             None,

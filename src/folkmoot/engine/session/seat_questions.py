@@ -89,7 +89,7 @@ def note_question(run: RunContext, seat: Seat, stage: str) -> None:
 
 
 async def ask_people_afterwards(run: RunContext) -> None:
-    """Ask the humans who took part the questions at the end of the protocol.
+    """Ask all humans who took part their last questions, after the protocol.
 
     These are the checks that have not been asked, a review of the human's own answers, and the
     questions afterwards.

@@ -283,7 +283,7 @@ class Scope:
 
         `part` distinguishes several utterances from one reply. `public` means that the other
         speakers of the conversation hear the utterance. An empty public text is a silent turn.
-        `finish` is the finish reason, needed only if the reply is not the last one of this scope.
+        `finish` is the finish reason, needed only if the reply is not the last reply of this scope.
         `columns` are additional columns of the study.
         """
         source = source_of(text)

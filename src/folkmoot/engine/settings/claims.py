@@ -172,7 +172,7 @@ def read_sides(run: RunFolder, claim: Claim) -> Read:
 
 
 class ClaimReader:
-    """Reads the data of claims of one run. Columns of tables that claims share are read once."""
+    """Reads the data of claims of one run. Columns that several claims need are read only once."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
@@ -288,7 +288,8 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
 def _looks_like_share(column: str, values: pl.Series) -> bool:
     """Return whether a column holds shares.
 
-    The ending of the column's name, as in reports, and the range of its values decide.
+    The decision depends on the ending of the column's name, as in reports, and on the range of its
+    values.
     """
     known = values.drop_nulls()
     return column.endswith(("_share", "_rate")) and bool(known.is_between(0.0, 1.0).all())
@@ -381,7 +382,7 @@ def as_declared(
 
 
 def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:
-    """Return the declared table of a measure, and the kind of its column.
+    """Return the name of the table that declares a measure, and the kind of the measure's column.
 
     The kind is "bool", "int", "float" or "text", or None if no table declares the measure.
     """

@@ -1,4 +1,4 @@
-"""Declare the key `controls` of a study file: questions beside the protocol that test it.
+"""Declare the key `controls` of a study file: control questions that are asked beside the protocol.
 
 Negative controls are closed questions on facts that no treatment can change. If the answers differ
 between conditions, the treatment has changed which person the model plays ("The Illusion of
@@ -218,7 +218,7 @@ class ControlSettings(BaseModel):
         )
 
     def size_of(self, control: str) -> int:
-        """Return the number of participants per condition whom a control asks."""
+        """Return how many participants of each condition a control asks."""
         size = bool(self.negative) if control == "negative" else getattr(self, control)
         # `bool` is a subclass of `int`, so it is tested first: True means all participants.
         return self.participants * size if isinstance(size, bool) else int(size)

@@ -150,8 +150,8 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
 def stated_claims(run: RunFolder) -> list[Claim]:
     """Return the hypotheses of a run as claims.
 
-    The hypotheses are primary only if the sealed plan proves them older than the data. A hypothesis
-    that may have been written after the data confirms nothing.
+    The hypotheses are primary if the sealed plan proves them older than the data. Otherwise they
+    are exploratory.
     """
     hypotheses, doubt = read_sealed(run)
     return [hypothesis.as_claim("exploratory" if doubt else "primary") for hypothesis in hypotheses]

@@ -62,7 +62,7 @@ class Consent:
         raise InputError([Problem(sentence, str(file), hint=hint) for sentence in sentences])
 
     def require_code_execution(self, path: Path, source: bytes) -> None:
-        """Raise InputError unless a Python file with this content may be executed.
+        """Raise InputError unless the researcher allows executing a Python file with this content.
 
         The caller must execute `source` and must not read the file again, because the file could
         have changed.
@@ -85,7 +85,7 @@ class Consent:
         providers: ModelRouter,
         overrides: Sequence[str] = (),
     ) -> None:
-        """Raise InputError unless the study file may send data to the addresses that it names."""
+        """Raise InputError unless the researcher allows sending data to the file's addresses."""
         requested_actions = describe_destinations(config, providers, overrides)
         # The destinations belong to the content: they may come from a `.env` beside the file.
         if requested_actions:
@@ -98,7 +98,7 @@ class Consent:
     def require_model_files(
         self, file: Path, providers: ModelRouter, overrides: Sequence[str] = ()
     ) -> None:
-        """Raise InputError unless the model files that the study file names may be loaded.
+        """Raise InputError unless the researcher allows loading the model files of a study file.
 
         The consent holds for the content of each model file. Native code reads such a file, and a
         forged file could exploit a flaw of that code.
@@ -192,7 +192,10 @@ def _load_consents() -> set[str]:
 
 
 def _save_consent(digest: str, file: Path) -> None:
-    """Store the consent to a content. After a failure the researcher is asked again next time."""
+    """Store the consent to a file by the digest of its content.
+
+    If storing fails, the researcher is asked again next time.
+    """
     with suppress(OSError, RuntimeError):
         consent_file = _consent_file()
         consent_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

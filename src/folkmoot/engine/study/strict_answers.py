@@ -1,7 +1,7 @@
 """Compute findings a second time, without answers that participants did not give clearly.
 
 An answer is unclear if it was recorded only after a re-ask (`how` is clarified). An answer is also
-unclear if the first reply names another option than the recorded one (`agrees` is other or
+unclear if the first reply names another option than the recorded option (`agrees` is other or
 several). Findings are computed with all parsed answers, and again without the unclear answers. If a
 conclusion differs, the finding says so.
 """
@@ -51,12 +51,12 @@ class StrictRun(RunFolder):
         return self._run.has_table(name)
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """Return a replaced table, or the table of the run if it is not replaced."""
+        """Return a table from the replacements, or from the run if it is not replaced."""
         strict_table = self._tables.get(name)
         return self._run.read_table(name) if strict_table is None else strict_table.collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """Return a replaced table, or the table of the run if it is not replaced."""
+        """Return a table from the replacements, or from the run if it is not replaced."""
         strict_table = self._tables.get(name)
         return self._run.scan_table(name) if strict_table is None else strict_table
 

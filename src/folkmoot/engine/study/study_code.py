@@ -24,7 +24,7 @@ from folkmoot.errors import InputError, Problem
 
 
 class AgreedSource(SourceFileLoader):
-    """A loader that compiles the agreed bytes, even if the file on disk has changed since."""
+    """A loader that compiles the bytes that the researcher agreed to, and not the file on disk."""
 
     def __init__(self, fullname: str, path: str, source: bytes) -> None:
         super().__init__(fullname, path)
