@@ -59,7 +59,7 @@ LABELS: Mapping[str, str] = {
 def condition_label(condition: str) -> str:
     """Return the name of a condition as reports and tables show it, such as "Simple voting".
 
-    A condition that the study file adds has no label. Its name is then made from its key: "my_test"
+    A condition that the study file adds has no label, so the name is made from its key: "my_test"
     becomes "My test".
     """
     return LABELS.get(condition, condition.replace("_", " ").capitalize())

@@ -72,8 +72,8 @@ def count_changes(people: Iterable[VoteRecord]) -> tuple[int, int]:
 class Participant:
     """The record of one participant. Each phase returns a changed copy.
 
-    Long texts (persona, system prompt, transcripts, page of summaries) are `StoredValue`. They stay
-    on disk until they are read. `embedding` is a one-dimensional array. A field is None until a
+    Long texts (persona, system prompt, transcripts, page of summaries) are `StoredValue`, which
+    stays on disk until it is read. `embedding` is a one-dimensional array. A field is None until a
     phase sets it.
     """
 
@@ -289,12 +289,12 @@ class State:
 
 
 def quote_topic(config: CrossPollinationConfig) -> Any:
-    """Return the topic for use in prompts. Its texts carry their source."""
+    """Return the topic for use in prompts, with the sources of its texts."""
     return quote_all(config.topic, "material", "study.topic")
 
 
 def quote_options(options: Iterable[str]) -> list[str]:
-    """Return the options in the given order for use in prompts. Each carries its source."""
+    """Return the options in the given order for use in prompts, each with its source."""
     return [quote_value(option, "option", "study.topic.options") for option in options]
 
 
@@ -422,7 +422,7 @@ async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Pe
     """Return the personas of a run, made from lines of Persona Hub.
 
     With `use_persona_storage` the pool is first filled up to 1.5 times the number of participants.
-    Participants are then drawn from it. Without it, new lines are enriched for each run.
+    Participants are then drawn from the pool. Otherwise new lines are enriched for each run.
     """
     scope, n = session.child("recruitment"), session.config.participant_count
     if not session.config.use_persona_storage:

@@ -130,9 +130,9 @@ PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.
 def from_polis(conversation: PolisConversation, statement: str | None) -> dict[str, str | bytes]:
     """Return the files of a new study, by name: study file, personas and the voters' real votes.
 
-    `statement` is the number of the comment to vote on. If it is None, the most divisive comment is
-    used. Raise InputError if the comment does not exist, or if too few voters have voted on enough
-    other comments.
+    `statement` is the number of the comment to vote on, or None for the most divisive comment.
+    Raise InputError if the comment does not exist, or if too few voters have voted on enough other
+    comments.
     """
     comment_id = conversation.most_divisive_comment if statement is None else statement
     if comment_id not in conversation.comments:

@@ -106,8 +106,8 @@ class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
 class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
     """One turn of an interview or of an adversarial dialogue, or a private text.
 
-    A private text has no `turn`. It is a restatement, the summary of an interview, or the
-    description of a cluster.
+    A private text (a restatement, the summary of an interview, or the description of a cluster) has
+    no `turn`.
     """
 
     participant_id: str | None = column(
@@ -151,7 +151,7 @@ def record_participant(rows: Scope, participant: Participant) -> Participant:
 def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Record the participants who will not give a final vote.
 
-    These are participants who failed or were skipped, and those in conditions without a final vote.
+    These participants failed, were skipped, or are in conditions without a final vote.
     """
     voting = {*config.conditions_with("summaries"), *config.conditions_with("dialogue")}
     voting |= {*config.uninformed_revote_conditions}

@@ -365,8 +365,8 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
     """Return the state after an early end of the study.
 
     Participants who should vote a second time are skipped, except those of simple voting. In the
-    source study the participants of simple voting vote only once. Their second vote (`revote`) is
-    an addition of Folkmoot.
+    source study the participants of simple voting vote only once. Folkmoot adds their second vote
+    (`revote`).
     """
     scope.root.warn(f"the study ends early: {reason}")
     remaining = [
@@ -554,8 +554,7 @@ async def second_vote(
 ) -> Iterable[Participant]:
     """Ask the participants without summaries and dialogue to vote again.
 
-    They are in the noise floor (`simple_voting`), in a placebo condition, or in a condition that
-    contains only an interview.
+    Their condition is simple voting (the noise floor), a placebo, or an interview alone.
     """
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:

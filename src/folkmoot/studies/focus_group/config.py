@@ -286,8 +286,8 @@ class DiscussionConfig(CodingStudyConfig):
     def questions_in(self, phase: DiscussionPhase) -> int:
         """Return the number of questions of a phase.
 
-        It is the number of questions in the researcher's guide. If the guide has no questions for
-        the phase, it is the setting `questions_per_phase`.
+        The researcher's guide gives the questions. If the guide has no questions for the phase, the
+        number is the setting `questions_per_phase`.
         """
         guide_part = self.guide.get(phase)
         return (

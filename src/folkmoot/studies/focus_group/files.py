@@ -130,7 +130,7 @@ class TranscriptFormatter:
     def from_json(text: str) -> DiscussionTranscript:
         """Return the transcript in a text that `to_json` wrote.
 
-        Raise ValidationError if the text is not such a transcript.
+        Raise ValidationError for any other text.
         """
         return DiscussionTranscript.model_validate_json(text)
 
@@ -246,7 +246,7 @@ def _mean_or_none(values: Iterable[float | None]) -> float | None:
 
 
 def _nan_to_none(value: float) -> float | None:
-    """Round a value. Return None for NaN and infinity, because JSON has no such numbers."""
+    """Round a value. Return None for NaN and infinity, which JSON cannot represent."""
     return round(value, 4) if math.isfinite(value) else None
 
 
@@ -453,8 +453,8 @@ def _remark_data(
 ) -> dict[str, list[dict[str, object]]]:
     """Return objections, needs and themes with quotes.
 
-    The codes raised by most participants come first. With one group, all quotes of a code are from
-    different participants. With several groups, they are from different groups.
+    The codes raised by most participants come first. With one group, each quote of a code is from
+    another participant. With several groups, each quote is from another group.
     """
     speakers_by_code: dict[str, set[tuple[str, str]]] = {}
     quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}

@@ -301,8 +301,8 @@ PRIVATE_OPINION = Json(
 class Participant:
     """One persona in one discussion (`group`, `stimulus`), or in an interview (`alone`).
 
-    `first_words` are the words of the first opinion. Their source is the participant's private
-    statement.
+    `first_words` are the words of the first opinion, with the participant's private statement as
+    their source.
     """
 
     persona: Profile

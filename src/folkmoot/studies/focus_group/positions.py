@@ -136,9 +136,9 @@ def position_pairs(
 def repeated_positions(run: RunFolder) -> list[Repeat]:
     """Return pairs of private answers by the same participant to the same question.
 
-    A position before the discussion is paired with the second answer before the discussion, where
-    `untouched` is True. It is also paired with the answer after the discussion. Purchase intents
-    before the discussion are paired with those after it.
+    Each position before the discussion makes two pairs: with the second answer before the
+    discussion (`untouched` is True), and with the answer after the discussion. Purchase intents
+    before the discussion are paired with intents after the discussion.
     """
     statements = run.read_table("statements").filter(~pl.col("planted"))
     statements = statements.rename({"position": "answer", "when": "occasion"})

@@ -161,7 +161,7 @@ _STATED = tuple(
 def concern_weight(mind: SimulatedRespondent, concern: str) -> float:
     """Return the weight of a concern for the persona.
 
-    The weight is drawn from 0.15 to 0.5. It is higher if the persona's text names the concern.
+    The weight is drawn from 0.15 to 0.5, and raised if the persona's text names the concern.
     """
     persona = mind.who
     is_own_concern = bool(re.search(load_wordings()["concerns"][concern]["weighs"], persona.key))
@@ -357,9 +357,8 @@ def give_reasons(
 ) -> list[str]:
     """Return `count` sentences for or against the product, by the sign of the opinion.
 
-    A neutral or weak opinion gets further sentences, the last one for the other side. `concern` is
-    the concern of the view to which the turn responds. If it is given, the first sentence is about
-    it.
+    A neutral or weak opinion gets further sentences, the last one for the other side. If `concern`,
+    the concern of the view to which the turn responds, is given, the first sentence is about it.
     """
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")
@@ -397,7 +396,7 @@ def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequenc
 
 
 def embed_sentence(sentence: str) -> str:
-    """Return a sentence with a small first letter, for use after introductory words."""
+    """Return a sentence with a lower-case first letter, for use after introductory words."""
     keeps_capital = sentence.startswith(("I ", "I'")) or not sentence[0].isalpha()
     return sentence if keeps_capital else sentence[0].lower() + sentence[1:]
 
@@ -466,7 +465,7 @@ def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def people_named(mind: SimulatedRespondent) -> list[str]:
-    """Return the names that the prompt mentions after the system prompt.
+    """Return the distinct names of participants in all messages but the system prompt.
 
     The system prompt is left out because it lists all participants.
     """

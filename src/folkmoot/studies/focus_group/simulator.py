@@ -53,8 +53,8 @@ MAX_TOKENS = 300
 class LLMClient:
     """A client that answers a system prompt and a user prompt through a scope.
 
-    Its calls are journaled and their cost is counted. `model` has the form `provider/model`. None
-    means the model of the run. Subclasses override `complete`.
+    Calls of the client are journaled and their cost is counted. `model` has the form
+    `provider/model`, or is None for the model of the run. Subclasses override `complete`.
     """
 
     def __init__(self, scope: Scope, model: str | None = None) -> None:

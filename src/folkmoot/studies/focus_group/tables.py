@@ -319,7 +319,7 @@ def say_planned(
 ) -> Quoted:
     """Record a question of the moderator's guide and return it with its source.
 
-    `address` is the address of the reply with the question. It is empty for a packaged question.
+    `address` is the address of the reply with the question, or empty for a packaged question.
     """
     utterance = scope.say(
         Speaker(MODERATOR, "Moderator", MODERATOR),

@@ -406,7 +406,7 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
     """Ask every member whether the recorded decision is the result of the dialogue.
 
     A member answers yes, answers no, or refuses an option that the decision gives to this member. A
-    refusal does not change the decision. It is recorded in `overridden` and `refused`.
+    refusal does not change the decision, but is recorded in `overridden` and `refused`.
     """
     topic = case.topic(decision.topic)
     lines = (_show_line(case, topic, decision, line) for line in decision.lines)

@@ -121,8 +121,8 @@ NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 class Share(NamedTuple):
     """One portion of a decision (option, members and time) as texts for prompts.
 
-    `when` is empty for the whole trip. `owner` is the name of the member who chose the option. It
-    is empty unless the rule lets one member choose.
+    `when` is empty for the whole trip. `owner` is the name of the member who chose the option, or
+    empty if the rule lets no single member choose.
     """
 
     option: str
@@ -148,8 +148,8 @@ def share_of(group: Group, portion: Portion) -> Share:
 def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
     """Return the operator's decision in one sentence, with members and times.
 
-    `shown` holds the texts of the portions with their sources. If it is given, the sentence keeps
-    these sources.
+    `shown` holds the texts of the portions with their sources. If `shown` is given, the sentence
+    keeps these sources.
     """
     if not outcome.portions:
         return NOTHING_DECIDED
@@ -395,9 +395,9 @@ class DialogueTurn:
 class Origin(NamedTuple):
     """The origin of an utterance: the address of a reply, and the part of that reply.
 
-    `author` is the speaker who wrote the text. It is empty if the text was rendered from data. If
-    the mediator writes for a member, the author is the mediator. `finish` is the finish reason of
-    the reply. `round` is the number of the feedback round.
+    `author` is the speaker who wrote the text, or empty if the text was rendered from data. If the
+    mediator writes for a member, the author is the mediator. `finish` is the finish reason of the
+    reply. `round` is the number of the feedback round.
     """
 
     address: str = ""
@@ -708,8 +708,9 @@ class SlotDecision:
     def statement_agrees(self) -> bool | None:
         """True if the mediator states the operator's decision.
 
-        The value is None if members voted after the statement, so that the mediator did not know
-        the decision. It is also None without an operator's decision or without a stated decision.
+        The value is None if members voted after the statement, because the mediator could not know
+        the decision. The value is also None if there is no operator's decision or no stated
+        decision.
         """
         if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
             return None

@@ -108,8 +108,8 @@ class _Conversations:
     def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
         """Return utterance id → owner, for utterances about a topic after the preferences.
 
-        The owner is the speaker who wrote the utterance or cast the ballot. It is an empty string
-        if the mediator wrote the utterance for a member. C5 continues the dialogue of C4, so the
+        The owner is the speaker who wrote the utterance or cast the ballot, or an empty string if
+        the mediator wrote the utterance for a member. C5 continues the dialogue of C4, so the
         result for C5 includes the utterances of C4.
         """
         conditions = ("C4", "C5") if condition == "C5" else (condition,)

@@ -466,8 +466,8 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
 def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
     """Return the row of the researcher's trip file for a group.
 
-    The row with the group's `group_id` has precedence. Without one, groups take the rows in turn by
-    `index`, starting with the first row a second time after the last one.
+    A row with the group's `group_id` has precedence. If there is no such row, groups take the rows
+    in turn by `index`. After the last row the first row is used again.
     """
     group_trip = next((trip for trip in trips if trip.get("group_id") == group_id), None)
     return group_trip or (trips[index % len(trips)] if trips else {})

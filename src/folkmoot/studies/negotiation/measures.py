@@ -180,8 +180,8 @@ def measure_decision(
 ) -> DecisionMeasures:
     """Return the measures of one decision.
 
-    C2 decides nothing. Its measures are expected values over the first choices in the statements:
-    each stated first choice is treated as the decision with equal probability.
+    C2 decides nothing, so its measures are expected values over the first choices in the
+    statements. Each stated first choice is treated as the decision with equal probability.
     """
     # C1 hears one member, but it is measured by the statements of all.
     everyone = case.with_all_statements

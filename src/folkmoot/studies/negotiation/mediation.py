@@ -328,7 +328,7 @@ def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
 
 
 def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
-    """Return the mediator's complete text, including its utterances for members."""
+    """Return the mediator's complete text, including the utterances written for members."""
     texts = (reply.conflict_description, reply.resolution_explanation)
     lines = (line.text for line in reply.dialogue)
     return "\n".join((*texts, *lines, *_words_of_statement(reply), *reply.dropped))

@@ -1,8 +1,8 @@
 """How the embedded respondent plays travellers and the mediator in negotiations.
 
 The respondent identifies the passages of a request by their sources (`quotes`): a statement by its
-speaker, and an option, a name or a share by its cell in a table. It reads no word of the
-instructions. Inside a statement it finds options with the study's own rules (`rules.tally`).
+speaker, and an option, a name or a share by its cell in a table. Instructions are not read. The
+study's own rules (`rules.tally`) find the options inside a statement.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _own_view(
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Return option → the member's liking, and option → the score in the member's statement.
 
-    Both have the options that the field of the answer may name. The liking includes the score.
+    The options are those that the field of the answer may name. The liking includes the score.
     """
     options = _on_table(mind, model, field)
     stated_scores = text_scores(
@@ -340,7 +340,11 @@ class Meeting:
         self.asked = self._member_name(_text_of(mind, quotes.TARGET_NAME))
 
     def _member_name(self, text: str) -> str:
-        """Return a member's name as the answer type spells it. Prompts may use capitals."""
+        """Return the sentence with which a member reacts to a decision.
+
+        The sentence is glad, negative, indifferent or resigned. If `content` is False, the member
+        asks for the first choice in place of being resigned.
+        """
         return next((name for name in self.names if fold_name(name) == fold_name(text)), text)
 
     def _current_shares(self) -> list[Reply]:

@@ -303,7 +303,7 @@ class RecordedQuestion(NamedTuple):
 class RecordedTurn(NamedTuple):
     """The recorded utterances of one resident's turn.
 
-    `thoughts` is shown only to the resident. It is None if the turn has no thoughts.
+    `thoughts` is shown only to the resident, and is None if the turn has no thoughts.
     """
 
     statement: Utterance

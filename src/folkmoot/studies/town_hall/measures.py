@@ -1,6 +1,6 @@
 """Measures of a discussion (source, section 7), computed from its tables, and comparison of levels.
 
-The measures say how other residents react to each resident, by round. They are pooled for
+The measures say how other residents react to each resident, by round. The results are pooled for
 vulnerable and for general residents. The gap is vulnerable minus general.
 
 From round 2 on, a resident with a readable statement can react to each other resident with a
@@ -510,7 +510,7 @@ def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...], bounds: Bou
 
 
 def _round_finite(value: float) -> float | None:
-    """Return a number rounded to 12 decimals. Returns None if it is not finite.
+    """Return a number rounded to 12 decimals, or None if the number is not finite.
 
     The last bits of sums differ between machines, but equal runs must give equal files.
     """

@@ -412,7 +412,7 @@ def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
 def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
     """Return the reason why three attributes of a resident contradict each other.
 
-    Returns "" if they do not contradict each other.
+    Return "" if there is no contradiction.
     """
     if income == "high" and pressure == "struggling":
         return "a high income and struggling contradict each other"
@@ -449,7 +449,7 @@ def joint_shares(
 def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> str:
     """Return the reason why no sample without contradictions can meet both ratios.
 
-    Returns "" if a sample can meet both.
+    Return "" if there is a sample that meets both ratios.
     """
     low, high = incomes.get("low", 0.0), incomes.get("high", 0.0)
     comfortable, struggling = pressures.get("comfortable", 0.0), pressures.get("struggling", 0.0)
@@ -473,9 +473,9 @@ TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """Read the vulnerable residents that a study file names. They have no ids yet.
+    """Read the vulnerable residents that a study file names, without ids.
 
-    Raises InputError with all problems in all files.
+    Raise InputError with all problems in all files.
     """
     residents, problems = read_profiles(places, folder)
     if problems:

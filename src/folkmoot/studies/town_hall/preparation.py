@@ -76,7 +76,7 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return the reason why a run has no usable data. Returns "" if it has usable data.
+    """Return the reason why a run has no usable data, or "" for a usable run.
 
     A run is unusable if no resident made a readable statement in any discussion.
     """
@@ -98,7 +98,7 @@ def template_files() -> dict[str, str | bytes]:
 def seat_models(config: TownHallConfig) -> list[str]:
     """Return the distinct models that the levels name for seats and moderators.
 
-    The built-in levels name models of five vendors. They are used only if the study file names a
+    The models of the built-in levels, from five vendors, count only if the study file names a
     hosted `model`. Otherwise only models in the study file are returned.
     """
     levels = levels_of(config)

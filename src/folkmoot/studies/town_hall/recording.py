@@ -171,7 +171,7 @@ def record_statement(
     """Record a resident's public statement and each question in it.
 
     An empty statement means silence. A question is part of the statement, which all residents hear.
-    It is also recorded separately, so that prompts to its addressee can list it.
+    The question is also recorded separately, so that prompts to its addressee can list it.
     """
     speaking, me = turn.speaking, reply.speaker.id
     assert reply.round is not None
@@ -390,8 +390,8 @@ def _reference_rows(
 ) -> Iterator[ReferenceRow]:
     """Yield the public references of a round.
 
-    `said_aloud` is found by a rule that compares words. It is only a robustness check, because the
-    rule misses paraphrases and counts chance matches.
+    A rule that compares words fills the column `said_aloud`. The column is only a robustness check,
+    because the rule misses paraphrases and counts chance matches.
     """
     # Only ids and names are needed for the rule over words.
     asked = AskContext(meeting.ids, names=meeting.names_by_id)
@@ -477,10 +477,10 @@ def _reaction_rows(
 
 
 def _find_level(references: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
-    """Return the level of one resident's reaction to another one in a round.
+    """Return the level of one resident's reaction to another resident in a round.
 
     `references` holds the public references of the first resident to the second. The level is 0
-    without references. It is None if there are references, but none has a known type.
+    without references, and None if there are references but none has a known type.
     """
     levels = interaction_levels(config)
     found_levels = [

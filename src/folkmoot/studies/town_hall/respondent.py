@@ -142,8 +142,8 @@ def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
 def own_matters(mind: SimulatedRespondent) -> list[str]:
     """Return the three matters that a resident likes best, from the persona and the topic.
 
-    Some sentences of the topic name an ownership (for example tenants). The matters in such a
-    sentence count only for residents with this ownership.
+    Some sentences of the topic name an ownership (for example tenants). The matters in these
+    sentences count only for residents with this ownership.
     """
     own_status = _OWNERSHIP.search(mind.who.key)
     told_matters = [
@@ -289,7 +289,7 @@ class PlayedResident:
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
-        """Return the view of the plan (−1 to 1): the resident's leaning, raised by being named."""
+        """Return the view of the plan (−1 to 1), raised if other speakers named the resident."""
         naming_effect, leaning = (
             saturating_share(self.hall.naming_weight(self.me)) * self.push,
             self.mind.stable_leaning(title),
@@ -333,9 +333,9 @@ class PlayedResident:
     def reference_type(self, other: str) -> str:
         """Return the type of a reference to `other`.
 
-        The type is "cite" if `other` mentioned no matter. Otherwise it depends on the agreement
-        with `other`: disagree, partial_agree or agree. If the agreement is close to zero, the type
-        is "question" or "cite" at random.
+        The type is "cite" if `other` mentioned no matter. Otherwise the type depends on the
+        agreement with `other`: disagree, partial_agree or agree. If the agreement is close to zero,
+        the type is "question" or "cite" at random.
         """
         agreement = self.agreement_with_resident(other)
         if not spoken_matters(self.mind, self.hall.statements_by(other)):

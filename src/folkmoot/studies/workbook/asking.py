@@ -126,7 +126,7 @@ def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionPartic
     """Return the speakers of a task in speaking order.
 
     Speakers with an empty prompt, for example from `{% if give_1 > 5 %}Why?{% endif %}`, are left
-    out. Their answer is recorded as missing with the reason `EMPTY_PROMPT`.
+    out. Answers of these speakers are recorded as missing with the reason `EMPTY_PROMPT`.
     """
     speakers: list[SessionParticipant | str] = []
     for speaker in state.in_play(task):

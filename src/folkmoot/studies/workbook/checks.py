@@ -1,7 +1,7 @@
 """Check a whole experiment: whether its sheets fit together and whether it can be run.
 
-The checks need only the model of the workbook. They run when the workbook is read, and a second
-time after `--set` has changed settings.
+The checks need only the model of the workbook. Folkmoot runs the checks when the workbook is read,
+and a second time after `--set` has changed settings.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
     """Yield (text, address of its cell) for each text with placeholders.
 
-    The text is filled in with the values known before a run. If this fails, the ExpressionProblem
-    is yielded in place of the text.
+    The text is filled in with the values known before a run. If a text cannot be filled in, the
+    ExpressionProblem is yielded in its place.
     """
     for text, role, where in _speaker_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():

@@ -276,10 +276,7 @@ class Profiles(_Part):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def column_index(self, name: str) -> int | None:
-        """Return the index of the column with this short name or question.
-
-        Returns None if there is no such column.
-        """
+        """Return the index of the column with this short name or question, or None."""
         # Short names come first, because they are unique and questions need not be.
         for titles in (self.names, self.questions):
             if name in titles:

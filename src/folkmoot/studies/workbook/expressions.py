@@ -128,8 +128,8 @@ class _Absent(Exception):
 class MissingValue(SourcedText):
     """The text that a prompt shows for a missing value.
 
-    A missing value is false in conditions. Arithmetic and functions return it unchanged. It has no
-    source, because no speaker wrote it.
+    A missing value is false in conditions, and arithmetic and functions return it unchanged. A
+    missing value has no source, because no speaker wrote the text.
     """
 
     __slots__ = ()
@@ -142,8 +142,8 @@ class MissingValue(SourcedText):
 class EvaluationContext:
     """The names and values that expressions can use.
 
-    `value(name, participant)` returns the number or text of a variable or computed value. It
-    returns Missing if an expected value is missing. It returns None if the participant was never
+    `value(name, participant)` returns the number or text of a variable or computed value. The
+    function returns Missing if an expected value is missing, and None if the participant was never
     asked. For a value of the session, `participant` is None.
     """
 

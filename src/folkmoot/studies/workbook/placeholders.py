@@ -52,7 +52,7 @@ class UnknownName(ExpressionProblem):
 
 
 class Figure(QuotedFloat):
-    """A number with a source. It behaves as a number and prints without float artefacts."""
+    """A number with a source, which prints without float artefacts."""
 
     def __str__(self) -> str:
         return number_text(float(self))
@@ -66,7 +66,7 @@ class Figure(QuotedFloat):
 
 
 class Truth(QuotedInt):
-    """A truth value with a source. It compares as 1 or 0 and prints as True or False."""
+    """A truth value with a source, which compares as 1 or 0 and prints as True or False."""
 
     def __str__(self) -> str:
         return str(bool(self))
@@ -211,7 +211,7 @@ def _read_expression(expression_text: str, names: _Names) -> ast.expr:
 
 
 def normalise_options(text: str) -> str:
-    """Replace `{response_options}` in single braces, a notation of the format, by a placeholder."""
+    """Replace `{response_options}`, the format's notation in single braces, by a placeholder."""
     return _SINGLE.sub(
         lambda match: "{{ " + OPTIONS + " }}" if match[1] == OPTIONS else match[0], text
     )
@@ -309,7 +309,7 @@ def empty_branches(text: str) -> list[str]:
 
 
 def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
-    """Return whether a text with these parts can be empty, and the conditions under which it is."""
+    """Return True if a text with these parts can be empty, and the conditions for that."""
     is_empty, conditions = True, list[str]()
     for part in parts:
         if not isinstance(part, _If):

@@ -86,9 +86,9 @@ def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
 def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
     """Return the passages that can argue for or against giving.
 
-    These are texts of the workbook and utterances of others. Utterances of the Facilitator are left
-    out, because they repeat texts of the workbook. Questions of the profiles are also left out,
-    because they hold no arguments.
+    The passages are texts of the workbook and utterances of other speakers. Utterances of the
+    Facilitator are left out, because they repeat texts of the workbook. Questions of the profiles
+    are also left out, because they hold no arguments.
     """
     texts = of_kind(mind.reading.passages, "material", "utterance", "summary", own=False)
     return [
@@ -293,7 +293,7 @@ def _answer_statement(mind: SimulatedRespondent) -> str:
 
 
 def _state_gift(mind: SimulatedRespondent, stake: _Stake) -> str:
-    """Return a statement that names an amount. It sometimes responds to another participant."""
+    """Return a statement that names an amount, and sometimes responds to another participant."""
     share = max(0.0, min(1.0, giving_inclination(mind) + argument_push(mind)))
     own_side = 0 if share > 0.6 else 2 if share < 0.35 else 1
     slots = {"n": f"{round(share * stake.high):g}", "high": f"{stake.high:g}", "unit": stake.unit}

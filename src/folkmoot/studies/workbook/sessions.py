@@ -385,7 +385,7 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
     """Create all speakers with their system prompts.
 
     If the workbook wants backstories, models write them first. Special roles have a different
-    system prompt. They speak in the tasks in which the workbook gives them a text.
+    system prompt, and speak only in the tasks in which the workbook gives them a text.
     """
     settings = state.experiment.workbook.settings
 

@@ -279,8 +279,8 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
 
     Changes of single participants can cancel each other out, so that the totals stay the same.
     Bowker's test compares the number of moves from one option to another with the number of reverse
-    moves. The Stuart–Maxwell test compares the totals. Both are exploratory, with p-values adjusted
-    by Holm over conditions. Return None if no participant voted twice.
+    moves. The Stuart–Maxwell test compares the totals. The tests are exploratory, and p-values are
+    adjusted by Holm over conditions. Return None if no participant voted twice.
     """
     if not votes.two_vote_conditions:
         return None
@@ -371,7 +371,7 @@ class Shift(NamedTuple):
 def option_shifts(votes: Votes) -> Finding | None:
     """Return the finding on votes gained and lost per option.
 
-    McNemar's test is made for each option in each condition. Its p-values are adjusted by Holm over
+    McNemar's test is made for each option in each condition, with p-values adjusted by Holm over
     all these tests. Return None if no participant voted twice.
     """
     shifts = [

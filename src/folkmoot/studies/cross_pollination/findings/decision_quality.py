@@ -371,10 +371,10 @@ def _ranking_finding(votes: Votes) -> Finding | None:
 
 
 def _discordant_share(before: tuple[str, ...], after: tuple[str, ...]) -> float:
-    """Return the share of option pairs that the two rankings put in opposite order.
+    """Return Kendall's distance between two rankings as a share of the option pairs.
 
-    This is Kendall's distance divided by the number of pairs: 0 for equal, 1 for reversed rankings.
-    Both rankings must contain the same options.
+    The share of pairs in opposite order is 0 for equal and 1 for reversed rankings. Both rankings
+    must contain the same options.
     """
     rank_of = {option: rank for rank, option in enumerate(after)}
     pairs = [(preferred, other) for i, preferred in enumerate(before) for other in before[i + 1 :]]

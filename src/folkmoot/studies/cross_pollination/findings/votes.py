@@ -260,7 +260,7 @@ class Votes:
 
     @property
     def prompts_phrase(self) -> str:
-        """A phrase for notes that names the origin of the prompts: study file or Folkmoot."""
+        """The origin of the prompts in words, for use in notes: the study file or Folkmoot."""
         return (
             "the prompts of the study file"
             if self.config.get("prompts")

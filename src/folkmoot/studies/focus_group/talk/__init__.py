@@ -1,4 +1,4 @@
-"""The parts of a discussion.
+"""The modules that run a discussion.
 
 `table` runs a question, and `moderator` asks it and chooses who answers. `in_private` asks
 participants without the others. `reading` codes the answers. `character` finds replies that are out

@@ -1,6 +1,6 @@
 """The moderator: plans the guide, keeps notes, asks questions and probes, and chooses who answers.
 
-The functions below the class choose who answers a question. They make no calls.
+The functions below the class choose who answers a question, without any call.
 """
 
 from __future__ import annotations
@@ -289,8 +289,8 @@ class Moderator:
     ) -> str | None:
         """Return a probe of one answer, or None if there is no probe.
 
-        The first probe asks for the reason. It follows a random share (PROBE_SHARE) of surprising
-        answers. The second probe follows the answer to the first one and asks why the reason
+        The first probe asks for the reason, after a random share (PROBE_SHARE) of surprising
+        answers. The second probe follows the answer to the first probe and asks why the reason
         matters.
         """
         if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):

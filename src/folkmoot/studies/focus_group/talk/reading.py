@@ -201,8 +201,8 @@ async def code_remarks(
 ) -> None:
     """Code all answers and private statements.
 
-    Answers of the warm-up are left out, because participants only introduce themselves there. With
-    coded private statements the report can compare words and positions.
+    Answers of the warm-up are left out, because participants only introduce themselves there.
+    Private statements are coded so that the report can compare words and positions.
     """
     answers = [
         coding.TextToCode(

@@ -194,8 +194,8 @@ class TableDiscussion:
     def current_position(self, participant: Participant) -> float | None:
         """Return the last known position of a participant.
 
-        This is the last position that the coder read in the discussion. Without one, it is the
-        private position before the discussion. Return None if no position is known.
+        The position is the last one that the coder read in the discussion, or else the private
+        position before the discussion. Return None if no position is known.
         """
         own_positions = [
             message.valence

@@ -155,8 +155,8 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request with its price.
 
-    If the prompt asks about a ladder price, that is the price. Otherwise it is the product's own
-    price, or without one the last price that the concept and the material mention.
+    The price is that of the ladder, if the prompt asks about a ladder price. Otherwise it is the
+    product's own price, or else the last price in the concept and the material.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)

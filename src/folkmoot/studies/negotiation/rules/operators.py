@@ -27,8 +27,8 @@ class Portion:
     """An option that a decision includes, the members who get it, and the time.
 
     Portions with the same `when` apply at the same time, for example several house rules. Portions
-    with different times follow each other. `owner` is the id of the member who chose the option. It
-    is empty unless the rule lets one member choose.
+    with different times follow each other. `owner` is the id of the member who chose the option, or
+    empty if the rule lets no single member choose.
     """
 
     option: str

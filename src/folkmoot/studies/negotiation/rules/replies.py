@@ -354,8 +354,8 @@ def read_hard_no(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options that a member firmly rejects, and the member's objections.
 
-    Objections are in the member's words. One is the field `objection` of the reply. The others are
-    entries of `hard_no` that name no listed option. These entries are also added to `unmatched`.
+    Objections are in the member's words: the field `objection` of the reply, and entries of
+    `hard_no` that name no listed option. These entries are also added to `unmatched`.
     """
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
@@ -368,8 +368,8 @@ def _match_all(
 ) -> tuple[str, ...]:
     """Return the distinct options that match entries. Add entries without a match to `unmatched`.
 
-    Empty entries and ways out (such as "none of these") are skipped. They name no option, so they
-    need no re-ask.
+    Empty entries and ways out (such as "none of these") are skipped, because entries that name no
+    option need no re-ask.
     """
     known_options = (*options, own) if own else tuple(options)
     matched: dict[str, None] = {}

@@ -25,7 +25,7 @@ TOPICS = (*SLOTS[:-1], *LODGING)
 
 
 def slot_of(topic: str) -> str:
-    """Return the slot of a topic. Both topics of lodging belong to `lodging`."""
+    """Return the slot of a topic. The two topics of lodging belong to the slot `lodging`."""
     return "lodging" if topic in LODGING else topic
 
 
@@ -194,8 +194,8 @@ OPERATORS = VOTE_OPERATORS | {
 class Strategy:
     """One row of the strategy table.
 
-    `binding` is the role with the right to rule options out, or to vote alone. It is `all` or empty
-    if no role has such a right.
+    `binding` is the role with the right to rule options out, or to vote alone. If no role has a
+    right of this kind, `binding` is `all` or empty.
     """
 
     group_type: str
@@ -217,7 +217,7 @@ _COLUMNS = tuple(field.name for field in fields(Strategy))
 
 
 def strategy_for(group_type: str, topic: str) -> Strategy:
-    """Return the strategy of a group type for a topic. Both must be known ids."""
+    """Return the strategy of a group type for a topic, both given by known ids."""
     return strategy_table()[group_type, topic]
 
 

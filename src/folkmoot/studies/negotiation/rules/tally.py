@@ -70,9 +70,9 @@ _STOP_STEMS = frozenset(stem_word(stop_word) for stop_word in STOP_WORDS)
 def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the clauses of a text as tuples of folded words.
 
-    A clause ends at a comma, semicolon, full stop, exclamation or question mark, or line end. It
-    also ends at "but", and before "and not". A comma or point inside a number does not end a
-    clause.
+    A clause ends at a comma, semicolon, full stop, exclamation or question mark, or line end. The
+    word "but" and the words "and not" also begin a new clause. A comma or point inside a number
+    does not end a clause.
     """
     return tuple(part for words in _split_sentences(text) for part in _comma_parts(words))
 
@@ -163,8 +163,8 @@ class _Clause:
     """A clause of folded words.
 
     `taken` holds for each word the option that the word belongs to, or None. Each span is (start,
-    end, option) for one occurrence of an option. Its bounds are word indices. If the option is part
-    of a list of options ("A or B"), they are the bounds of the whole list.
+    end, option) for one occurrence of an option. Start and end are word indices. For an option in a
+    list of options ("A or B"), start and end are those of the whole list.
     """
 
     words: tuple[str, ...]

@@ -162,7 +162,7 @@ def describe_members(group: Group) -> str:
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
     """Return the sentences of a re-ask about entries without a match.
 
-    `unmatched` maps each kind of value to the entries that should name such a value.
+    `unmatched` maps each kind of value to the entries that should name a value of this kind.
     """
     return join_texts(
         " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())

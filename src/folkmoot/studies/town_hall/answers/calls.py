@@ -55,8 +55,8 @@ class Call:
 
     `parse_step`: the step of the parser that read the answer. `missing`: the reason why there is no
     answer, or "". `minimal`: number of residents that got a minimal structure because the answer
-    could not be read. It is 0 for a declined answer. Times, tokens and cost of `reply` come from
-    the journal, so a replay gives the same values.
+    could not be read, or 0 for a declined answer. Times, tokens and cost of `reply` come from the
+    journal, so a replay gives the same values.
     """
 
     stage: Stage

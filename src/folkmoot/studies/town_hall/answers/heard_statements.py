@@ -1,6 +1,6 @@
 """The statements that a resident has heard, and the residents that each statement names.
 
-The embedded respondent reads these statements. It responds more often to residents who are named.
+The embedded respondent reads these statements, and responds more often to residents who are named.
 """
 
 from __future__ import annotations

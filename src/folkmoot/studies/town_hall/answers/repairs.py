@@ -139,7 +139,7 @@ def _word_stems(text: str) -> set[str]:
 
 
 def match_option(raw: object, options: Sequence[str]) -> str | None:
-    """Return the option that `raw` means. Returns None if there is no such option.
+    """Return the option that `raw` means, or None if no option matches.
 
     Case, spaces and hyphens are ignored, and plain synonyms are accepted.
     """

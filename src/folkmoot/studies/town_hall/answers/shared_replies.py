@@ -35,8 +35,8 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
     """The answer type of a whole round in one reply: all turns, followed by all reflections.
 
     `turn_types` maps resident id → the answer type of the turn, in speaking order.
-    `reflection_type` builds the answer type of a reflection from a resident's id and stance. It is
-    None if the reply has no reflections.
+    `reflection_type` builds the answer type of a reflection from a resident's id and stance. If the
+    reply has no reflections, `reflection_type` is None.
     """
 
     turn_types: Mapping[str, Json[Turn]]

@@ -133,7 +133,8 @@ class Reference(Record):
     ) -> Self:
         """If the type of a reference cannot be read, keep the reference with a missing type.
 
-        The resident did refer to another resident, so this counts as a reaction of unknown kind.
+        The reference then counts as a reaction of unknown kind, because the resident did refer to
+        another resident.
         """
         if not isinstance(raw, Mapping) or not ValidationContext.from_info(info).context:
             return handler(raw)

@@ -1,8 +1,8 @@
 """Find the layout of a workbook, read its sheets as tables, and write new workbooks.
 
-A layout is an entry in `layouts.yaml`. It maps the canonical name of a sheet, setting or column to
-the name in that layout. `folkmoot new workbook` writes a blank workbook with drop-downs and notes,
-and an example from `template.yaml`. Equal input gives identical bytes.
+Each entry of `layouts.yaml` is a layout: a mapping of the canonical names of sheets, settings and
+columns to the names in that layout. `folkmoot new workbook` writes a blank workbook with drop-downs
+and notes, and an example from `template.yaml`. Equal input gives identical bytes.
 """
 
 from __future__ import annotations
@@ -370,9 +370,9 @@ def check_unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
 def parse_choice(
     text: str, choices: Sequence[str], title: str, where: str, problems: Problems
 ) -> str | None:
-    """Return the allowed value that a text names. Case and spaces are ignored.
+    """Return the allowed value that a text names, ignoring case and spaces.
 
-    If there is no such value, report a problem and return None.
+    If the text names no allowed value, report a problem and return None.
     """
     # People write "Complete random" or "complete-random" for complete_random.
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
@@ -476,7 +476,7 @@ _DESCRIBED: Mapping[str, tuple[type[BaseModel], str]] = {
 def note_of(sheet: str, column: str) -> str:
     """Return the cell note for a setting or column: the description of its field in the model.
 
-    `sheet` and `column` are canonical names. Returns "" if the model has no such field.
+    `sheet` and `column` are canonical names. Return "" if the model lacks the field.
     """
     if sheet == "profiles":
         return Workbook.model_fields[sheet].description or ""

@@ -182,7 +182,7 @@ def _read_sheets(
 
 
 class _Settings:
-    """A reader of the settings sheet. It reports wrong values and replaces them."""
+    """A reader of the settings sheet, which reports wrong values and replaces them."""
 
     def __init__(self, sheet: Sheet, layout: Layout, problems: Problems) -> None:
         self.sheet, self.layout, self.problems = sheet, layout, problems

@@ -55,7 +55,8 @@ class EmbeddedData:
     """The embedded data fields of a survey.
 
     `new_name` returns a unique name. `columns` maps field → column. `computed` maps the name of
-    each computed value that prompts use to its expression. `settings` maps field → settings so far.
+    each computed value that prompts use to its expression. `settings` maps field → the elements of
+    the flow that have set the field so far.
     """
 
     new_name: Callable[[str], str]

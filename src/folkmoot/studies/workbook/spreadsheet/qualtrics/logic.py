@@ -65,7 +65,7 @@ class Asked:
     loop: str = ""
 
     def variable(self, *key: str) -> tuple[Item, str] | None:
-        """Return the item with this key and its variable. Returns None if there is no such item."""
+        """Return the item with this key and its variable, or None if no item has this key."""
         item = self.form.item(*key)
         return (item, self.variables[item.key]) if item is not None else None
 
@@ -156,7 +156,9 @@ class LogicReader:
     def read_expression(
         self, expression: Mapping[str, Value], where: str, *, operator_key: str = "Operator"
     ) -> Condition | None:
-        """Return the condition of one expression. If it is unknown, add a note and return None."""
+        """Return the condition of one expression. If the condition is unknown, add a note and
+        return None.
+        """
         name = as_text(expression.get(operator_key))
         is_negative, name = name in _NEGATIVE, _NEGATIVE.get(name, name)
         operand = as_text(expression.get("RightOperand", expression.get("Value"))).strip()

@@ -1,8 +1,8 @@
 """Turn each kind of question into tasks, with what is asked and which answers are possible.
 
 A task of a workbook has one answer. So a question with several answers (a matrix, multiple choices,
-sliders, ranks) becomes several tasks. Their variables are named like the columns in Qualtrics' data
-file.
+sliders, ranks) becomes several tasks. The variables of the tasks are named like the columns in
+Qualtrics' data file.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Item:
     def literal_of(self, choice: str) -> tuple[str, str] | None:
         """Return the operator (`==` or `in`) and the literal that test for a choice.
 
-        Returns None if there is no such choice or if no literal identifies it.
+        Return None if the choice does not exist or if no literal identifies it.
         """
         text = self.choices.get(choice)
         if text is None:
@@ -133,7 +133,7 @@ class FormMaker:
         self.notes.append(ImportNote(question.id, what, is_left_out=False))
 
     def make_form(self, question: Question) -> QuestionForm | None:
-        """Return the form of a question. If it has no form, add a note and return None."""
+        """Return the form of a question. Without a form, add a note and return None."""
         make = _MAKERS.get(question.kind)
         form = make(self, question) if make else None
         if form is None:
@@ -336,7 +336,7 @@ class FormMaker:
         """Return the form of a matrix with these rows, or None as in `matrix`.
 
         `table` is the matrix: either `question` itself, or one column of a side-by-side question.
-        `before` is the number of this column. It is empty if `table` is `question`.
+        `before` is the number of this column, or empty if `table` is `question`.
         """
         form = (table.selector, table.subselector)
         answers = table.choices("Answers", "AnswerOrder")

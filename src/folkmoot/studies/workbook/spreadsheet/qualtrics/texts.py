@@ -39,9 +39,9 @@ class PlainText:
 
 @dataclass(frozen=True)
 class Pipe:
-    """A piped text: a place where the survey inserts a value.
+    """A piped text `${scheme://path}`: a place where the survey inserts a value.
 
-    Its form is `${scheme://path}`. `written` is the original notation.
+    `written` is the original notation.
     """
 
     scheme: str
