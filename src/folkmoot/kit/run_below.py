@@ -91,7 +91,7 @@ def run_below(
 def verify_below(
     run: RunFolder, amendment: Amendment, study: Study[Any]
 ) -> tuple[str, Verification]:
-    """Replay the run that an amendment names. Return its folder and the verification."""
+    """Replay the run that an amendment names. Return (folder of the run, verification)."""
     name = str(amendment.data["folder"])
     folder = run.path / name
     if not folder.is_dir():

@@ -1,6 +1,6 @@
 """Agreement of coders (Krippendorff's alpha) and of a participant's repeated answers (kappa).
 
-Alpha is used wherever a model codes text, against a second model, a second draw or a human.
+If a model codes text, alpha compares the model with a second model, a second draw or a human.
 """
 
 from __future__ import annotations

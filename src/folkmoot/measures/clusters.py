@@ -183,7 +183,8 @@ def by_first_appearance(raw: Iterable[Hashable]) -> list[int]:
 class Stability:
     """The agreement of a clustering with clusterings of resampled members (`bootstrap_stability`).
 
-    `mean`, `low`: mean and 10th percentile of the adjusted Rand indices. `draws`: their number.
+    `mean`, `low`: mean and 10th percentile of the adjusted Rand indices. `draws`: the number of
+    resamples.
     """
 
     mean: float
@@ -210,10 +211,11 @@ def bootstrap_stability(
 ) -> Stability:
     """Return how similar `labels` (n,) are to clusterings of resampled `vectors` (n, d).
 
-    Each of 20 draws samples n members with replacement and clusters the distinct ones. The adjusted
-    Rand index compares the new labels with `labels`: 1 for the same partition, 0 for chance. One
-    cluster is trivially stable (mean 1, no draws). Above 2,000 members a draw samples 2,000. Hubert
-    and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007), doi:10.1016/j.csda.2006.11.025.
+    Each of 20 draws samples n members with replacement and clusters the distinct members. The
+    adjusted Rand index compares the new labels with `labels`: 1 for the same partition, 0 for
+    chance. One cluster is trivially stable (mean 1, no draws). Above 2,000 members a draw samples
+    2,000. Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007),
+    doi:10.1016/j.csda.2006.11.025.
     """
     from sklearn.metrics import adjusted_rand_score
 

@@ -60,7 +60,10 @@ class _Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class _Answers:
-    """The answers of one arm or item: numbers of options, and ratings if there is a scale."""
+    """The answers of one arm or item, as numbers of the chosen options.
+
+    `ratings`: the first and the second ratings, or None for options.
+    """
 
     before: NDArray[np.int64]
     after: NDArray[np.int64]
@@ -89,10 +92,11 @@ class _Answers:
 def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
     """Return the benchmarks of a table of human answers, without those that cannot be computed.
 
-    The centre of a benchmark of change comes from all answers. Its range comes from the arms. For a
-    benchmark of spread, centre and range come from the items, and the centre is the median. Arms
-    and items with fewer than `MIN_ANSWERS` answers do not count for the range. The result is empty
-    with fewer than `MIN_ANSWERS` answers. `design`: what the people were asked, and when.
+    The centre of a benchmark of change comes from all answers. The range of this benchmark comes
+    from the arms. For a benchmark of spread, centre and range come from the items, and the centre
+    is the median. Arms and items with fewer than `MIN_ANSWERS` answers do not count for the range.
+    The result is empty with fewer than `MIN_ANSWERS` answers. `design`: what the people were asked,
+    and when.
     """
     if len(answers.before) < MIN_ANSWERS:
         return []

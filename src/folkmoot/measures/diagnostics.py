@@ -512,7 +512,7 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
 
 
 def _own_agreement(repeats: Sequence[Repeat]) -> Check:
-    """Check whether answers are random: own answers agree no more than those of two participants.
+    """Check whether answers are random: repeated answers of a participant agree only by chance.
 
     The verdict is "failed" or "not known", never "passed".
     """
@@ -540,8 +540,8 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
     """Check whether any place in the list of options attracts or repels choices.
 
     The check passes if the intervals of all places are inside the margin. The check fails if the
-    place with the largest effect meets two conditions. Its interval is outside the margin, and its
-    p-value, adjusted for the number of places, is below .01.
+    place with the largest effect meets two conditions. The interval of this place is outside the
+    margin, and its p-value, adjusted for the number of places, is below .01.
     """
     title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
     found = position_effects(answers)

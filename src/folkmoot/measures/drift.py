@@ -71,7 +71,7 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
 
     The p-value comes from random exchanges of whole units. A unit with answers in both conditions
     swaps these answers, and other units swap conditions with each other. The interval is the mean ±
-    1.96 bootstrap standard errors over units. Its upper bound is at least the uncorrected distance.
+    1.96 bootstrap standard errors over units. The upper bound is at least the uncorrected distance.
     If no observed unit differs, the upper bound is `_max_unobserved_share`. There is no interval
     with fewer than five units in a condition.
     """
@@ -204,7 +204,7 @@ def _is_numeric(question: tuple[Answers, Answers]) -> bool:
 
 
 def _moments_by_unit(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
-    """Return count, sum and sum of squares of numeric answers, (condition, unit, 3)."""
+    """Return the number, sum and sum of squares of numeric answers, (condition, unit, 3)."""
     place = {unit: index for index, unit in enumerate(named)}
     sums = np.zeros((2, len(named), 3))
     for arm, answers in enumerate(question):

@@ -1,4 +1,4 @@
-"""The share of the variance of answers that lies between personas, and that an attribute explains.
+"""Two shares of the variance of answers: between personas, and explained by an attribute.
 
 Answers are numbers or categories. Categories are coded as indicators, one for each category, and
 the sums of squares are added over the indicators. So the same formula serves numbers and

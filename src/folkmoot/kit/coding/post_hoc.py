@@ -124,7 +124,7 @@ def _text_from_row(row: Mapping[str, Any]) -> TextToCode:
 
 
 def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """Replay every coding that the amendments name. Yield its folder and the verification."""
+    """Replay every coding that the amendments name. Yield (folder of the coding, verification)."""
     try:
         coded = [
             amendment

@@ -1,4 +1,4 @@
-"""Write spreadsheets for human coders, and read the filled ones back as amendments."""
+"""Write spreadsheets for human coders, and read filled spreadsheets back as amendments."""
 
 from __future__ import annotations
 

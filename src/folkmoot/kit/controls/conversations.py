@@ -78,12 +78,12 @@ class DecisionConversation(NamedTuple):
 
 
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
-    """Return the first decision of each participant and the final one in each condition.
+    """Return the first decision of each participant and the final decision in each condition.
 
-    The first decision is the participant's first closed choice. Without a closed choice, it is the
-    participant's first decision of any kind. A decision counts only if the participant is the
-    speaker who was asked. If one reply speaks for several participants, no control can continue it.
-    Decisions of humans are left out. Raises InputError if the run has no suitable decision.
+    The first decision is the participant's first closed choice. Without a closed choice, the
+    participant's first decision of any kind is used. A decision counts only if the participant is
+    the speaker who was asked. If one reply speaks for several participants, no control can continue
+    it. Decisions of humans are left out. Raises InputError if the run has no suitable decision.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(

@@ -1,6 +1,7 @@
 """The findings of the controls of a run.
 
-The findings are: user drift, effects in changed prompts, persona kept, reliability of decisions.
+The findings are on user drift, on effects in changed prompts, on whether participants keep their
+persona, and on the reliability of decisions.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ class Claim:
     def format_signed(self, difference: float, more: int = 0) -> str:
         """Return a difference with its sign: "+5 points", "−0.30".
 
-        `more`: number of additional digits. Use 1 if the text also gives a difference of this
-        difference and another one, so that readers can check the subtraction.
+        `more`: number of additional digits. Use 1 if another difference is computed from this
+        difference and printed next to it.
         """
         if not math.isfinite(difference):
             return "unknown"

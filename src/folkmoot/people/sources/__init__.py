@@ -29,7 +29,7 @@ def installed_sources() -> dict[str, EntryPoint]:
 def find_persona_source(name: str) -> PersonaSource:
     """Return the source with this name.
 
-    Raises InputError with the known names if there is none.
+    Raises InputError with the known names if there is no such source.
     """
     sources = installed_sources()
     if name not in sources:

@@ -109,7 +109,10 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
 def _deal_values(
     key: str, shares: Mapping[str, float], count: int, rng: np.random.Generator
 ) -> list[Any]:
-    """Return `count` values in random order. Their counts follow `shares` by largest remainder."""
+    """Return `count` values in random order.
+
+    The counts of the values follow `shares`, rounded by largest remainder.
+    """
     values = list(shares)
     weights = np.array([shares[value] for value in values], dtype=float)
     exact = weights / weights.sum() * count

@@ -143,10 +143,7 @@ def _mean_of_rows(rows: pl.DataFrame) -> float:
 
 
 def is_equivalent(result: Result, margin: float) -> bool:
-    """Return whether a difference of shares is equivalent.
-
-    This holds if the whole interval of the difference lies within ± `margin`.
-    """
+    """Return True if the whole interval of a difference of shares lies within ± `margin`."""
     estimate, claim = result.estimate, result.claim
     return claim.in_points and judge("equivalent", margin, estimate) == SUPPORTED
 

@@ -146,9 +146,9 @@ def _with_ids(
     """Return both tables with the columns `who`, `unit` and `value`, without missing values.
 
     `who` identifies the human or simulated participant. A run may have several id columns, such as
-    the participant id and the persona id. The function uses the one that has most ids in common
-    with the file. If ids are not unique, `who` also includes the conversation. Without ids, `who`
-    is the conversation.
+    the participant id and the persona id. The function uses the id column that has most ids in
+    common with the file. If ids are not unique, `who` also includes the conversation. Without ids,
+    `who` is the conversation.
     """
     model_subject, human_subject = (measure.claim.subject for measure in measured)
     shared = [
@@ -212,7 +212,8 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
     """Return the simulated table with the same kind of ids as the file of human answers.
 
-    The persona ids replace the participant ids if more of them occur in the file.
+    If more persona ids than participant ids occur in the file, the persona ids replace the
+    participant ids.
     """
     id_column, persona_column = "participant_id", "persona_id"
     if not {id_column, persona_column} <= {*simulated.columns} or id_column not in real.columns:
@@ -488,11 +489,12 @@ def _say_rectified(label: str, match: Match) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The humans of a pair who have a simulated counterpart, and the corrected mean.
+    """The humans with a simulated counterpart, and the corrected mean.
 
-    `people`: one row for each human with a counterpart. Columns: `who`, `unit`, `people` (the human
-    answer) and `model` (the simulated answer). `others`: the simulated participants without a human
-    counterpart, with `who`, `unit` and `model`.
+    A `Match` belongs to one measure in one condition. `people`: one row for each human with a
+    counterpart. Columns: `who`, `unit`, `people` (the human answer) and `model` (the simulated
+    answer). `others`: the simulated participants without a human counterpart, with `who`, `unit`
+    and `model`.
     """
 
     people: pl.DataFrame

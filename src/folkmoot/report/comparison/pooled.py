@@ -200,10 +200,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return two shares of specifications: those with the pooled sign, and those clearly with it.
+    """Return two shares of specifications: those that agree in sign, and those that agree clearly.
 
-    A specification has the pooled sign if its estimate and the pooled estimate are on the same side
-    of "no effect". It clearly has this sign if, in addition, its interval excludes "no effect".
+    A specification agrees in sign if its estimate and the pooled estimate are on the same side of
+    "no effect". It agrees clearly if, in addition, its interval excludes "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())

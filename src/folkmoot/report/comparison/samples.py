@@ -128,7 +128,7 @@ def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
 
 
 def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
-    """Return the rows of the table `answers` that participants gave.
+    """Return the rows of the table `answers` with answers of participants.
 
     The result is empty for a run without the column `answered_by`.
     """
@@ -298,7 +298,10 @@ def condition_name(condition: str) -> str:
 
 
 def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return condition → rows, with baselines first. A table without conditions is one part."""
+    """Return condition → rows, with baselines first.
+
+    A table without conditions has the only key EVERYBODY.
+    """
     by = condition_column(table)
     if by is None:
         return {EVERYBODY: table}

@@ -47,7 +47,7 @@ MOST_TICKS = 6
 def render_svgs(chart: Chart, description: str) -> list[str]:
     """Draw a chart as one SVG or as several panels.
 
-    A board of cards is not drawn, so its list is empty.
+    For a board of cards, the list is empty.
     """
     chart = _word_keys(chart)
     if isinstance(chart, AlluvialChart):
@@ -103,7 +103,7 @@ def _left_labels(chart: Any) -> list[str]:
 
 
 def _remove_unprintable(spec: Any) -> Any:
-    """Return a chart specification without the characters at which the renderer fails."""
+    """Return a chart specification without the characters that the renderer cannot handle."""
     if isinstance(spec, dict):
         return {_remove_unprintable(key): _remove_unprintable(value) for key, value in spec.items()}
     if isinstance(spec, list):
@@ -328,8 +328,8 @@ def _heatmap_spec(chart: Heatmap) -> Any:
 def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, float]:
     """Return the lowest and highest value of the colour scale.
 
-    The scale of shares is 0 to 1. Any other scale begins at 0, or at the minimum if it is negative.
-    It ends at the maximum.
+    The scale of shares is 0 to 1. Any other scale begins at 0, or at a negative minimum, and ends
+    at the maximum.
     """
     if not values:
         return 0.0, 1.0

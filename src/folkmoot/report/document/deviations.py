@@ -115,7 +115,8 @@ def _differing_leaves(
 ) -> Iterator[tuple[str, object, object]]:
     """Yield (path, first value, second value) for each difference of two nested values.
 
-    A path looks like `hypotheses[0].direction`. Lists of different lengths differ as a whole.
+    A path looks like `hypotheses[0].direction`. Two lists of different lengths give one difference
+    for the whole list.
     """
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):

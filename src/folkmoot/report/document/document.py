@@ -1,4 +1,7 @@
-"""The content of a report as data. The HTML page and the PDF show it in the same order."""
+"""The content of a report as data.
+
+The HTML page and the PDF show this content in the same order.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ from folkmoot.storage.run_folder import RowStream, RunFolder
 
 @dataclass(frozen=True, slots=True)
 class DrawnFinding:
-    """A finding with its drawing. The drawing consists of SVG panels, or is a board of cards."""
+    """A finding with its drawing, which consists of SVG panels or is a board of cards."""
 
     finding: Finding
     panels: tuple[str, ...]

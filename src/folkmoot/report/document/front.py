@@ -79,7 +79,7 @@ class Step(NamedTuple):
 class DesignLane(NamedTuple):
     """One condition of the design, or several conditions with the same exposure.
 
-    `size`: the size in words. `steps`: the decisions in order.
+    `size`: the number of participants or other units, in words. `steps`: the decisions in order.
     """
 
     arm: str
@@ -114,9 +114,9 @@ class Front:
     """The first page of a report.
 
     `lanes`: the design. `contrasts`: the primary claims with their results. `fixed`: the sentence
-    before the contrasts, which says where they come from. `answer`: up to three statements of other
-    findings. `legend`: the explanation of the brackets in statements and of the symbols in the
-    drawing. `lights`: reasons to trust the run less. `card`: the rows of the validity card.
+    before the contrasts, which says where the contrasts come from. `answer`: up to three statements
+    of other findings. `legend`: the explanation of the brackets in statements and of the symbols in
+    the drawing. `lights`: reasons to trust the run less. `card`: the rows of the validity card.
     """
 
     question: str
@@ -157,7 +157,7 @@ def build_front_page(
 ) -> Front:
     """Build the first page of the report of a run.
 
-    `results`: the results of all claims. The page shows those of primary claims.
+    `results`: the results of all claims. The page shows the results of primary claims.
     """
     primary = [result for result in results if result.claim.family == "primary"]
     contrasts = tuple(_contrast(result) for result in primary)
@@ -186,7 +186,7 @@ def _contrast(result: Result) -> PrimaryContrast:
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
-    """Return sentences on where the contrasts come from, and whether they were fixed beforehand.
+    """Return sentences on the origin of the contrasts, and on whether they were fixed beforehand.
 
     If a contrast has fewer than five units, a sentence calls the contrasts an illustration.
     """

@@ -150,7 +150,7 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
 
 
 def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
-    """Return the number of replies that broke off, and their maximum cost."""
+    """Return the number of interrupted replies, and their maximum cost."""
     if not broken:
         return {}
     label = "interrupted replies (of unknown cost)"

@@ -65,8 +65,9 @@ Row = Mapping[str, TableCell]
 class Evidence(NamedTuple):
     """One verdict of a finding, with its figure in words.
 
-    `distance`: how far the figure lies on the bad side. The row of a threat shows the evidence with
-    the worst verdict. Among equal verdicts, it shows the evidence with the largest distance.
+    `distance`: how bad the figure is, with larger values for worse figures. The row of a threat
+    shows the evidence with the worst verdict. Among equal verdicts, the row shows the evidence with
+    the largest distance.
     """
 
     label: str
@@ -249,7 +250,7 @@ def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) 
     """Return the evidence on a threat: all evidence of its control, and some checks of the model.
 
     With evidence of the control, only failed checks count, because a control is more direct.
-    Without it, all checks count.
+    Without evidence of the control, all checks count.
     """
     return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
 

@@ -158,7 +158,7 @@ class PersonaGenerator:
     def _by_quota(
         self, count: int, seeds: Sequence[int], quotas: Quotas
     ) -> tuple[list[Profile], list[Fixed]]:
-        """Return profiles that meet the quotas, and the known attributes of each.
+        """Return profiles that meet the quotas, and the known attributes of each participant.
 
         For each participant, candidates are drawn until one fits the remaining quotas. With a
         panel, the candidates are its rows in the order of a weighted draw. A row is used a second

@@ -1,9 +1,11 @@
 """The population of the United States as a table: published tables joined by raking.
 
-No published table has all attributes of a persona. Each published table has two or three. The
-associations between the other attributes come from counts of survey respondents. `rake_table`
-adjusts these counts until all published margins hold at once. `sample_people` turns the fitted
-table into people with an occupation and an income. Every figure is in `us.yaml` with its source."""
+No published table has all attributes of a persona. Each published table has two or three
+attributes. The associations between the other attributes come from counts of survey respondents.
+`rake_table` adjusts these counts until all published margins hold at once. `sample_people` turns
+the fitted table into people with an occupation and an income. Every figure is in `us.yaml` with its
+source.
+"""
 
 from __future__ import annotations
 
@@ -209,7 +211,7 @@ def core_shares() -> Array:
 
 
 def _home_shares() -> Array:
-    """Return the shares of homes (columns) by marital status (rows), to start raking."""
+    """Return the shares of homes (columns) by marital status (rows), as start values for raking."""
     rows = [{"spouse": 1.0}, *(us_figures()["unmarried"][status] for status in _MARITAL[1:])]
     return np.array([[row.get(home, 0.0) for home in HOMES] for row in rows])
 
@@ -298,8 +300,8 @@ def _degree_shares(
     """Return the shares of degrees in an occupation.
 
     The survey counts some college without a degree as high school. So some workers with high school
-    are assumed to have some college. Their share is larger in occupations in which many workers
-    have degrees.
+    are assumed to have some college. The share of these workers is larger in occupations in which
+    many workers have degrees.
     """
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
     doctors = graduate * _DOCTORATE_SHARES.get(job, 0.03)

@@ -146,8 +146,8 @@ class Population:
         """Return a mask of the people with this occupation.
 
         An occupation that the table does not have is matched by its last word: "taxi driver"
-        matches all drivers. Words for people without work match the activity: looking for work,
-        retired, studying or at home.
+        matches all drivers. Words such as "retired" or "student" match people by their activity
+        instead.
         """
         column = self._column_values("occupation")
         words = re.findall(r"[\w-]+", occupation.casefold())
@@ -218,7 +218,7 @@ def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) ->
 def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
     """Return a key with a probability proportional to its share.
 
-    Uses one random number of `rng`.
+    The function uses one random number of `rng`.
     """
     at = rng.random() * sum(shares.values())
     for key, share in shares.items():

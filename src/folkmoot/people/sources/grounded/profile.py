@@ -332,7 +332,7 @@ class Profile(_Frozen):
 
     @property
     def first_name(self) -> str:
-        """The first name, by which other participants address this one."""
+        """The first name, by which other participants address this participant."""
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
