@@ -80,7 +80,7 @@ class Row:
 
     @classmethod
     def column_meanings(cls) -> dict[str, str]:
-        """Return column → description, for the columns that have a description."""
+        """Return the description of each column that has one, by column."""
         meanings = {
             data_field.name: data_field.metadata.get("meaning", "")
             for data_field in fields(cls)  # type: ignore[arg-type]
@@ -89,12 +89,12 @@ class Row:
 
 
 def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
-    """Return table → column → kind."""
+    """Return the kind of each column of these classes, as table → column → kind."""
     return {row.table: row.columns() for row in tables}
 
 
 def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
-    """Return table → column → description."""
+    """Return the description of each column of these classes, as table → column → description."""
     return {row.table: row.column_meanings() for row in tables}
 
 

@@ -221,7 +221,7 @@ class RunFolder:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The manifest of the run, or an empty mapping while the run is not finished."""
+        """The manifest of the run, or an empty mapping if none has been written yet."""
         path = self.path / MANIFEST
         if not path.exists():
             return {}
@@ -350,7 +350,7 @@ class RunFolder:
         return read_json(self.path / name)
 
     def text(self, name: str) -> str:
-        """Return one of the study's text files."""
+        """Return the content of one of the study's text files."""
         path = self.path / name
         try:
             return path.read_text("utf-8")

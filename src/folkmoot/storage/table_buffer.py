@@ -118,7 +118,7 @@ class RowFile:
             buffer.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
-        """Return table → shape (see `TableBuffer.describe_shape`)."""
+        """Return the shape of each table by name (see `TableBuffer.describe_shape`)."""
         with self._reading_connection() as db:
             # The run may have created the file a moment ago, and its tables are not there yet.
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'tables'").fetchone():

@@ -266,9 +266,10 @@ class Units(NamedTuple):
 def units_of(table: pl.DataFrame) -> Units:
     """Return the independent units of a table, which findings use as unit of analysis.
 
-    With at least five draws of summaries, the unit is the draw that a participant read. Otherwise
-    the unit is the first of these that the table has: shared conversation, participant, row. A
-    participant without a draw or a shared conversation is one unit.
+    If participants read at least five different draws of the summaries, a unit is all participants
+    with the same draw. Otherwise a unit is a shared conversation, a participant or a row: the first
+    of these for which the table has a column. A participant without a draw or a shared conversation
+    is one unit.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(

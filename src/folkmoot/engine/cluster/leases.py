@@ -204,7 +204,7 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Return model → seconds until calls may start again, for each model that must wait."""
+        """Return by model how many seconds its calls must still wait. Other models are left out."""
         hold_seconds = {
             model: limiter.hold_seconds for model, limiter in self._shared_limits.limiters.items()
         }

@@ -331,7 +331,7 @@ def _rebuild_chain(db: sqlite3.Connection, superseding_events: Sequence[tuple[in
 def _merge_in_order(
     written: Iterable[tuple[int, bytes]], superseding_events: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield written and superseded events in the order of their numbers."""
+    """Yield the events of written and of superseded entries in the order of their numbers."""
     waiting = list(superseding_events)[::-1]
     for number, event in written:
         while waiting and waiting[-1][0] < number:

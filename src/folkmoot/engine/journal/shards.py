@@ -18,10 +18,10 @@ WORKER_EXIT_TIMEOUT_SECONDS = 20.0
 
 
 class ShardDriftError(DriftError):
-    """A worker has an entry of another request at an address.
+    """A worker's request differs from the journaled request at the same address.
 
-    The worker knows only the fingerprint of the entry. The head has the journal and reports the
-    difference.
+    The worker knows only the fingerprint of the journaled request. The head has the journal and
+    reports the difference.
     """
 
     def __init__(self, address: str, request: Mapping[str, object]) -> None:

@@ -1,9 +1,9 @@
-"""Loans: an amount of calls and USD is written to disk before these calls are sent.
+"""Loans: before calls are sent, their number and maximum cost (USD) are written to disk.
 
 After a kill, the next process thus knows how many calls may be billed, and their maximum cost. A
-call is covered if it is among the calls of a loan. Each journal has one loan manager, which lends
-to its own process and to cluster workers. Loans are taken ahead of need, in the group commits of
-the journal, so that calls seldom wait for a loan.
+loan is this number and cost. A call is covered if it is among the calls of a loan. Each journal has
+one loan manager, which lends to its own process and to cluster workers. Loans are taken ahead of
+need, in the group commits of the journal, so that calls seldom wait for a loan.
 
 All amounts are totals since a process began, so a loan need not be matched with its calls. A call
 is settled when its entry is in the journal. The outstanding amount is the lent amount less the

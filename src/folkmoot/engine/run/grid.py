@@ -494,7 +494,7 @@ class _GridExecution:
         raise_on_problems(checks)
 
     def _unique_preflight_requests(self) -> Iterator[tuple[GridCell, list[ModelRequest], str]]:
-        """Yield each cell with its requests and embedding model, without those of earlier cells."""
+        """Yield each cell with the requests and the embedding model that no earlier cell needs."""
         # The empty string means: no hosted embedding model.
         seen_keys: set[object] = {""}
         for cell, requests in self.samples:

@@ -3,9 +3,9 @@
 One link leads all participants to the lobby. The study starts when all seats are taken, when the
 time is over, or when the researcher starts it. Models then play the seats that are still free.
 
-Three things identify a person who returns: the id that a recruitment site puts into the link, the
-cookie of the entry, or a return code. Cookies and codes are kept as digests only. A name is no
-proof, because two people may have the same name.
+A person who returns is recognised by the cookie of the entry, by a return code, or by the id that a
+recruitment site puts into the link. Cookies and codes are kept as digests only. A name is no proof,
+because two people may have the same name.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Lobby:
         self.started.set()
 
     def advance_clock(self, seconds: float) -> None:
-        """Subtract the time that has passed, and start when no time is left."""
+        """Subtract the time that has passed, and start the study when no time is left."""
         if self.left is not None:
             self.left -= seconds
             if self.left <= 0:

@@ -137,7 +137,7 @@ def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _without_escapes(text: str) -> str:
-    """Return a text with line breaks and HTML characters in place of their escapes."""
+    """Return a text with the escapes of line breaks and HTML characters decoded."""
     return html.unescape(re.sub(r"\\[nrtbf]", "\n", text))
 
 

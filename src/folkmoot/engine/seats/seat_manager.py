@@ -601,7 +601,10 @@ def read_seats(folder: Path) -> dict[Seat, str]:
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return seat name → recruitment ids of the human in the seat. Raises StorageError."""
+    """Return the recruitment ids of the human in each seat, by the seat's name.
+
+    Raises StorageError if the file cannot be read.
+    """
     path = folder / PEOPLE
     link_ids = read_json(path) if path.exists() else {}
     if not isinstance(link_ids, dict):

@@ -367,8 +367,8 @@ class Scope:
         Keys must be unique. The key is `key(item)`, or the item itself, or its `id`. If `items` is
         a mapping, its names are the keys. Without `fn`, the values of the mapping are independent
         parts of the protocol, which are called with a scope. If an item fails, no new calls start
-        and calls in flight are journaled. Then raises the error of the first failed item in input
-        order.
+        and calls in flight are journaled. The method then raises the error of the first failed item
+        in input order.
 
         `block` returns the name of an item's block. A block holds the items that are compared with
         each other. Under a budget, blocks run in order, so that the money buys complete

@@ -110,7 +110,7 @@ def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> o
 
 
 class _TooManyNodesError(Exception):
-    """The document has more than `MAX_NODES` values. The argument is the line."""
+    """The document has more than `MAX_NODES` values. The error's argument is a line number."""
 
 
 class _YamlLoader(yaml.SafeLoader):

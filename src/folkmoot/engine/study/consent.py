@@ -164,7 +164,10 @@ def _normalise_url(url: str) -> str:
 
 
 def _default_address(name: str) -> str | None:
-    """Return the address that a model has if the study file names none, or None."""
+    """Return the default address of a model.
+
+    Returns None for a model that only the study file defines.
+    """
     # A model that only the study file defines raises InputError here.
     try:
         return resolve_model(name, {}, os.environ).base_url
