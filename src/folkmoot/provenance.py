@@ -137,9 +137,9 @@ class SourcedText(str):
 
 
 class Quoted(SourcedText):
-    """A string with a single source.
+    """A string that carries its source.
 
-    Filters and joins keep the source, slicing and f-strings lose it.
+    Filters and joins keep the source. Slicing and f-strings lose the source.
     """
 
     __slots__ = ("source",)
@@ -157,7 +157,7 @@ class Quoted(SourcedText):
 
 
 class QuotedInt(int):
-    """A whole number with a single source."""
+    """A whole number that carries its source."""
 
     source: Source
 
@@ -171,7 +171,7 @@ class QuotedInt(int):
 
 
 class QuotedFloat(float):
-    """A number with a single source."""
+    """A number that carries its source."""
 
     source: Source
 

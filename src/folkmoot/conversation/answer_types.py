@@ -214,7 +214,7 @@ class AnswerType(ABC, Generic[T_co]):
     def salvage_reply(self, _reply: str) -> ParsedAnswer[T_co] | None:
         """Return the readable part of the last reply, or None.
 
-        Called after every reply failed to parse.
+        The engine calls this method after every reply has failed to parse.
         """
         return None
 

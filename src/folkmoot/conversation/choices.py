@@ -281,7 +281,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def prompt(self) -> str:
-        """The question which option the speaker's unparsed reply stated."""
+        """The prompt that asks the speaker which option the unparsed reply stated."""
         return (
             "Which of these options did you state in your reply?\n"
             f"{self.choice.formatted_options}\n\n"
@@ -560,8 +560,8 @@ class Number(AnswerType[float]):
     def last_reask(self) -> NumberInJson:
         """The answer type of the last re-ask, which wants a JSON object.
 
-        Small models may answer a number question in words, however often it is repeated. An
-        endpoint that enforces schemas then allows no other reply.
+        Small models may answer a number question in words, however often it is repeated. The JSON
+        schema prevents this at endpoints that enforce schemas.
         """
         return NumberInJson(self)
 

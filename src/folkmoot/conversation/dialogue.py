@@ -69,9 +69,9 @@ def contains_signal(text: str, signal: str) -> bool:
 
     - A sentence or line consists of the signal alone, apart from case, quotation marks, Markdown
       and closing punctuation.
-    - A sentence says about the speaker only the signal ("I am now satisfied").
-    - A sentence ends with the unchanged signal after a comma, colon, dash or bracket ("Thank you:
-      SATISFIED").
+    - The speaker applies the signal to themselves in a sentence, as in "I am now satisfied".
+    - A sentence ends with the unchanged signal after a comma, colon, dash or bracket, as in "Thank
+      you: SATISFIED".
 
     The signal does not count inside a sentence, in a question, negated or announced for later. A
     signal before a question does not count either.

@@ -57,9 +57,9 @@ def fold_option(raw: object) -> str:
 
 
 def match_folded(raw: object, options: Sequence[str]) -> str | None:
-    """Return the option that equals a text apart from spelling.
+    """Return the option that equals a text apart from case and punctuation.
 
-    None if there is not exactly one.
+    Returns None if no option or several options equal the text.
     """
     if raw in options:
         return str(raw)

@@ -1,8 +1,9 @@
 """Reduce a short reply to its content, without decoration and carrier phrases.
 
-A carrier phrase is a phrase without meaning around an answer, such as "My answer is". Decoration is
-Markdown, quotation marks and the like. A form of a reply is the whole reply without some of these.
-Prose is not searched for answers. `choices.py` compares the forms with options and numbers.
+A carrier phrase is a phrase without meaning around an answer, such as "My answer is". Decoration
+is, for example, Markdown or quotation marks. A form of a reply is the whole reply after some
+carrier phrases or decoration were removed. Prose is not searched for answers. `choices.py` compares
+the forms with options and numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _UNIT = re.compile(r"\s*([%‰$€£¥])\s*")
 
 
 def normalise_text(text: str) -> str:
-    """Return a text with case, width, quotation marks, dashes and spaces normalised.
+    """Return a text with case, character width, quotation marks, dashes and spaces normalised.
 
     Line breaks and other symbols are kept.
     """

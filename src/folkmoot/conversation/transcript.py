@@ -167,8 +167,8 @@ class BuiltMessages(NamedTuple):
 
     `cache_breakpoints`: ascending character offsets into the concatenated message texts. A later
     request of the same speaker may differ after an offset. There is an offset after each utterance
-    of the history, and wherever the prompt template sets one. There is one at the end if the
-    history holds earlier prompts. `spans`: the sources of the texts in the messages.
+    of the history, and wherever the prompt template sets an offset. If the history holds earlier
+    prompts, there is an offset at the end. `spans`: the sources of the texts in the messages.
     """
 
     messages: tuple[Message, ...]

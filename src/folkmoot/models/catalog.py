@@ -187,7 +187,7 @@ MAX_OUTPUT_TOKENS: Mapping[str, int] = {
 
 
 def max_output_tokens(name: str, endpoints: Endpoints | None = None) -> int | None:
-    """Return the maximum output tokens of a model, or None if unknown."""
+    """Return the largest number of output tokens of a model, or None if unknown."""
     try:
         wire_model = resolve_model(name, endpoints).wire_model
     except InputError:

@@ -48,7 +48,10 @@ class LoadBalancer:
         )
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the limit of output tokens, including reasoning, that is sent with the request."""
+        """Return the limit of output tokens that is sent with the request, or None for no limit.
+
+        Reasoning tokens count as output tokens.
+        """
         get_limit = getattr(self._servers[0], "max_output_tokens", None)
         limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
         return limit

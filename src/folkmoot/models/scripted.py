@@ -1,6 +1,7 @@
 """A scripted model with replies from a function, for tests and for trying out a protocol.
 
-folkmoot.run("study.yaml", provider=ScriptedProvider(lambda request, address: "yes"))"""
+Example: `folkmoot.run("study.yaml", provider=ScriptedProvider(lambda request, address: "yes"))`
+"""
 
 from __future__ import annotations
 

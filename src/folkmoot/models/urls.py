@@ -77,8 +77,8 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
 def find_unencrypted_host(base_url: str) -> str | None:
     """Return the host to which a URL sends data unencrypted over public networks, or None.
 
-    Private hosts are this machine, addresses of private networks, and certain names. A name must
-    have no dot, or end in .local, .internal or .home.arpa, and all its addresses must be private.
+    This machine, addresses of private networks and local names are not public. A local name has no
+    dot, or ends in .local, .internal or .home.arpa, and has only private addresses.
     """
     try:
         parts = urlsplit(base_url)
@@ -101,12 +101,12 @@ def is_this_machine(base_url: str) -> bool:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if a value with this name in a URL or header is a secret."""
+    """Return True if a URL parameter or header with this name holds a secret."""
     return bool(_SECRET_NAME.search(name))
 
 
 def find_secrets(url: str) -> list[str]:
-    """Return the passwords and keys in a URL, before the host or in the query."""
+    """Return the passwords and keys in a URL, from its user information and its query."""
     try:
         parts = urlsplit(url)
         secrets = [
@@ -137,7 +137,10 @@ def _is_private(host: str) -> bool:
 
 
 def _is_private_address(text: str) -> bool:
-    """Return True for an address of a private network. Raises ValueError for other texts."""
+    """Return True for an address of a private network.
+
+    Raises ValueError if the text is no address.
+    """
     address = ipaddress.ip_address(text.partition("%")[0])
     # `::ffff:10.0.0.1` is an IPv4 address in IPv6 notation. Compare it as IPv4.
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:

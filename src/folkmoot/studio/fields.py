@@ -420,7 +420,7 @@ def _rows_instead(kind: Kind, variants: Sequence[Node], definitions: Mapping[str
 
 
 def _is_closed(node: Node) -> bool:
-    """Return whether a JSON schema allows only a fixed set of values."""
+    """Return True if a JSON schema allows only a fixed set of values."""
     return "enum" in node or "const" in node or node == {"type": "boolean"}
 
 

@@ -78,7 +78,7 @@ class PageConnection(H11Protocol):
         return self._part == "answer"
 
     def trust(self) -> None:
-        """Mark the connection as trusted. Call this after a request with a valid token."""
+        """Mark the connection as trusted. Call this method after a request with a valid token."""
         self.trusted = True
         self._pool.release_connection(self)
         if self.is_answering:
@@ -159,9 +159,9 @@ class ConnectionPool:
     def add_connection(self, connection: PageConnection) -> None:
         """Add a new connection. If too many connections are then open, close an old one.
 
-        If the address of the new connection has too many untrusted connections, its oldest one is
-        closed. If all addresses together have too many, the oldest one of the address with most
-        untrusted connections is closed.
+        If the address of the new connection has too many untrusted connections, the oldest of them
+        is closed. If the server has too many untrusted connections, the oldest connection of the
+        address with most of them is closed.
         """
         self._open.add(connection)
         same_address = self._untrusted.setdefault(connection.address, {})
@@ -181,7 +181,7 @@ class ConnectionPool:
             self._untrusted.pop(connection.address, None)
 
     def discard_connection(self, connection: PageConnection) -> None:
-        """Remove a connection that was closed."""
+        """Remove a closed connection from the pool."""
         self.release_connection(connection)
         self._open.discard(connection)
         self._closed.set()

@@ -150,7 +150,7 @@ class EntryPages:
         return self.seat_manager.find_seat(name or self.lobby.find_visit(visit))
 
     async def _lead_back(self, request: Request, seat_state: SeatState) -> Response:
-        """Redirect a participant to their seat, and set the cookie that recognises them later."""
+        """Redirect a participant to their seat, and set the cookie that later identifies them."""
         visit = request.cookies.get(self._cookie_name, "")
         if self.lobby.find_visit(visit) != seat_state.seat.name:
             visit = _make_visit()

@@ -95,7 +95,7 @@ class SchemaReading:
     def find_wording(self, name: str) -> FieldForPeople | None:
         """Return how humans are shown the field with this HTML name.
 
-        None means as in its schema.
+        Returns None if the schema alone decides how the field is shown.
         """
         path = [part for part in name.split(".")[1:] if not part.isdigit()]
         wordings = self.fields_for_people
@@ -276,7 +276,10 @@ def _build_field(
 
 
 def _with_wording(schema: Schema, wording: FieldForPeople) -> Schema:
-    """Return the schema with the options or bounds that humans are shown, if `wording` has any."""
+    """Return a schema with the options or bounds that `wording` sets for humans.
+
+    If `wording` sets none, return `schema` unchanged.
+    """
     if wording.kind == "choice":
         return {"type": "string", "enum": list(wording.options)}
     if wording.kind == "number":
@@ -420,11 +423,10 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
 def _label_ways_out(
     way_values: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
-    """Return `way_values`, such as `declined`, as (label, value) pairs.
+    """Return `way_values`, such as `declined` or null, as (label, value) pairs.
 
-    The value null gets the label of the value that `null` names, because the two mean the same.
-    Null is left out if the field may stay blank, or if `way_values` contains the value that `null`
-    names.
+    Null means the same as the value that `null` names and gets its label. Null is left out if the
+    field may stay blank, or if `way_values` contains that value.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(

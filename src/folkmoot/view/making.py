@@ -54,7 +54,7 @@ def make_pages(run: RunFolder, folder: Path) -> None:
 def draw_chart(svg: str) -> Markup:
     """Return a chart without inline styles.
 
-    The content security policy of the pages forbids them.
+    The content security policy of the pages forbids inline styles.
     """
     sized = re.sub(r' style="max-width:(\d+)px"', r' width="\1"', svg, count=1)
     return Markup(re.sub(r' style="[^"]*"', "", sized))

@@ -35,12 +35,15 @@ def open_overview_cache(run: Path) -> Path:
 
 
 def title_of(config: Mapping[str, object]) -> str:
-    """Return the page title of a run: the title of the study, or its question."""
+    """Return the page title of a run: the title of the study.
+
+    Without a title, return its question.
+    """
     return str(config.get("pilot_name") or config.get("title") or question_of(config))
 
 
 class Overviews:
-    """The queue that makes overviews that are not in the cache, one run at a time."""
+    """The overviews of all runs. Missing overviews are made one run at a time."""
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()

@@ -174,7 +174,7 @@ class Reader:
     def live_runs(self, request: Request) -> Response:
         """Return the table of runs for a poll.
 
-        The response is empty if the page shows the same table.
+        The response is empty if the page already shows the same table.
         """
         return answer_poll(request, self._runs_part(request))
 
@@ -242,7 +242,7 @@ class Reader:
     def live_run(self, request: Request) -> Response:
         """Return the progress of a run for a poll.
 
-        The response is empty if the page shows the same.
+        The response is empty if the page already shows the same progress.
         """
         run, _ = self._resolve_run(request, "")
         status = read_run_status(run.path, request.path_params["name"])
@@ -250,9 +250,10 @@ class Reader:
         return answer_poll(request, part, is_last=not status.running)
 
     async def findings_page(self, request: Request) -> Response:
-        """Return the overview of a run, or a waiting page that polls for it.
+        """Return the overview of a run, or a waiting page that polls for the overview.
 
-        The overview takes seconds to compute. The first page of a run loads it separately.
+        The first page of a run loads the overview separately, because the computation takes
+        seconds.
         """
         run, context = await run_in_threadpool(self._resolve_run, request, "")
         is_part = bool(request.headers.get("hx-request"))
@@ -398,7 +399,10 @@ class Reader:
         return render_page("room.html.j2", {**context, **_room_content(run, request), "tag": tag})
 
     def live_room(self, request: Request) -> Response:
-        """Return a room's conversation for a poll. The response is empty without new utterances."""
+        """Return the utterances of a conversation for a poll.
+
+        The response is empty if the page already shows all utterances.
+        """
         run, context = self._resolve_run(request, "rooms")
         # This is read before the run is opened, so the last poll shows the complete conversation.
         is_last = not is_held(run.path)
@@ -538,7 +542,7 @@ def _retry_while_running(show_page: Callable[[Request], object]) -> Callable[[Re
 
 
 def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
-    """Return the template variables for the page of a room."""
+    """Return the template variables for the page of a conversation."""
     key, shows_private = request.query_params.getlist("id"), "private" in request.query_params
     columns = room_columns(run)
     if len(key) != len(columns) or not key:

@@ -391,10 +391,10 @@ class Shape(NamedTuple):
 
 
 def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -> Page:
-    """Return one page of the participants who match a query, sorted by a column.
+    """Return one page of the participants who match a query, sorted by the column `sort`.
 
-    `-column` sorts in descending order. `start` is the index of the first row and `max_rows` the
-    number of rows.
+    A `-` before the name of the column sorts in descending order. `start` is the index of the first
+    row and `max_rows` the number of rows.
     """
     people = people_of(run)
     frame = people_frame(run, people)

@@ -275,7 +275,7 @@ def _is_run(path: Path) -> bool:
 
 
 def read_run_status(path: Path, name: str) -> RunStatus:
-    """Return the state of a run. It is read from manifest, log and lock.
+    """Return the state of a run, read from its manifest, log and lock.
 
     The result is cached until one of these files changes.
     """
@@ -365,7 +365,7 @@ def _count_people(path: Path, *_state: object) -> int | None:
 
 
 def _describe_cost(manifest: Mapping[str, object]) -> str:
-    """Return the cost of a finished run as text. The text says if a part is unknown."""
+    """Return the cost of a finished run as text. The text says if a part of the cost is unknown."""
     usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
     if not isinstance(usd, (int, float)):
         return "unknown"

@@ -85,7 +85,7 @@ class Guard:
     max_form_bytes: int = MAX_FORM_BYTES
 
     def accepts_host(self, host: str) -> bool:
-        """Return whether a Host header (`name:port`) names this site."""
+        """Return True if a Host header (`name:port`) names this site."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         name = name.strip("[]").lower().rstrip(".")
         try:
@@ -115,7 +115,7 @@ def own_names(*further_names: str) -> frozenset[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a server at this address is reachable only from this machine."""
+    """Return True if a server at this address is reachable only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -253,7 +253,7 @@ def tag_of(*state: object) -> str:
 
 
 def is_shown(request: Request, tag: str) -> bool:
-    """Return whether the page that sends the request already shows the state with this tag."""
+    """Return True if the page that sends the request already shows the state with this tag."""
     return request.headers.get("if-none-match") == tag
 
 

@@ -114,7 +114,7 @@ class LocalModel:
         raise FatalModelError(f"{self._name} has no embeddings: set embedding_model")
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the maximum output tokens of a reply."""
+        """Return the largest number of output tokens that a reply to the request can have."""
         return request.max_tokens or DEFAULT_MAX_TOKENS
 
     async def close(self) -> None:

@@ -189,7 +189,7 @@ class AnthropicProvider(ChatProvider):
         return decode_reply(status, headers, body)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the maximum number of output tokens that a reply can be billed for."""
+        """Return the largest number of output tokens that a reply can be billed for."""
         return request.max_tokens or DEFAULT_MAX_TOKENS
 
     async def embed_texts(

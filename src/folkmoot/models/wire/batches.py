@@ -2,12 +2,13 @@
 
 There is one class for each vendor. `batch_queue.py` of the engine uses these classes.
 
-OpenAI: https://platform.openai.com/docs/guides/batch and /docs/api-reference/batch Anthropic:
-https://docs.claude.com/en/docs/build-with-claude/batch-processing Gemini:
-https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api
+- OpenAI: https://platform.openai.com/docs/guides/batch and /docs/api-reference/batch
+- Anthropic: https://docs.claude.com/en/docs/build-with-claude/batch-processing
+- Gemini: https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api
 
-A result has the form of a response to a single call (status, headers, body), so the wire formats
-decode results and errors as usual."""
+A result has the form of a response to a single call (status, headers, body). The wire formats
+therefore decode results and errors as usual.
+"""
 
 from __future__ import annotations
 
@@ -193,8 +194,8 @@ class AnthropicBatchApi:
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         """Return the id of the batch with the fitting age and number of requests, or None.
 
-        Batches have no names at Anthropic, so the result may be a batch of another run. The keys in
-        its results show whether it is, because keys are unique to a run.
+        Batches have no names at Anthropic, so the result may be a batch of another run. The caller
+        can tell by the keys in the results, because keys are unique to a run.
         """
         page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])
         for batch in _dict_items(page.get("data")):
@@ -221,9 +222,10 @@ class AnthropicBatchApi:
 
 
 class GeminiBatchApi:
-    """The batch API of Gemini. One call submits all requests and returns an operation. The finished
+    """The batch API of Gemini.
 
-    operation contains the replies.
+    One call submits all requests and returns an operation. The finished operation contains the
+    replies.
     """
 
     max_calls = 50_000

@@ -147,9 +147,9 @@ class GeminiProvider(ChatProvider):
         return decode_reply(status, headers, body)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the maximum output tokens that a reply can be billed for, including reasoning.
+        """Return the largest number of output tokens that a reply can be billed for.
 
-        Return None if no limit is sent.
+        Reasoning tokens are included. Returns None if no limit is sent.
         """
         _, body = self.prepare_request(request)
         limit: int | None = body.get("generationConfig", {}).get("maxOutputTokens")

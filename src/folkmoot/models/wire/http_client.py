@@ -221,7 +221,7 @@ def read_json(body: bytes) -> JsonObject:
     """Return the JSON object in a response body.
 
     Raises TransientError for a broken or truncated body. Raises FatalModelError for an event
-    stream, because a server that sends one will do so for every call.
+    stream, because the server would answer every call with an event stream.
     """
     try:
         data = json_text.decode_json(body)
@@ -239,7 +239,10 @@ def read_json(body: bytes) -> JsonObject:
 
 
 def unreadable_reply_error(description: str) -> TransientError:
-    """Return the error for a successful response without a readable reply. It may be billed."""
+    """Return the error for a successful response without a readable reply.
+
+    The vendor may bill the reply.
+    """
     return TransientError(f"the server sent {description}", may_be_billed=True)
 
 

@@ -224,9 +224,9 @@ class OpenAIProvider(ChatProvider):
         return all_vectors, Usage(tokens, 0)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the maximum output tokens that a reply can be billed for, including reasoning.
+        """Return the largest number of output tokens that a reply can be billed for.
 
-        Return None if no limit is sent.
+        Reasoning tokens are included. Returns None if no limit is sent.
         """
         _, body = self.prepare_request(request)
         limit: int | None = body.get("max_completion_tokens", body.get("max_tokens"))

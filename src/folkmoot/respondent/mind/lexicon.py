@@ -88,7 +88,10 @@ class Lexicon:
 
     @cached_property
     def any_phrase(self) -> re.Pattern[str]:
-        """The pattern that matches any argument phrase in lower-case text, longest first."""
+        """The pattern that matches any argument phrase in lower-case text.
+
+        Longer phrases match first.
+        """
         longest_first = sorted(self.phrase_camps, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)))
 

@@ -296,8 +296,8 @@ class SimulatedRespondent:
     def draw_judgement(self, about: str, part: str = "") -> float:
         """Return `draw_rating`, moved towards 1 by arguments in the passages of other speakers.
 
-        Only arguments for options that the question (`about`) names count, and arguments that name
-        no option.
+        An argument counts if it names no option, or if it supports an option that the question
+        (`about`) names.
         """
         question_words = content_words(about) - ASKING
         rating = self.draw_rating(" ".join(sorted(question_words)) or about, part=part)

@@ -50,7 +50,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
     """Return the passages of these kinds.
 
-    If `own` is given, only passages with this `own` are returned.
+    If `own` is True, return only the speaker's own passages. If `own` is False, return all others.
     """
     return [
         passage
@@ -62,7 +62,7 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
 def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
     """Return the persona texts of a speaker, sorted by their ids.
 
-    The order in the prompt then does not change the person.
+    The person therefore does not depend on the order of the texts in the prompt.
     """
     personas = {
         (passage.source.id, passage.text)

@@ -165,7 +165,10 @@ def extract_topics(text: str) -> tuple[str, ...]:
 
 
 def persona_from_text(text: str, seed: int) -> PersonaTraits:
-    """Return the traits of the persona that a text describes. White space is ignored."""
+    """Return the traits of the persona that a text describes.
+
+    Differences in white space are ignored.
+    """
     key = " ".join(text.split())
     unmarked_text = _MARKED.sub("", key.casefold())
     shift = 0.4 * (_count_hits(unmarked_text, _OPEN) - _count_hits(unmarked_text, _CLOSED))

@@ -80,7 +80,7 @@ class SentenceGenerator:
         return item
 
     def fill_frame(self, frame: str, **names: str) -> str:
-        """Return a frame with the given names, and with drawn phrases in all other slots."""
+        """Return a frame with `names` in their slots and with drawn phrases in all other slots."""
         for slot, phrase in (
             ("N", self.draw_noun),
             ("M", self.draw_noun),

@@ -156,9 +156,10 @@ def _codes_by_slot_values(
 ) -> list[dict[str, str]]:
     """Return one code for each combination of slot values.
 
-    The code comes from the last sentence that is similar to a code and names the values. A sentence
-    that names no value of a slot counts for all values of the slot. A combination without a
-    sentence gets the code that needs no quote, if the codebook has such a code.
+    A slot is a field of a code that names what the code is about, such as an option. The code comes
+    from the last sentence that is similar to a code and names the values. A sentence that names no
+    value of a slot counts for all values of the slot. A combination without a sentence gets the
+    code that needs no quote, if the codebook has such a code.
     """
     codes = book.codes
     items: dict[tuple[str, ...], dict[str, str]] = {}

@@ -117,7 +117,7 @@ def _proportional_phrases(phrase_counts: Counter[str], lexicon: Lexicon) -> list
 
 
 def answer_turn(mind: SimulatedRespondent) -> str:
-    """Return a moderator's question or challenge. It may be the signal that ends a conversation."""
+    """Return a moderator's question or challenge, or the signal that ends the conversation."""
     reading, tongue, draws = mind.reading, mind.speech, mind.draws
     answer_count = len(reading.own_utterances)
     if reading.signal and draws.draw_chance(_CONTENT[min(answer_count, len(_CONTENT) - 1)]):

@@ -26,7 +26,7 @@ def state_of(seat_state: SeatState) -> str:
 
 
 def problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
-    """Return why a form does not confirm an irreversible step. Returns "" if it does."""
+    """Return the reason why a form does not confirm an irreversible step, or "" if it does."""
     if forms.first_of(sent, "state") != state:
         return GONE_ON
     return "" if forms.first_of(sent, "sure") == "yes" else NOT_TICKED

@@ -45,7 +45,10 @@ _NAMEABLE = re.compile(r"(?ai)(https?://[a-z0-9.-]+(?::\d+)?/[!\"$->@-~]*\w)(?:[
 
 @dataclass(frozen=True, slots=True)
 class UtteranceView:
-    """One utterance of the history on the page of a seat."""
+    """One utterance of the history on the page of a seat.
+
+    `origin` says who spoke: the participant, another speaker, or the researcher with a question.
+    """
 
     name: str
     text: str

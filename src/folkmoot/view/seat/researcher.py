@@ -173,7 +173,10 @@ class ResearcherPages:
 
 
 def is_given(seat_manager: SeatManager, seat_state: SeatState) -> bool:
-    """Return whether a human has the link of this seat. An open entry gives links later."""
+    """Return True if a human has the link of this seat.
+
+    In an open entry, a seat has no link before a participant gets the seat.
+    """
     lobby = seat_manager.lobby
     return lobby is None or seat_state.seat.name in lobby.occupants
 
