@@ -120,7 +120,7 @@ def claims_finding(
     notes: Sequence[str] = (),
     **more: Any,
 ) -> Finding | None:
-    """Return the finding on the claims about one measure, or None if no claim has an observation.
+    """Return the finding on the claims about one measure, or None if no claim has data.
 
     `more` holds further fields of the `Finding`, such as its section. A field `unit` or `units` in
     `more` replaces the unit of analysis of the claims.

@@ -57,7 +57,7 @@ def krippendorff_interval(
 
     Nominal codes: the interval is Wilson's for the share of disagreeing pairs, divided by the
     expected disagreement. The effective number of pairs follows from the variance between clusters.
-    There is no interval unless ten codes differ from the most frequent code. Other levels: the
+    The interval needs at least ten codes that differ from the most frequent code. Other levels: the
     interval is the jackknife over clusters of −log(1 − alpha). Both kinds of interval need at least
     five clusters.
     """
@@ -342,7 +342,7 @@ def _fisher_transform(r: FloatArray, askings: float) -> FloatArray:
 
 
 def _mean_correlations(sums: FloatArray) -> FloatArray:
-    """Return the mean correlation over questions, weighted by their number of pairs.
+    """Return the mean correlation over questions, weighted by the number of pairs.
 
     `sums` (…, questions, 6) holds the sums of 1, x, y, x², y² and xy. The result is NaN if no
     question has any variation.

@@ -295,9 +295,10 @@ def check_off_list(answers: Collection[Row]) -> Check:
 def check_over_length(answers: Collection[Row]) -> Check:
     """Check the share of replies that are far too long.
 
-    A choice is too long if it has more than eight words beyond its longest option. A free text is
-    too long if it has more than three times the median words of its stage and role, and at least 60
-    words more than the median. Replies of one or two words are signals and do not enter the median.
+    A choice is too long if it has more than eight words beyond its longest option. The length of a
+    free text is compared with the median words of its stage and role. The text is too long if it
+    has more than three times the median, and at least 60 words more than the median. Replies of one
+    or two words are signals and do not enter the median.
     """
     typical: dict[tuple[str, str], list[int]] = defaultdict(list)
     for r in answers:
@@ -453,8 +454,8 @@ def check_instability(repeats: Collection[Repeat]) -> Check:
     the share that changed, and numbers by the correlation of the two answers. The limit of the
     correlation is the lowest in human studies over days of deliberation.
 
-    If the verdict is not known, all repeats are checked for random answers: two answers of one
-    participant then agree no more than answers of two random participants. Repeats with new
+    Without a verdict, all repeats are checked for random answers. Answers are random if two answers
+    of one participant agree no more than answers of two random participants. Repeats with new
     information cannot show that a model is stable.
     """
     again = [r for r in repeats if r.untouched]

@@ -176,9 +176,10 @@ class MigrationResult:
 def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult:
     """Add the personas in `participants.json` of earlier runs to the pool.
 
-    A persona is known, and not added again, if its base line is in the pool or in a run folder that
-    was read before. If a folder has no readable `participants.json`, the result lists the problem,
-    and no error is raised. A record without a base line or description counts as unfit.
+    A persona is known if its base line is in the pool or in a run folder that was read before.
+    Known personas are not added again. If a folder has no readable `participants.json`, the result
+    lists the problem, and no error is raised. A record without a base line or description counts as
+    unfit.
     """
     seen = {persona.key for persona in pool.load_personas()}
     new_personas: list[Persona] = []

@@ -31,8 +31,8 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
     """Write the tables and the codebook of a run into the folder `out`.
 
     `export_format`: one of `FORMATS`. `with_ids`: also write `people.csv`, which maps seats to
-    recruitment ids. Raises InputError for an unknown format or if `with_ids` finds no ids,
-    RunExistsError if `out` is not empty, and StorageError if a table is missing.
+    recruitment ids. Raises InputError for an unknown format, or if `with_ids` finds no ids. Raises
+    RunExistsError if `out` is not empty. Raises StorageError if a table is missing.
     """
     if export_format not in FORMATS:
         raise InputError(f"--to {export_format}: unknown format; use one of {', '.join(FORMATS)}")

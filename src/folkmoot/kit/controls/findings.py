@@ -64,7 +64,7 @@ _EQUAL = {PASSED: "yes", FAILED: "no", NOT_KNOWN: "not known"}
 def control_findings(run: RunFolder) -> list[Finding]:
     """Return the findings of the controls of a run.
 
-    The list is empty if the study file names no controls and none were asked.
+    The list is empty without controls, unless the study file of the finished run names controls.
     """
     controls = open_controls(run)
     if controls is None:

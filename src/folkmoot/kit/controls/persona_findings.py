@@ -54,9 +54,9 @@ def read_attributes(run: RunFolder) -> pl.DataFrame | None:
 def persona_variance_finding(
     table: pl.DataFrame, attributes: pl.DataFrame | None
 ) -> Finding | None:
-    """Return the finding on the variance of first decisions between personas and by attribute.
+    """Return the finding on differences in first decisions between personas, and by attribute.
 
-    Returns None if fewer than two decisions were asked again.
+    Returns None if no decision was asked again of at least `FEWEST_PARTICIPANTS` participants.
     """
     again = table.filter(control=RETEST).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()

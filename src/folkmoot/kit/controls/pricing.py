@@ -89,8 +89,8 @@ def _scaled(
     """Return the calls and tokens of the controls, by control and by model.
 
     The controls of a small run are counted and scaled up to the whole study. `there` maps
-    (condition, moment) to the number of decisions of the small run that belong to them. A moment is
-    `first` or `final`. `share` is the factor by which the study is larger than the small run.
+    (condition, moment) to the number of decisions in the small run. A moment is `first` or `final`.
+    `share` is the factor by which the study is larger than the small run.
     """
     rows = (
         controls.read_table(ControlRow.table)

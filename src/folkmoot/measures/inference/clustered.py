@@ -91,8 +91,8 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
     The interval uses the standard error of `clustered_mean` on the scale of log odds. Without log
     odds the upper bound is too small if only some clusters have a rare answer. The degrees of
-    freedom are the smaller of those of `clustered_mean` and `_df_of_squares`. There is no interval
-    if all values or no values are hits.
+    freedom come from `clustered_mean` or from `_df_of_squares`, whichever gives fewer. There is no
+    interval if all values or no values are hits.
     """
     from scipy.stats import t as student
 

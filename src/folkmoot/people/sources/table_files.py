@@ -165,7 +165,10 @@ def _parse_number_column(column: pl.Series) -> pl.Series:
 
 
 def _read_sheet(path: Path) -> pl.DataFrame:
-    """Return the one table of a workbook. Raises InputError with the cells that break the table."""
+    """Return the one table of a workbook.
+
+    Raises InputError with the cells that do not fit a table.
+    """
     sheet = _find_sheet(path)
     problems = [*_find_gaps(sheet), *_find_unreadable_cells(sheet)]
     if problems:

@@ -501,7 +501,7 @@ def _curve_finding(figure: Figure) -> Finding | None:
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
     """Return the share of variance between cells that each axis of the grid explains (η²).
 
-    Returns None if no effect is known in all cells, or if the grid has no axis and one repeat.
+    Returns None if no effect is known in all cells, or if the grid has no axis and only one repeat.
     """
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
     complete_figures = [

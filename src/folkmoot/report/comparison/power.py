@@ -191,8 +191,8 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
 def _starting_rate(claim: Claim) -> tuple[int, float]:
     """Return the sign of the claimed difference, and the assumed share in the second condition.
 
-    For a claim of a decrease they are −1 and 1 − `BASE`, because a share can fall far only from a
-    high value. For all other claims they are 1 and `BASE`.
+    For a claim of a decrease, the result is −1 and 1 − `BASE`: only a high share can fall far. For
+    all other claims, the result is 1 and `BASE`.
     """
     sign = -1 if claim.direction == "less" else 1
     # A claim of a decrease needs a high rate from which the share can fall.

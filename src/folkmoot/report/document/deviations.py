@@ -78,9 +78,11 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
 def both_versions(run: RunFolder, study: Study) -> ResultTable:
     """Return the registered and the actual version of everything that deviated from the plan.
 
-    The table has three kinds of rows: parts that were changed with `--accept-changes`, settings in
-    the run's `study.yaml` that differ from the plan, and claims that this version of the study type
-    states differently.
+    The table has three kinds of rows:
+
+    - parts that were changed with `--accept-changes`
+    - settings in the run's `study.yaml` that differ from the plan
+    - claims that this version of the study type states differently
     """
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
     rows: list[dict[str, TableCell]] = []

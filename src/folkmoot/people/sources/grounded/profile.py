@@ -336,9 +336,9 @@ class Profile(_Frozen):
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
-        """Return the demographics that all persona sources have, and some of this source.
+        """Return the demographics that all sources have, plus location and household.
 
-        The further values are location and household, and race if it is known.
+        The race is included if it is known.
         """
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
         return {key: getattr(self, key) for key in keys}
