@@ -266,10 +266,9 @@ class Units(NamedTuple):
 def units_of(table: pl.DataFrame) -> Units:
     """Return the independent units of a table, which findings use as unit of analysis.
 
-    If participants read at least five different draws of the summaries, a unit is all participants
-    with the same draw. Otherwise a unit is a shared conversation, a participant or a row: the first
-    of these for which the table has a column. A participant without a draw or a shared conversation
-    is one unit.
+    With at least five draws of the summaries, all participants with the same draw are one unit.
+    Otherwise all participants who share a conversation are one unit. Without shared conversations
+    each participant is a unit, and without participants each row.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(

@@ -457,7 +457,7 @@ class RunLog:
             self._write_line(self.tally.format_line(), "info", None)
 
     def _stage_milestone(self, event: Event) -> str:
-        """Return a line on a stage if another tenth of its items is done, or an empty string."""
+        """Return a line if another tenth of a stage's items is done, otherwise an empty string."""
         stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
         if stage is None or not stage.total:
             return ""

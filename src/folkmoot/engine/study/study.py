@@ -119,8 +119,8 @@ class Study(Generic[ConfigT]):
         check_config: (config, folder) returns problems that the class `config` cannot find. The
             `key` of a problem is dotted. The loader adds file and line.
         notes: returns advisories, which the researcher should know before a run.
-        dry_run_config: returns the configuration for a dry run, given a temporary folder. With it
-            the study fetches nothing and changes no files outside of its run folder.
+        dry_run_config: returns the configuration for a dry run, given a temporary folder. With this
+            configuration the study fetches nothing and changes no files outside of its run folder.
         image_locations: returns cells or lines of prompts with images. A model without images is
             then rejected before any cost.
         preview: returns the prompts that `folkmoot check --preview` prints.
@@ -134,36 +134,41 @@ class Study(Generic[ConfigT]):
         strict_tables: returns the tables without some rows of `answers`, see `strict_answers.py`.
             None if the study type does not declare which tables are based on these answers. If the
             run asked for choices or numbers, the report then says that findings were not computed a
-            second time. render_run: returns lines of rich markup that `folkmoot show RUN [ID]`
-            adds, given the run and the key of a conversation or participant. The key is empty for
-            the whole run. load_config: reads the configuration from files with one of the
-            `file_suffixes`. extra_models: returns the models of single roles that are set neither
-            by `model` nor by `models`, so that they can be checked before the run. A model that is
-            only a default of the study type is included if the file names a hosted `model`.
-            source_model: the default model of the program that the study type reproduces. Folkmoot
+            second time.
+        render_run: returns lines of rich markup that `folkmoot show RUN [ID]` adds, given the run
+            and the key of a conversation or participant. The key is empty for the whole run.
+        load_config: reads the configuration from files with one of the `file_suffixes`.
+        extra_models: returns the models of single roles that are set neither by `model` nor by
+            `models`, so that they can be checked before the run. A model that is only a default of
+            the study type is included if the file names a hosted `model`.
+        source_model: the default model of the program that the study type reproduces. Folkmoot
             suggests this model to a researcher who names no model, and never calls it without their
-            choice. seats: (config, folder) returns the participants that humans could play.
-            expected_rows: returns the rows that the plan expects in tables, from its sealed parts
-            by name. derived: yields name and content of files that follow from the tables and the
-            journal. Text is written unchanged, other data as JSON. These files are written when a
-            run ends or pauses, and with the report of a run that was killed or is active.
-            uses_embeddings: the protocol needs embeddings. A run without an embedding model is then
-            rejected before any cost. with_limit: returns the configuration with at most this number
-            of participants or sessions (`--limit N`). None if the study type cannot be reduced.
-            tables: the row classes of the study's tables (`storage.rows.Row`). A table without rows
-            is written as well. unusable_reason: returns why a finished run is unusable as a whole
-            (exit status 3), or an empty string. The engine itself finds runs in which no answer
-            could be parsed. derived_tables: yields rows of tables that are made from a finished
-            run, given its folder, its journal and the texts of the prompts by name. `tables` lists
-            their classes. codebook: the meaning of the study's columns: column → text, or table →
-            {column → text}. template_files: returns name → content of the files that `folkmoot new`
-            writes beside a new study file. A file named `NAME.yaml` replaces the new study file.
-            respondent_part: answers and topics of this study for the embedded respondent. Without
-            it, the respondent answers by the answer type alone. from_polis: (conversation, comment)
-            returns the files of a new study about one comment of a conversation on the platform
-            Polis. If `comment` is None, the study type chooses one. importers: file suffix of
-            another program → function that converts such a file to a study. The function raises
-            InputError for a file that it cannot read.
+            choice.
+        seats: (config, folder) returns the participants that humans could play.
+        expected_rows: returns the rows that the plan expects in tables, from its sealed parts by
+            name.
+        derived: yields name and content of files that follow from the tables and the journal. Text
+            is written unchanged, other data as JSON. These files are written when a run ends or
+            pauses, and with the report of a run that was killed or is active.
+        uses_embeddings: the protocol needs embeddings. A run without an embedding model is then
+            rejected before any cost.
+        with_limit: returns the configuration with at most this number of participants or sessions
+            (`--limit N`). None if the study type cannot be reduced.
+        tables: the row classes of the study's tables (`storage.rows.Row`). A table without rows is
+            written as well.
+        unusable_reason: returns why a finished run is unusable as a whole (exit status 3), or an
+            empty string. The engine itself finds runs in which no answer could be parsed.
+        derived_tables: yields rows of tables that are made from a finished run, given its folder,
+            its journal and the texts of the prompts by name. `tables` lists their classes.
+        codebook: the meaning of the study's columns: column → text, or table → {column → text}.
+        template_files: returns name → content of the files that `folkmoot new` writes beside a new
+            study file. A file named `NAME.yaml` replaces the new study file.
+        respondent_part: answers and topics of this study for the embedded respondent. By
+            default, the respondent answers by the answer type alone.
+        from_polis: (conversation, comment) returns the files of a new study about one comment of a
+            conversation on the platform Polis. If `comment` is None, the study type chooses one.
+        importers: file suffix of another program → function that converts such a file to a study.
+            The function raises InputError for a file that it cannot read.
     """
 
     name: str
