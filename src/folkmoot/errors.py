@@ -5,7 +5,7 @@
     ├── StorageError          the run folder cannot be read or written                exit 2
     │   ├── RunExistsError        an existing folder is never overwritten
     │   ├── RunLockedError        another process is writing this run
-    │   ├── ForeignJournalError   the journal is corrupt, changed by hand, or not ours
+    │   ├── ForeignJournalError   the journal is corrupt, changed by hand, or foreign
     │   │   └── EmptyJournalError     the file of the journal holds no entry yet
     │   └── NotJournaledError     a replay reached an address that is not in the journal
     ├── DriftError            a replayed request differs from the journaled one       exit 2

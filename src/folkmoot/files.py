@@ -125,8 +125,8 @@ def user_cache_dir() -> Path:
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Context manager: open a binary file that replaces `path` only if the block succeeds.
 
-    Raises StorageError for a disk error. All other errors of the block are raised unchanged. They
-    include network errors, although a network error is an OSError too.
+    Raises StorageError for a disk error. All other errors of the block, such as network errors, are
+    raised unchanged.
     """
     # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")

@@ -104,7 +104,7 @@ class Span(NamedTuple):
     message: int = 0
 
     def shift_span(self, by: int, message: int = 0) -> Span:
-        """Return the span moved by `by` characters, as if text was inserted before it."""
+        """Return the span moved by `by` characters, for the message with the index `message`."""
         return _new(Span, (self.start + by, self.end + by, self.source, message))
 
 
@@ -238,7 +238,7 @@ def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
 def enclose_text(text: str, source: Source) -> SourcedText:
     """Return a text with an additional source for the whole text.
 
-    Its inner texts keep their sources.
+    Parts of the text with sources keep their sources.
     """
     outer = (Span(0, len(text), source),) if text else ()
     return SourcedText(text, (*outer, *spans_of(text)))

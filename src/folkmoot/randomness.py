@@ -70,7 +70,6 @@ def limit_to_one_thread() -> AbstractContextManager[object]:
 def _thread_pools(_modules: int) -> ThreadpoolController:
     """Return the controller of the thread pools of all loaded libraries.
 
-    The result is cached until more modules are loaded, because the search takes as long as a
-    clustering.
+    The search for thread pools is slow, so the result is cached until more modules are loaded.
     """
     return ThreadpoolController()

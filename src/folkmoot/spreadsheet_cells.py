@@ -269,7 +269,7 @@ def _is_finite(text: str) -> bool:
 
 
 def _write_date(value: object) -> str:
-    """Return a date or time as ISO text. A date at midnight has no time."""
+    """Return a date or time as ISO text. The time is left out if it is midnight."""
     if isinstance(value, dt.datetime):
         midnight = value.time() == dt.time()
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")

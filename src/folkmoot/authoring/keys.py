@@ -109,9 +109,10 @@ def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
 def _nested_keys(
     variants: list[Node], definitions: Mapping[str, Node]
 ) -> tuple[Nesting, tuple[Key, ...]]:
-    """Return the nesting and the nested keys of a key.
+    """Return how a key is nested, and its nested keys.
 
-    They come from the first of `variants` (the alternatives of a schema) that has nested keys.
+    `variants` are the alternatives of the key's schema. The first alternative with nested keys
+    counts.
     """
     for node in variants:
         if "properties" in node:

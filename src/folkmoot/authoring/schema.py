@@ -1,7 +1,7 @@
 """The JSON Schema (draft 2020-12) of study files, for editors and validators.
 
-The schema rejects files with a form that the loader rejects. Like the loader, it accepts a number
-for a text, and `yes`, `no`, `on` and `off` for a boolean.
+The schema rejects wrong keys and wrong types of values, as the loader does. Like the loader, it
+accepts a number for a text, and `yes`, `no`, `on` and `off` for a boolean.
 """
 
 from __future__ import annotations

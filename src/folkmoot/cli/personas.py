@@ -212,7 +212,7 @@ def _from_table(file: Path | None, count: int) -> list[Persona]:
 def _create_enriched_personas(
     count: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
 ) -> list[Persona]:
-    """Create `count` personas from base lines, in a run that can be resumed.
+    """Create `count` personas from one-line descriptions, in a run that can be resumed.
 
     A model is called twice for each persona.
     """

@@ -159,7 +159,10 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
 
 
 def repair_command(name: str, yes: bool) -> None:
-    """Print the damaged answers and the cost of asking again. Set them aside if the user agrees."""
+    """Print the damaged answers and the cost of asking again.
+
+    Set the damaged answers aside if the user agrees.
+    """
     run = find_run(name)
     with lock_folder(run.path):
         # The lock keeps another process from resuming the run while its journal is replaced.
@@ -283,7 +286,10 @@ def export_command(
 
 
 def compare_command(names: Sequence[str], margin: float) -> None:
-    """Print the findings of a comparison."""
+    """Print the findings of a comparison of runs, or of runs with tables of human answers.
+
+    Differences up to `margin` count as equal.
+    """
     from folkmoot.report.comparison.compare import compare_runs
 
     if len(names) < 2:

@@ -172,7 +172,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def is_short(self) -> bool:
-        """True if the beginning of a truncated answer could be a different valid answer."""
+        """True if a truncated answer could look like a different valid answer, such as 1 for 15."""
         return self.is_closed
 
     @property

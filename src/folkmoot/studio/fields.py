@@ -583,7 +583,10 @@ def _is_changed(field: StudyField, sent: Mapping[str, str]) -> bool:
 def _rename_entries(
     field: StudyField, entries: dict[str, Any], sent: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, Any]:
-    """Return a mapping with the submitted keys, in the same order."""
+    """Return the entries of a mapping under the submitted keys, in the same order.
+
+    If two entries have the same new key, the second entry keeps its old key.
+    """
     renamed: dict[str, Any] = {}
     new_keys = {
         str(entry.path[-1]): sent.get(entry.key_name, str(entry.path[-1])).strip()

@@ -392,7 +392,7 @@ class Studio:
         return self._page("budget.html.j2", variables, 422 if problem else 200)
 
     async def run(self, request: Request, form: FormData) -> Response:
-        """Start a run in a separate process and redirect to it."""
+        """Start a run in a separate process and redirect to the page of the run."""
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):
@@ -403,7 +403,7 @@ class Studio:
         )
 
     async def try_study(self, request: Request, form: FormData) -> Response:
-        """Start a run with three participants and redirect to it."""
+        """Start a run with three participants and redirect to the page of the run."""
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):

@@ -131,7 +131,7 @@ class Projects:
         raise AssertionError
 
     def new_run(self, stem: str) -> Path:
-        """Return the path of a new run folder: `outputs/STEM`, or `outputs/STEM` with a number."""
+        """Return the path of a new run folder: `outputs/STEM`, `outputs/STEM_2` and so on."""
         for n in count(1):
             folder = self.outputs / (stem if n == 1 else f"{stem}_{n}")
             if not folder.exists():
