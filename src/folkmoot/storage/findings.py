@@ -138,8 +138,7 @@ class Finding:
     - `notes`: caveats and sources.
     - `alarms`: reasons why the run differs from the intended run, shown in red.
     - `conclusion`: the conclusion if no interval or test states it, such as the most voted option.
-      Its
-      wording changes only with the conclusion.
+      Its wording changes only with the conclusion.
     - `primary`: True if the finding states primary claims. The first page of a report shows each of
       these claims separately.
     - `unit`: unit of analysis, beginning with its noun ("participant", "group", "session").

@@ -387,7 +387,10 @@ class Worker:
         )
 
     async def hold_models(self, seconds_by_model: Mapping[str, float]) -> None:
-        """Start no call to these models for the given seconds, as a vendor told another worker."""
+        """Start no call to these models for the given seconds.
+
+        A vendor has asked another worker to wait for this time.
+        """
         for model, seconds in seconds_by_model.items():
             if model in self._shared_limits.limiters:
                 self._shared_limits.limiters[model].learn_hold(seconds)

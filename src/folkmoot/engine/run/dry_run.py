@@ -81,8 +81,7 @@ class RunEstimate:
             repeat the beginning of an earlier request.
         calls_range, input_range, output_range: bounds of all calls, input and output tokens.
         sampled: the number of items of outermost forks that were run, and the number of all items.
-            None
-            if all were run.
+            None if all were run.
         incomplete: even the sample was too large, so the run will make more calls than estimated.
     """
 

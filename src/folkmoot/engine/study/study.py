@@ -163,8 +163,8 @@ class Study(Generic[ConfigT]):
         codebook: the meaning of the study's columns: column → text, or table → {column → text}.
         template_files: returns name → content of the files that `folkmoot new` writes beside a new
             study file. A file named `NAME.yaml` replaces the new study file.
-        respondent_part: answers and topics of this study for the embedded respondent. By
-            default, the respondent answers by the answer type alone.
+        respondent_part: answers and topics of this study for the embedded respondent. By default,
+            the respondent answers by the answer type alone.
         from_polis: (conversation, comment) returns the files of a new study about one comment of a
             conversation on the platform Polis. If `comment` is None, the study type chooses one.
         importers: file suffix of another program → function that converts such a file to a study.

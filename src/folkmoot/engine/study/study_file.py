@@ -65,7 +65,7 @@ class StudyFile:
 
     Fields:
         raw_settings: the keys of the file with overrides, without defaults.
-        override: the one model of all roles that the sealed plan names, on a resume.
+        override: the model of all roles, if a resumed run has one in its sealed plan. Else None.
         models_note: a message for the researcher on the choice of models (`model_choice`).
     """
 
