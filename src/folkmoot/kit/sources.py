@@ -187,8 +187,8 @@ def _value_at_path(value: Any, path: str) -> Any:
 def _possible_spellings(value: Any) -> Iterator[str]:
     """Yield the spellings in which the value of a cell may appear in a prompt.
 
-    A number is also yielded without trailing zeros. A list or mapping, also one stored as JSON
-    text, yields the spellings of its entries.
+    A number is also yielded without trailing zeros. For a list or mapping, the spellings of its
+    entries are yielded. JSON text counts as the list or mapping that it holds.
     """
     if value is None:
         return

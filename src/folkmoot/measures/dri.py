@@ -71,8 +71,8 @@ def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
 
     The index is 2 (c − λ)/(1 − λ) − 1 with λ = 1 − √2/2. c is the mean of 1 − d over pairs, with d
     of `Consistency.line_distances`. If `adjusted` is True, 1 − d of each pair is multiplied by
-    `Consistency.signal_weights`. Two participants whose correlations are both near 0 then do not
-    count as consistent.
+    `Consistency.signal_weights`. A pair with both correlations near 0 then does not count as
+    consistent.
 
     Original: Niemeyer and Veri, Research Methods in Deliberative Democracy (2022), ch. 7,
     doi:10.1093/oso/9780192848925.001.0001. Niemeyer et al. (2024), doi:10.1017/S0003055423000023.

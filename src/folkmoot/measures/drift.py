@@ -334,8 +334,8 @@ def _resample_counts(
 ) -> FloatArray:
     """Return how often each unit is drawn in each resample, (resamples, units).
 
-    Units of both conditions, of the first only and of the second only are three groups. Each group
-    is resampled separately, so it keeps its size.
+    There are three groups of units: in both conditions, in the first only, and in the second only.
+    Each group is resampled separately, so it keeps its size.
     """
     first, second = map(set, units)
     weights = np.zeros((RESAMPLES, len(named)))

@@ -1,7 +1,7 @@
 """Fork a decision: ask again the replies that depend on a replaced text, then the decision.
 
-If the speaker has replied to a text, the text cannot be replaced on its own. The prompt would then
-hold replies to words that are no longer in it. The spans of a request name the earlier replies that
+If the speaker has replied to a text, the text cannot be replaced alone. The prompt would then hold
+replies to words that it no longer contains. The spans of a request name the earlier replies that
 the request quotes. So the replies that depend on the replaced texts are known before the first
 call. These replies are asked again in the order of the protocol. In each request, the new replies
 replace the old replies. All replies that do not depend on a replaced text are taken from the

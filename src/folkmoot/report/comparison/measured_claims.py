@@ -36,7 +36,7 @@ class Measured:
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
     """Group claims by their measure.
 
-    A key is a claim without conditions, which stands for the measure. The value lists the claims on
+    A key is a claim without conditions, and represents the measure. The value lists the claims on
     this measure. A hypothesis is grouped with another claim if both use the same column without a
     filter or threshold. Claims that compare two columns of one row are left out, because each run
     describes them separately.

@@ -312,7 +312,7 @@ def _growing_sizes() -> Iterator[int]:
 def _least_mean(size: DesignSize, alpha: float) -> str:
     """Return a text on the smallest true difference of means that the design detects.
 
-    The difference is counted from the margin, in standard deviations.
+    The difference is measured from the margin, in standard deviations.
     """
     if size.kind == "paired":
         smallest_effect, quantity = (

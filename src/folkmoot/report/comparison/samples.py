@@ -199,7 +199,7 @@ def people_file(path: Path) -> Sample:
     - `person` if people can be matched with simulated participants.
     - Any other measure under the name that it has in the table of the run.
 
-    Raises InputError with column and line of a problem.
+    Raises InputError with the column and line of a problem.
     """
     data = read_people(path).drop(TEXT_SHOWN, strict=False)
     if ITEM in data.columns:
