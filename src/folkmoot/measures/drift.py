@@ -204,7 +204,10 @@ def _is_numeric(question: tuple[Answers, Answers]) -> bool:
 
 
 def _moments_by_unit(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
-    """Return the number, sum and sum of squares of numeric answers, (condition, unit, 3)."""
+    """Return the number, sum and sum of squares of numeric answers.
+
+    The result has the shape (condition, unit, 3).
+    """
     place = {unit: index for index, unit in enumerate(named)}
     sums = np.zeros((2, len(named), 3))
     for arm, answers in enumerate(question):
@@ -332,7 +335,7 @@ def _exchanged_distances(table: FloatArray, keep: FloatArray) -> FloatArray:
 def _resample_counts(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return how often each unit is drawn in each resample, (resamples, units).
+    """Return how often each unit is drawn in each resample, with the shape (resamples, units).
 
     There are three groups of units: in both conditions, in the first only, and in the second only.
     Each group is resampled separately, so it keeps its size.

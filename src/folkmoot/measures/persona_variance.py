@@ -1,4 +1,4 @@
-"""Two shares of the variance of answers: between personas, and explained by an attribute.
+"""The share of the variance of answers between personas, and the share that an attribute explains.
 
 Answers are numbers or categories. Categories are coded as indicators, one for each category, and
 the sums of squares are added over the indicators. So the same formula serves numbers and

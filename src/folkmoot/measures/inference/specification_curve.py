@@ -184,14 +184,17 @@ def _sum_by_specification(
 
 
 def _draw_units(rng: np.random.Generator, units: int) -> FloatArray:
-    """Return how often each unit is drawn in each draw, (draws, units)."""
+    """Return how often each unit is drawn in each draw, with the shape (draws, units)."""
     return rng.multinomial(units, np.full(units, 1 / units), DRAWS).astype(float)
 
 
 def _mean_difference(
     sums: list[FloatArray], counts: list[FloatArray], times: list[FloatArray]
 ) -> FloatArray:
-    """Return the mean of the first condition minus that of the second, (draws, specifications)."""
+    """Return the mean of the first condition minus the mean of the second condition.
+
+    The result has the shape (draws, specifications).
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = (
             time @ s.T / (time @ count.T)

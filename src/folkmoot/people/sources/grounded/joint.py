@@ -514,7 +514,7 @@ def _draw_households(
 
 
 def _to_published(incomes: Array, weights: Array) -> Array:
-    """Return household incomes with the published distribution and the same ranks."""
+    """Return household incomes changed to the published distribution. The ranks stay the same."""
     terms = us_figures()["household_income"]
     shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
     first, second, third, fourth = terms["fifths"]
