@@ -32,7 +32,7 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a child process. They apply after the function to run is imported.
+    """The limits of a child process. The limits apply after the function to run is imported.
 
     `seconds`: the limit of the CPU time. The elapsed time is limited to six times as many seconds.
     `memory_bytes`: the limit of the memory. macOS does not enforce the memory limit. Windows

@@ -112,7 +112,7 @@ class RunLockedError(StorageError):
 class ForeignJournalError(StorageError):
     """The journal is corrupt, changed by hand or not made by Folkmoot.
 
-    Its file is left unchanged.
+    The file of the journal is left unchanged.
     """
 
 
@@ -221,8 +221,7 @@ class RejectedError(RefusedError):
 class ProtocolError(FolkmootError):
     """A study broke a rule of the engine, such as one address for two calls.
 
-    `location`: the file and line in the study's code. It is set only if the traceback does not show
-    them.
+    `location`: the file and line in the study's code, or None if the traceback shows the line.
     """
 
     def __init__(self, message: str, location: tuple[str, int] | None = None) -> None:

@@ -315,8 +315,8 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
     """Return a changed text with the source of the original text, marked as altered.
 
-    If the original has several sources, they are kept only if the changed text has the same length.
-    Otherwise the changed text is unattributed.
+    Several sources are kept only if the changed text has the same length. Otherwise the changed
+    text is unattributed.
     """
     if changed == text:
         return text

@@ -73,7 +73,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpConnections:
-    """Connections to one server in one event loop. They are opened when needed and stay open."""
+    """Connections to one server in one event loop, opened when needed and kept open."""
 
     def __init__(
         self, headers: Mapping[str, str], timeout: float, limit: int, reached_hosts: set[str]
@@ -227,7 +227,10 @@ def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.Cl
 
 
 def _ssl_context() -> ssl.SSLContext:
-    """Return a TLS context with the certificates of the system and of the environment."""
+    """Return a TLS context with the certificates of the system.
+
+    Certificates in files that environment variables name are added.
+    """
     context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for variable in _CA_VARIABLES:
         path = os.environ.get(variable)

@@ -32,8 +32,9 @@ _SEPARATORS: Mapping[Nesting, str] = {"group": ".", "list": "[].", "names": ".*.
 class Key:
     """One key of a study file.
 
-    `inner`: the nested keys of a group, of each list entry, or of each named group. `default`,
-    `example`: UNSET if there is none. `essential`: True if a new study file sets the key.
+    `inner`: the nested keys of a group, of each list entry, or of each named group. `default` and
+    `example` are UNSET if the key has no default or example. `essential`: True if a new study file
+    sets the key.
     """
 
     name: str

@@ -32,7 +32,10 @@ from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 def controls_command(
     name: str, settings: Mapping[str, object], options: RunOptions, *, trust: bool
 ) -> None:
-    """Ask the control questions of a finished run, or resume them, and print their findings."""
+    """Ask the control questions of a finished run and print the findings.
+
+    Interrupted controls are resumed.
+    """
     run = find_run(name)
     if options.key:
         print_warning(KEY_WARNING)

@@ -288,7 +288,7 @@ def export_command(
 def compare_command(names: Sequence[str], margin: float) -> None:
     """Print the findings of a comparison of runs, or of runs with tables of human answers.
 
-    Differences up to `margin` count as equal.
+    Two values count as equal if the whole interval of their difference lies within ± `margin`.
     """
     from folkmoot.report.comparison.compare import compare_runs
 

@@ -320,8 +320,8 @@ class Json(AnswerType[M]):
     The parse steps are: the reply itself, a fenced code block, and the output of a JSON repair
     library. Each step reads fields leniently (`lenient_fields`). If all steps fail, the engine
     re-asks. If the last re-ask fails, the readable part of its reply is used. If nothing is
-    readable, the answer is `fallback_value` or, without one, `Missing`. A fallback value is the
-    minimal structure that the protocol documents, and carries `_parse_error`.
+    readable, the answer is `fallback_value`. Without a fallback value, the answer is `Missing`. A
+    fallback value is the minimal structure that the protocol documents, and carries `_parse_error`.
 
     - `validation_context`: data for the model's validators, such as the names of the speakers.
     - `options`: allowed texts by dotted field path, such as `{"votes.choice": […]}`, for the
@@ -431,8 +431,8 @@ class JsonList(AnswerType[tuple[M, ...]]):
     The prompt asks for `{"items": […]}` because many endpoints accept only objects. `name` is the
     key of the list. A bare list is parsed too. An item is dropped if it is invalid, if an earlier
     item has the same `unique_key(item)`, or if there are already `max_items` items. Each dropped
-    item is a `Repair`. The reply fails to parse if it has fewer than `min_items` valid items, or
-    several items but no valid one. `fallback_value`, `validation_context`, `options` and
+    item is a `Repair`. The reply fails to parse if fewer than `min_items` items are valid, or if it
+    has several items and none is valid. `fallback_value`, `validation_context`, `options` and
     `excluded_fields` work as in `Json` and apply to one item.
     """
 

@@ -269,7 +269,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the reply. It allows every option and every way out, such as `declined`."""
+        """The schema of the reply, which allows every option and every reply such as `declined`."""
         stated = {"type": "string", "enum": [*self.choice.options, *self.choice.ways_out]}
         return {
             "title": "Clarification",

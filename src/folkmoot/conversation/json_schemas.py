@@ -57,8 +57,9 @@ def _build_schema(
 class _SentSchemaGenerator(GenerateJsonSchema):
     """The schema generator of pydantic, changed so that docstrings of pinned models are not sent.
 
-    A pinned model has a title in its `model_config` (see `answer_types.pin_schema`). Its
-    description is that of its `json_schema_extra`. All other models get their docstring as usual.
+    A pinned model has a title in its `model_config` (see `answer_types.pin_schema`). The
+    description of a pinned model comes from its `json_schema_extra`. All other models get their
+    docstring as usual.
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:

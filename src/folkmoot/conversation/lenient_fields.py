@@ -1,10 +1,10 @@
 """Read the fields of a JSON reply leniently, if a model wrote a value in an unexpected form.
 
-`repair_fields` repairs a value that a pydantic model rejects, field by field. It matches options in
-another spelling, reads numbers in words, converts booleans and texts, and makes lists from strings.
-An unreadable list entry or optional field is dropped. Each change is recorded as a repair. Values
-are never moved into their bounds, and no value is invented. The JSON answer types use
-`repair_fields`. Validators of studies use the functions for single values.
+`repair_fields` repairs a value that a pydantic model rejects, field by field. The function matches
+options in another spelling, reads numbers in words, converts booleans and texts, and makes lists
+from strings. An unreadable list entry or optional field is dropped. Each change is recorded as a
+repair. Values are never moved into their bounds, and no value is invented. The JSON answer types
+use `repair_fields`. Validators of studies use the functions for single values.
 """
 
 from __future__ import annotations

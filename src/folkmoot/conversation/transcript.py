@@ -86,11 +86,11 @@ class Utterance(NamedTuple):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The text for use in prompts. Its recorded source is this utterance."""
+        """The text for use in prompts, with this utterance as its source."""
         return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
-        """Return `{role, content}`, the format of transcripts in the cross-pollination seed."""
+        """Return `{role, content}`, the format of the original cross-pollination transcripts."""
         return {"role": self.role, "content": self.text}
 
 

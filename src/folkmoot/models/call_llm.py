@@ -180,7 +180,7 @@ def try_models(
     endpoints: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> list[ModelListing]:
-    """Return the listings, with the results of one small call to each usable model.
+    """Make one small call to each usable model. Return the listings with the results.
 
     An error of a call is stored in the listing and not raised.
     """

@@ -1,8 +1,9 @@
 """The servers of models: the addresses under `endpoints:` in a study file.
 
 An address is a base URL, a mapping of `url`, `headers` and `query`, or a list of such addresses.
-Addresses never contain secrets. When a server is opened, `${NAME}` is replaced by a value from the
-environment or `.env`, so no copy of the settings contains the value."""
+Addresses never contain secrets. `${NAME}` is replaced by a value from the environment or `.env`
+when a server is opened. No copy of the settings contains the value.
+"""
 
 from __future__ import annotations
 

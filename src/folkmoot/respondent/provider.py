@@ -56,7 +56,7 @@ class Respondent:
         return self.reply(request, address)
 
     def reply(self, request: ModelRequest, address: str) -> Completion:
-        """Return the reply to a request. This is the synchronous form of `complete_request`."""
+        """Return the reply to a request, like `complete_request` but without `await`."""
         # A re-ask with a higher token limit has this suffix. It must get the same reply.
         address = address.removesuffix(".long")
         mind = self.build_mind(read_prompt(request), address)

@@ -35,7 +35,7 @@ class StudyField:
 
     - `path`: the path of the key in the file.
     - `place`: the path with the position of each mapping entry instead of its key. The place does
-      not change if the human renames the key on the page. It is empty if it equals `path`.
+      not change if the human renames the key on the page. The place is empty if it equals `path`.
     - `value`: the text in the file.
     - `default`: the meaning of an empty field.
     - `low`, `high`: the bounds of a number, as text.

@@ -439,7 +439,7 @@ class Studio:
     def live_controls(self, request: Request) -> Response:
         """Return the buttons of a run, such as Pause, for a poll.
 
-        The response is empty if the page already shows them.
+        The response is empty if the page already shows these buttons.
         """
         return answer_poll(request, self._controls(request))
 
@@ -452,7 +452,7 @@ class Studio:
         return _render_part("_controls.html.j2", variables)
 
     async def pause(self, request: Request, _form: FormData) -> Response:
-        """Stop a run. It can be resumed later."""
+        """Stop a run so that it can be resumed later."""
         name = request.path_params["name"]
         run = await run_in_threadpool(self.shelf.run, name)
         await run_in_threadpool(self.processes.pause, run.path)

@@ -37,7 +37,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(slots=True)
 class Keys:
-    """The API keys that the researcher entered. They are held only in memory.
+    """The API keys that the researcher entered. The keys are held only in memory.
 
     `entered` maps environment variable → key.
     """

@@ -75,7 +75,7 @@ def _values_of(sheet: SheetCells) -> list[dict[str, str]]:
 
 
 def make_sheet_form(sheets: Sequence[SheetCells], values: Rows) -> tuple[FormSection, ...]:
-    """Return the form of a workbook with these values. It has a section for each sheet."""
+    """Return the form of a workbook with these values, with a section for each sheet."""
     sections = []
     for sheet in sheets:
         rows = values[sheet.name]

@@ -1,8 +1,8 @@
 """The pages of an open entry, which is one link for all participants.
 
-A participant who opens the link and consents gets the next free seat. A participant who returns is
-recognised by a cookie, by a return code, or by the id that a recruitment platform (such as
-Prolific) added to the link. `engine.seats.lobby` decides who gets which seat.
+A participant who opens the link and consents gets the next free seat. A returning participant is
+recognised by a cookie or a return code. A recruitment platform, such as Prolific, may also have
+added an id to the link. `engine.seats.lobby` decides who gets which seat.
 """
 
 from __future__ import annotations

@@ -425,8 +425,8 @@ def _label_ways_out(
 ) -> tuple[tuple[str, JsonValue], ...]:
     """Return `way_values`, such as `declined` or null, as (label, value) pairs.
 
-    Null means the same as the value that `null` names and gets its label. Null is left out if the
-    field may stay blank, or if `way_values` contains that value.
+    `null` is the value, such as `declined`, with the label that null gets. Null is left out if the
+    field may stay blank, or if `way_values` contains the value `null`.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(
@@ -456,7 +456,10 @@ def _number_limit(schema: Schema, key: str) -> float | None:
 
 
 class _Nothing:
-    """The type of `NOTHING`, which marks a blank field. It differs from null, which is a value."""
+    """The type of `NOTHING`, which marks a blank field.
+
+    A blank field differs from null, which is a value.
+    """
 
 
 NOTHING = _Nothing()
@@ -565,7 +568,7 @@ def _parse_json(field: FormField, text: str) -> JsonValue:
 
 
 def first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
-    """Return the first value of a submitted field. Returns "" if there is none."""
+    """Return the first value of a submitted field, or "" if the field has no value."""
     return next(iter(sent.get(name, ())), "")
 
 

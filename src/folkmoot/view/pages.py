@@ -490,7 +490,7 @@ class Reader:
 def downloadable_files(run: RunFolder) -> list[str]:
     """Return the names of the files that the engine or the study type wrote.
 
-    Other files in the folder may be private. They cannot be downloaded.
+    Other files in the folder may be private and cannot be downloaded.
     """
     hashes = _read_or_empty(lambda: run.manifest).get("hashes", {})
     tables = [

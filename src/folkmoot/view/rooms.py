@@ -189,8 +189,8 @@ def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
     """Return the rows of a table of utterances in the order of the conversation.
 
     Rounds and stages stay in the order of the table. Within a round or stage, rows are sorted by
-    turn, because a study type may record the utterances of a round in the order of its
-    participants. Private rows keep their positions.
+    turn. A study type may have recorded them in the order of its participants. Private rows keep
+    their positions.
     """
     rows = table.to_dicts()
     positions = [

@@ -69,7 +69,7 @@ class Stage:
 
     @property
     def left(self) -> str:
-        """The remaining time as text. It is "" if the time is unknown."""
+        """The remaining time as text, or "" if the time is unknown."""
         return "" if self.seconds_left is None else format_duration(self.seconds_left)
 
 
@@ -174,7 +174,7 @@ class RunCollection:
         )
 
     def run(self, name: str) -> RunFolder:
-        """Return the run with this name. Raises HTTPException (404) if there is none.
+        """Return the run with this name. Raises HTTPException (404) if there is no such run.
 
         The name comes from the address of a page, so it must not lead to another folder.
         """

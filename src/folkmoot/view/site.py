@@ -206,6 +206,7 @@ def serve_app(
 ) -> None:
     """Serve an app until Ctrl-C. Port 0 selects any free port.
 
+    `print_address` receives the address, which contains the token `secret` if it is not empty.
     Raises InputError if the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -332,7 +333,7 @@ def _remove_hidden_characters(value: object) -> object:
 
 
 def format_age(moment: datetime | None) -> str:
-    """Return the time since a moment as text, in the largest unit that fits."""
+    """Return the time since a moment as text, such as "3 hours ago". None gives "unknown"."""
     if moment is None:
         return "unknown"
     seconds = max(0.0, (datetime.now(moment.tzinfo) - moment).total_seconds())

@@ -152,8 +152,8 @@ def replies_at(
 ) -> list[ReplyView]:
     """Return the replies at these addresses in the order of their questions.
 
-    `participant_key` is the key of the participant of the current page. Its last part is the
-    speaker id. Replies of coders are left out.
+    `participant_key` is the key of the participant of the current page. The last part of the key is
+    the speaker id. Replies of coders are left out.
     """
     answers = answers_by_address(run, addresses)
     entries_by_address: dict[str, list[JournalEntry]] = {}

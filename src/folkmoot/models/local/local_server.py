@@ -3,7 +3,7 @@
 `local_model` starts the process as `python -m folkmoot.models.local.local_server`. The first line
 of standard input is JSON with `path`, `name`, `key`, `threads`, `slots`, `context` and `longest`.
 The process answers with one line: the port, or the error. The process ends when its standard input
-ends. So it also ends if the parent process is killed.
+ends, and therefore also if the parent process is killed.
 """
 
 from __future__ import annotations

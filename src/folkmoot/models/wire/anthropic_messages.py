@@ -98,7 +98,7 @@ def _add_cache_control(
     Text after the last breakpoint is not cached, because writing to the cache costs 25 % more than
     reading input. The text is split into blocks at all breakpoints, in the same way in every
     request. Anthropic looks for cached text up to 20 blocks before a marked block, and allows four
-    marks. So two marks are set in the messages, 19 blocks apart, and the other two in the system
+    marks. Two marks are therefore set in the messages, 19 blocks apart, and two marks in the system
     message. A text below the minimum size is not cached and costs nothing extra.
 
     Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching

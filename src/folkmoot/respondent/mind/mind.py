@@ -99,9 +99,9 @@ class SimulatedRespondent:
     def options(self) -> tuple[str, ...]:
         """The options that opinions are about in this request.
 
-        They are the options that the question offers. If the question offers none, they are the
-        texts of `option` passages. Without such passages, they are the study's names that occur in
-        the passages.
+        The options are those that the question offers. If the question offers no options, the
+        options are the texts of `option` passages. Without `option` passages, the options are the
+        study's names that occur in the passages.
         """
         reading = self.reading
         if reading.kind == "choice" and reading.offered:
@@ -265,8 +265,8 @@ class SimulatedRespondent:
     def _moved_by_length(self, purpose: str) -> bool:
         """Return True if the length of the passages, and not their content, decides the choice.
 
-        A person reacts equally to any text of this length, because the random draw is the same in
-        all conditions.
+        A person reacts equally to all texts of the same length, because the random draw is the same
+        in all conditions.
         """
         knobs, at = self.knobs, self.at
         if not knobs.length_bias:

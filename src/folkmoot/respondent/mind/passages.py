@@ -50,7 +50,8 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
     """Return the passages of these kinds.
 
-    If `own` is True, return only the speaker's own passages. If `own` is False, return all others.
+    If `own` is True, return only the speaker's own passages. If `own` is False, return only
+    passages of other speakers and of the study.
     """
     return [
         passage
@@ -99,7 +100,7 @@ def _scope_of(passage: Passage) -> str:
 
 
 def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
-    """Return a sort key for a passage's id. It sorts `ask10` after `ask9`."""
+    """Return a sort key for a passage's id, with which `ask10` comes after `ask9`."""
     last = passage.source.id.rpartition("/")[2]
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(last)]
 

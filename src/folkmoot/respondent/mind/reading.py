@@ -289,9 +289,9 @@ def dose_of(
     """Return the exposure to the passages `told` for a person whose choice is `held_option`.
 
     Only arguments for other options count. If another speaker has given an argument since the
-    person last spoke, the person's next utterance counts as a turn for the option of the argument.
-    If the person's first utterance in a conversation comes before all arguments, the person counts
-    as interviewed.
+    person last spoke, the next utterance of the person is a turn. The turn counts for the option of
+    the argument. If the person's first utterance in a conversation comes before all arguments, the
+    person counts as interviewed.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}

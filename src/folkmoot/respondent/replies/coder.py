@@ -231,9 +231,10 @@ def _code_likenesses(
 ) -> list[tuple[Mapping[str, Any], Likeness]]:
     """Return each code with a function that computes its similarity to a sentence.
 
-    The similarity is the sum of the weights of the words that code and sentence share. It is
-    reduced by 1 for each shared word of a counter-example, and divided by the square root of the
-    number of words. The weight of a word is 1 divided by the number of codes with this word.
+    The similarity is the sum of the weights of the words that code and sentence share. The sum is
+    reduced by 1 for each shared word of a counter-example. The result is divided by the square root
+    of the number of words in the sentence. The weight of a word is 1 divided by the number of codes
+    with this word.
     """
     texts = [
         [code["name"].replace("_", " "), code["definition"], *code.get("examples", ())]

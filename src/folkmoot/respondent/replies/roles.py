@@ -1,7 +1,7 @@
 """Replies of speakers who lead a conversation, summarise or judge.
 
-Such speakers have no opinions. Their texts repeat argument phrases from the passages (texts of
-known source in the request), each for the option that the passage supports.
+These speakers have no opinions. They repeat argument phrases from the passages (texts of known
+source in the request). Each phrase is repeated for the option that the passage supports.
 """
 
 from __future__ import annotations
@@ -182,8 +182,8 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """Return the options that the request emphasises.
 
     An option is emphasised if `about` of the request names it. An option is also emphasised if it
-    is the only option that a source contains as a whole passage, such as the vote of one
-    participant.
+    is the whole text of a passage, such as a vote, and the source of the passage contains no other
+    option.
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}
