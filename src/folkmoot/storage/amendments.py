@@ -40,9 +40,9 @@ class Amendment:
 def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
     """Append amendments to a run. The caller must hold the lock of the run folder.
 
-    Lines that the manifest does not record are dropped. A process wrote them and was killed before
-    it updated the manifest. Raises StorageError if the recorded lines differ from those in the
-    manifest.
+    Lines that the manifest does not record are dropped. The process that wrote such lines was
+    killed before it could update the manifest. Raises StorageError if the recorded lines differ
+    from those in the manifest.
     """
     _write_manifest(
         run,

@@ -1,6 +1,6 @@
 """The findings of a study as plain data.
 
-Studies create findings, and the terminal and the report show them. A finding is a title, a
+Studies create findings. The terminal and the report show the findings. A finding is a title, a
 sentence, a table of numbers and an optional chart. This module declares charts, and other modules
 draw them. So all study types look alike, and external study types need no code for charts."""
 

@@ -361,7 +361,7 @@ class RunFolder:
 class RunSoFar(RunFolder):
     """A run that is active, or that ended without tables: the rows recorded so far.
 
-    Written tables are ignored. An earlier process may have written them, or some may be missing.
+    Written tables are ignored, because they may be from an earlier process, or incomplete.
     `is_going_on`: True while a process writes the run.
     """
 

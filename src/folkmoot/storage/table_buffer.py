@@ -51,7 +51,7 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """The position of a scope in a protocol. It creates keys for rows and for child scopes.
+    """The position of a scope in a protocol, which creates keys for rows and for child scopes.
 
     Keys sort in the order of the protocol at any depth. Each part of a key is a number from 0,
     preceded by its length in bytes.

@@ -1,7 +1,7 @@
 """Write rows of research data as Parquet and CSV tables, and build their codebook.
 
 The same rows give the same bytes. The runner writes the tables of a run with this module. Analysis
-code reads them through `RunFolder`.
+code reads tables through `RunFolder`.
 """
 
 from __future__ import annotations

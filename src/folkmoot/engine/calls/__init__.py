@@ -4,5 +4,5 @@ Start with `gateway`, through which every call goes. `retries` holds the policy 
 error. `batch_queue` sends calls through a vendor's batch API. `model_routing` decides which model
 answers which role. `progress` holds the events that callers receive.
 
-Imports limits, journal, seats and settings. Session, study, cluster and run may import it.
+Imports limits, journal, seats and settings. Session, study, cluster and run may import this folder.
 """

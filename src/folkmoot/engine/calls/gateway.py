@@ -76,7 +76,7 @@ class Gateway:
     `provider_for(model)` returns the provider and the catalogue entry of a model. `provider_for` is
     called once per model, and never in a replay. `config` sets retries and budget. `progress`
     receives answers, retries, waits, refusals and warnings. Runs that share one budget and one
-    limiter pass them as `shared_limits`. A cluster worker passes the limits that the head lends to
+    limiter pass both as `shared_limits`. A cluster worker passes the limits that the head lends to
     the worker. `seat_manager` delivers questions to humans.
 
     The methods of the gateway raise DriftError (the journal holds another request) and

@@ -1,7 +1,7 @@
 """Progress of a run: the events, their totals, and the log.
 
-Runner and gateway emit events to callbacks. The command line displays the events, and `RunLog`
-writes them to files. A study cannot see events, so its results never depend on progress.
+Runner and gateway emit events to callbacks. The command line displays events, and `RunLog` writes
+events to files. A study cannot see events, so its results never depend on progress.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """A stage starts. `total` is its number of items, such as participants, or None if unknown."""
+    """A stage starts. `total` is the number of items, such as participants, or None if unknown."""
 
     stage: str
     total: int | None = None

@@ -213,7 +213,7 @@ class ClusterExecutor:
         self._workers.clear()
 
     async def _start_worker(self) -> str:
-        """Start a worker. Return the reason if it cannot work, or an empty string."""
+        """Start a worker. Return the reason if the worker cannot work, or an empty string."""
         try:
             actor = self._actor.remote()
             ready: WorkerReady = await asyncio.wait_for(

@@ -317,8 +317,8 @@ class Leases:
 
         The result is 0 while other calls are in flight, because they may cost less than they
         reserved. If all other workers and the head are idle, the call may run alone. The free
-        budget must then cover its expected cost. Otherwise the budget is used up and the run is
-        stopped.
+        budget must then cover the expected cost of the call. Otherwise the budget is used up and
+        the run is stopped.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         others_are_busy = not self._budget.is_idle or any(

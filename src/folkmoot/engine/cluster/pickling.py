@@ -46,7 +46,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
 class _Unpickler(pickle.Unpickler):
     """An unpickler that replaces references to the run by `run`.
 
-    It writes values that were on disk into `disk_store`.
+    Values that were on disk are written into `disk_store`.
     """
 
     def __init__(self, data: bytes, run: RunContext | None, disk_store: DiskStore | None) -> None:

@@ -6,5 +6,5 @@ records how many calls may be billed but have no entry yet. `earlier_replies` se
 `journal_copy` copies entries for repairs and withdrawals. `shards` are the journals of cluster
 workers until they are merged.
 
-Imports limits, models and storage. Every other folder of the engine may import it.
+Imports limits, models and storage. Every other folder of the engine may import this folder.
 """

@@ -97,7 +97,7 @@ class EarlierReplies:
     """The journal of the earlier run, from which a fork copies entries.
 
     `is_changed` is true once the fork has reached the changed reply. Before the changed reply, a
-    missing entry is an error, because it means that the program or the study differs.
+    missing entry is an error, because the program or the study must then differ.
     """
 
     def __init__(self, journal: _Readable, change: ReplyChange, *, is_changed: bool) -> None:

@@ -346,7 +346,7 @@ def _merge_in_order(
 def _find_damage_in_old_format(db: sqlite3.Connection, format_version: int) -> list[Damage]:
     """Return the damage of a journal of format 1 to 3.
 
-    Format 3 has 16-byte seals and a sum of hashes. Formats 1 and 2 have neither, so no damage is
+    Format 3 has 16-byte seals and a sum of hashes. Formats 1 and 2 have no hashes, so no damage is
     found.
     """
     if format_version < 3:

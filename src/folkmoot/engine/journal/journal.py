@@ -71,7 +71,7 @@ MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT
 
 
 class Journal(JournalReader):
-    """The journal of a run in progress. Use it as a context manager, or call `close` at the end.
+    """The journal of a run in progress. Use it in a `with` block, or call `close` at the end.
 
     Raises ForeignJournalError for a file that is corrupt, not a journal, or changed after it was
     written. Raises StorageError if the disk is full or read-only.
@@ -141,8 +141,8 @@ class Journal(JournalReader):
         """Return the entry at an address, or None if the call has to be made.
 
         In a fork, an entry of the earlier run is copied if its request is the same. If the entry
-        has another request, the function raises DriftError. With `accept_changes` it instead moves
-        the entry to the table `superseded` and returns None.
+        has another request, the function raises DriftError. With `accept_changes` the function
+        instead moves the entry to the table `superseded` and returns None.
         """
         found = super().lookup_entry(address, fingerprint, request) if self._resuming else None
         if found is None and self.earlier is not None:
@@ -323,7 +323,7 @@ class Journal(JournalReader):
     def _next_group(self) -> tuple[list[JournalEntry], list[Callable[[], object]], bool]:
         """Return the entries of one commit, the callbacks to run after it, and whether to continue.
 
-        The function sleeps while a group gathers. If the thread woke for every entry, it would
+        The function sleeps while a group gathers. A thread that woke for every entry would
         interrupt the event loop each time.
         """
         group: list[JournalEntry] = []

@@ -33,8 +33,8 @@ class ShardDriftError(DriftError):
 class JournalShard(Journal):
     """The journal of a cluster worker.
 
-    The shard looks up entries that the head sent. New entries are kept until the head has received
-    them, in the order of writing.
+    The shard looks up entries that the head sent. New entries are kept in the order of writing
+    until the head has received them.
     """
 
     def __init__(self, path: Path, *, accept_changes: bool) -> None:

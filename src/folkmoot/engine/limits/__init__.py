@@ -4,5 +4,5 @@ Start with `budget`, which holds for all processes of a run. `lender` writes a l
 calls are sent, so that the process after a kill knows which amount may be billed. `rate_limiter`
 follows the rate limits that a provider reports.
 
-Imports nothing of the engine. Every other folder may import it.
+Imports nothing of the engine. Every other folder may import this folder.
 """

@@ -143,7 +143,7 @@ class RateLimiter:
         return self.tokens is not None
 
     def try_acquire(self, tokens: float = 0.0) -> bool:
-        """Take a slot if one is free now. Return whether it was taken."""
+        """Take a slot if a slot is free now, and return whether a slot was taken."""
         if self._waiting or self._stopped is not None:
             return False
         return self._try_to_admit(tokens, self._clock()) == 0.0

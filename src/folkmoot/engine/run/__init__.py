@@ -6,5 +6,5 @@ checks its models, and `forecast` predicts its cost while it runs. `grid` runs a
 and settings. `fork` repeats a run with one reply changed. `verify` and `repair` check finished
 runs.
 
-This folder imports everything in the engine. Nothing in the engine imports it.
+This folder imports everything in the engine. Nothing in the engine imports this folder.
 """

@@ -620,8 +620,8 @@ def _derived_tables(
 ) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
     """Yield the tables that the study derives from the finished journal and folder.
 
-    If the study's code fails, log a warning and yield no table. The run is paid for, so it must not
-    fail. A table with half of its rows would look complete.
+    If the study's code fails, log a warning and yield no table. The run must not fail, because it
+    is paid for. A table with half of its rows would look complete.
     """
     buffers: dict[str, TableBuffer] = {}
     try:

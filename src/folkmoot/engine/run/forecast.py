@@ -83,8 +83,8 @@ class Forecast:
     def _cost_of(self, model: str, calls: int) -> list[float] | None:
         """Return the middle, low and high cost (USD) of all calls of a model.
 
-        Each of the three is the cost so far plus a forecast for the remaining calls. Returns None
-        if the price of the model is unknown.
+        Each cost is the cost so far plus a forecast for the remaining calls. Returns None if the
+        price of the model is unknown.
         """
         model_counts = self._counted.get(model, _Counted())
         calls_left = max(0, calls - model_counts.calls)

@@ -62,10 +62,10 @@ def fork_run(
 ) -> RunFolder:
     """Repeat a finished run in a new folder with another reply at one address.
 
-    The folder is `options.out`, or a new one beside the run. `address` is the address of a question
-    or the id of an utterance. Raises InputError if the run cannot be forked there, or if the text
-    does not answer the question. Raises DriftError if this version of Folkmoot would send other
-    requests than the run did. Also raises the errors of `run_study`.
+    The folder is `options.out`, or a new folder beside the run. `address` is the address of a
+    question or the id of an utterance. Raises InputError if the run cannot be forked there, or if
+    the text does not answer the question. Raises DriftError if this version of Folkmoot would send
+    other requests than the run did. Also raises the errors of `run_study`.
     """
     study_file = study_for_fork(run, options, study)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_fork"), "new")[0]

@@ -265,8 +265,8 @@ def _resolve_design(
 ) -> tuple[Axes, int]:
     """Return the axes and the number of repeats of a grid.
 
-    On a resume the arguments may only add values and repeats to the grid. Raises InputError if they
-    would remove a cell.
+    On a resume the arguments may only add values and repeats to the grid. Raises InputError if the
+    arguments would remove a cell.
     """
     if not (options.resume and is_grid(folder)):
         return given_axes, repeats or 1
@@ -612,8 +612,8 @@ def _merge_preflight_result(
 ) -> PreflightCheck:
     """Return the result to report for a preflight call, with the cell named in its problem.
 
-    A replayed result does not show the capabilities of the model. An earlier result of the same
-    call is then returned, and removed from `checks_before`.
+    A replayed result does not show the capabilities of the model. If an earlier result of the same
+    call is in `checks_before`, it is removed there and returned instead.
     """
     check = result.check
     check_key = (check.model, check.role, check.answer)

@@ -1,4 +1,4 @@
-"""Repair a damaged journal by removing damaged entries. A resume then makes their calls again.
+"""Repair a damaged journal by removing damaged entries. A resume makes the removed calls again.
 
 `folkmoot verify --repair` uses this module.
 """

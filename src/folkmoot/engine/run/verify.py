@@ -1,6 +1,6 @@
 """Verify that nothing in a run folder has changed since the run ended.
 
-`list_changes` compares hashes only. Reports and `folkmoot.load` use it. `folkmoot verify` uses
+Reports and `folkmoot.load` use `list_changes`, which compares hashes only. `folkmoot verify` uses
 `verify_run`, which does more. `verify_run` replays the journal in a temporary folder, without any
 call of a model, and compares every rebuilt table and file with the run folder.
 """

@@ -34,7 +34,7 @@ class PageActivity:
         """Record a report of the page.
 
         `idle` is the number of seconds since the human was last active, `typed` since the human
-        last typed. Both are None if unknown.
+        last typed. A number is None if unknown.
         """
         self.asked_at = now
         if idle is not None:

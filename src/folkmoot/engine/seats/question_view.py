@@ -23,8 +23,8 @@ class QuestionView:
 
     `answer_kind` is `choice`, `number`, `text` or `json`. `message_count` is the number of request
     messages that the page represents. Later messages of the request are re-asks.
-    `describe_parse_problem` receives a reply and returns why it cannot be parsed, or an empty
-    string. `fields_for_people` says how the fields of a JSON reply are shown.
+    `describe_parse_problem` returns why a reply cannot be parsed, or an empty string.
+    `fields_for_people` says how the fields of a JSON reply are shown.
 
     Questions outside the protocol have a `title`. `is_afterwards` is true for a question after the
     end of the protocol, for which another time limit applies.

@@ -124,8 +124,8 @@ class SeatState:
 class SeatManager:
     """The seats of one run, with their questions. The gateway and the page server use it.
 
-    `readers` are the names of the models that will read the humans' answers. The consent page lists
-    them. `clock` returns seconds. Time limits count only the time that `advance_clock` reports.
+    `readers` are the names of the models that will read the humans' answers, for the consent page.
+    `clock` returns seconds. Time limits count only the time that `advance_clock` reports.
 
     With `seats: open`, `lobby` knows the person in each seat, and seats are given out in the order
     of `seats`.

@@ -16,8 +16,8 @@ SELF_DESCRIPTIONS = "self_descriptions"
 class UtteranceRow(Row, table=UTTERANCES, key=("utterance_id",)):
     """One utterance of a speaker.
 
-    A study type may add columns, such as group or condition. To do so, it lists a subclass in its
-    `tables` and passes the values of the new columns to `Scope.say`.
+    A study type may add columns, such as group or condition. The study type then lists a subclass
+    in its `tables` and passes the values of the new columns to `Scope.say`.
     """
 
     utterance_id: str = column("the utterance: its address, and which part of the reply it is")

@@ -2,8 +2,8 @@
 
 If a persona leaves attributes open, a treatment can change which person the model imagines ("The
 Illusion of Intervention", arXiv 2605.20767). The paper's mitigation is to state these attributes.
-This module adds them to the participant's description in the system prompt, so no study type needs
-code for it.
+This module adds the attributes to the participant's description in the system prompt, so no study
+type needs code for confounders.
 """
 
 from __future__ import annotations

@@ -99,10 +99,10 @@ async def ask_until_parsed(
     """Ask a question until the answer can be parsed, with at most `reasks` re-asks.
 
     Each re-ask is journaled at an address of its own (`<address>.r1`, …). A re-ask sends the
-    conversation so far, the last unreadable reply and the problem. After an empty reply it repeats
-    the question. A reply that was cut by the token limit is requested once more with twice the
-    limit (`<address>.long`). The doubled limit then holds for later re-asks. If the second reply is
-    cut as well, its text is parsed as it is.
+    conversation so far, the last unreadable reply and the problem. After an empty reply, the re-ask
+    repeats the question. A reply that was cut by the token limit is requested once more with twice
+    the limit (`<address>.long`). The doubled limit then holds for later re-asks. If the second
+    reply is cut as well, its text is parsed as it is.
 
     The last re-ask of a number asks for JSON, because an endpoint with schemas can enforce JSON
     (`AnswerType.last_reask`).

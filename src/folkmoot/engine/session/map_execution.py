@@ -1,7 +1,7 @@
 """Run the items of `Scope.map`: concurrently in this process, or in blocks under a budget.
 
 `run_fork` passes the items to an executor. `run_locally` is the executor of a run without workers.
-Workers and dry runs use it for the items that they run.
+Workers and dry runs use `run_locally` as well, for the items that they run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The state that all scopes of one run share: seed, journal, gateway, folder, rows, plan.
 
-The runner creates the `RunContext`, and `session.py` uses it. Study types never see it.
+The runner creates the `RunContext`, and `session.py` uses it. Study types never see the
+`RunContext`.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Scope:
 
         `about` names the topic for the embedded respondent, which reads no instructions. `shows`
         lists texts that a prompt written without a template contains. ProtocolError is raised if
-        the prompt does not contain one of them.
+        one of these texts is missing in the prompt.
 
         `for_people` is the wording for a human in place of a prompt that was written without a
         template. Templates contain this wording themselves (`{% if for_people %}`).
@@ -599,7 +599,7 @@ class Session(Scope, Generic[ConfigT]):
         return self._run.uses_embedded_respondent(role)
 
     def current_time(self) -> str:
-        """Return the time (ISO 8601, UTC), for files that humans read. Never use it in results."""
+        """Return the time (ISO 8601, UTC), for files that humans read and not for results."""
         return self._run.clock()
 
     @property

@@ -137,8 +137,8 @@ def _is_author_frame(frame: FrameType) -> bool:
 def _is_author_file(file: str, module: str) -> bool:
     """Return whether a file belongs to the code of a study author.
 
-    The file may be a study in Python, or be in the folder of a study in Python. It may also belong
-    to a package that registers a study type.
+    The file may be a study in Python, or be in the folder of a study in Python. Or the file may
+    belong to a package that registers a study type.
     """
     packages = {
         point.value.partition(":")[0].partition(".")[0]

@@ -238,9 +238,8 @@ class ClaimReader:
 def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
     """Return a claim and its rows in a table, or the reason why there are none.
 
-    The result has one row for each subject and arm. It has the columns that identify the subject,
-    and `arm`, `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of
-    the table.
+    The result has one row for each subject and arm. The columns identify the subject, or are `arm`,
+    `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the table.
     """
     if claim.by == ACROSS:
         table = _lengthen(table, column, claim)

@@ -3,7 +3,7 @@
 Negative controls are closed questions on facts that no treatment can change. If the answers differ
 between conditions, the treatment has changed which person the model plays ("The Illusion of
 Intervention", arXiv 2605.20767). Twelve questions ship in English and German
-(`negative_controls.yaml`), and a study file can define others. `kit.controls` asks them.
+(`negative_controls.yaml`), and a study file can define others. `kit.controls` asks the questions.
 """
 
 from __future__ import annotations

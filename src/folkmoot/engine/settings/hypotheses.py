@@ -1,8 +1,9 @@
 """Hypotheses of a study file: they are stated before the run, tested first and reported apart.
 
 Each hypothesis is a claim (`measures.inference.claims`) about a difference between two arms in one
-column of a table. It has a direction and the smallest difference that matters. Hypotheses are read
-from the plan, which seals them before the first call, because the study file can be edited later.
+column of a table. The hypothesis states a direction and the smallest difference that matters.
+Hypotheses are read from the plan, which seals them before the first call, because the study file
+can be edited later.
 """
 
 from __future__ import annotations
@@ -73,8 +74,7 @@ class Hypothesis(BaseModel):
     def as_claim(self, family: Family = "primary") -> Claim:
         """Return the hypothesis as a claim.
 
-        Kind and unit of the claim are placeholders. They are set when the table of the measure is
-        known.
+        Kind and unit of the claim are placeholders until the table of the measure is known.
         """
         return Claim(
             self.measure,
@@ -133,8 +133,8 @@ def is_seal_intact(part: Mapping[str, Any]) -> bool:
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
     """Return the hypotheses of a run, and any reason to doubt that they are older than the data.
 
-    The hypotheses come from the sealed plan. If the plan has none, they come from the settings of
-    the run. The reason is an empty string if the seal of the plan is intact.
+    The hypotheses come from the sealed plan, or from the settings of the run if the plan has none.
+    The reason is an empty string if the seal of the plan is intact.
     """
     sealed = run.plan.get("sealed", {}).get("design", {})
     settings = sealed.get("data", {}).get("settings", {})
@@ -150,8 +150,8 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
 def stated_claims(run: RunFolder) -> list[Claim]:
     """Return the hypotheses of a run as claims.
 
-    The hypotheses are primary if the sealed plan proves them older than the data. Otherwise they
-    are exploratory.
+    The claims are primary if the sealed plan proves them older than the data, otherwise
+    exploratory.
     """
     hypotheses, doubt = read_sealed(run)
     return [hypothesis.as_claim("exploratory" if doubt else "primary") for hypothesis in hypotheses]

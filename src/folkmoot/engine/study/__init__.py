@@ -5,5 +5,6 @@ reports all its problems. `consent` asks the researcher before code of a study f
 `study_code` executes exactly the bytes that were agreed to. `strict_answers` computes findings
 without clarified answers.
 
-This folder imports session and the folders above it. The folders cluster and run may import it.
+This folder imports session and the folders above it. The folders cluster and run may import this
+folder.
 """

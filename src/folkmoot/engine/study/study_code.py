@@ -52,9 +52,10 @@ class StudyCode:
     modules: dict[Path, ModuleType] = field(default_factory=dict)
 
     def load_module(self, path: Path, consent: Consent | None) -> ModuleType:
-        """Return the module of a study file. Execute it unless the same bytes were executed before.
+        """Return the module of a study file.
 
-        Raises InputError without consent, and for a file that cannot be executed.
+        The file is executed, unless the same bytes were executed before. Raises InputError without
+        consent, and for a file that cannot be executed.
         """
         # If the file is a symbolic link, both its folder and that of its target count.
         folders = {path.parent.resolve(), path.resolve().parent}
