@@ -152,7 +152,7 @@ def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
 
 
 def _remove_unused_definitions(schema: Schema) -> Schema:
-    """Return the schema without definitions that are never referred to."""
+    """Return the schema without its unused definitions."""
     definitions = schema.pop("$defs", {})
     used: set[str] = set()
     waiting = _referenced_definitions(schema)

@@ -220,7 +220,7 @@ class RunCollection:
 
 
 def _as_text(name: str) -> str:
-    """Return the name of a folder on one line and without invalid characters, for an address."""
+    """Return the name of a folder without line breaks and invalid characters, for a web address."""
     return name.replace("\n", " ").encode("utf-8", "replace").decode()
 
 

@@ -101,7 +101,7 @@ def provider(settings: ProviderSettings) -> WordVectors:
 def load_vectors(vector_path: Path, token_path: Path) -> tuple[FloatArray, Tokenizer]:
     """Return the vectors, shape (32,000, 256), float16, and their tokenizer.
 
-    Raises InputError if a file has another digest.
+    Raises InputError if the digest of a file is not the expected one.
     """
     from tokenizers import Tokenizer
 

@@ -76,9 +76,9 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     """Return passages grouped by conversation. Passages outside conversations are the last group.
 
-    The utterances of one scope are a conversation if some are the speaker's own and some are not.
-    The utterances are sorted by their ids, which follow the order of speech, because prompts may
-    show utterances in any order.
+    If the asked speaker and another speaker both spoke in a scope, its utterances are a
+    conversation. They are sorted by id, because ids follow the order of speech and prompts may have
+    another order.
     """
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:

@@ -288,10 +288,9 @@ def dose_of(
 ) -> ExposureDose:
     """Return the exposure to the passages `told` for a person whose choice is `held_option`.
 
-    Only arguments for other options count. If another speaker has given an argument since the
-    person last spoke, the next utterance of the person is a turn. The turn counts for the option of
-    the argument. If the person's first utterance in a conversation comes before all arguments, the
-    person counts as interviewed.
+    Arguments for `held_option` do not count. An utterance of the person is a turn for an option if
+    another speaker has argued for this option since the person last spoke. The person counts as
+    interviewed if their first utterance in a conversation comes before all arguments.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}

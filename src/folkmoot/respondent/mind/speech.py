@@ -66,8 +66,8 @@ class SentenceGenerator:
     def pick_unused(self, items: Sequence[str]) -> str:
         """Return a random item that does not occur in this reply or in earlier utterances.
 
-        An item occurs if its longest part between slots occurs. If all items were used, return a
-        used item.
+        A frame occurs if its longest text between two slots occurs. If all items occur, return any
+        item.
         """
         start = self.draws.draw_integer(0, len(items) - 1)
         for offset in range(len(items)):

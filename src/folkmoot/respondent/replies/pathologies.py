@@ -56,8 +56,8 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
 def _break_json(text: str, draws: Draws) -> str:
     """Return a reply in a broken format.
 
-    JSON is cut, has text around it, or has a trailing comma. A short text is cut and begins with a
-    phrase. A long text is cut after a third.
+    JSON is cut, gets text around it, or gets a trailing comma. A short text is cut and gets an
+    opening phrase. A long text is cut after a third.
     """
     if text.startswith(("{", "[")):
         variant = draws.draw_integer(0, 2)
