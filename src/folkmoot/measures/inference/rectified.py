@@ -38,8 +38,7 @@ class Rectified:
     - `simulated`: the mean of the simulated answers.
     - `weight`: the weight of the simulation, 0 to 1.
     - `worth`: the number of people that a study without a simulation needs for an interval as wide
-      as
-      that of `corrected`.
+      as that of `corrected`.
     - `fit`: the correlation of human with simulated answers, or NaN if either does not vary.
     - `spread`: the standard deviation of the human answers.
     - `refused`: the reason if nothing was corrected, otherwise empty.
