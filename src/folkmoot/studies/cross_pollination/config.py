@@ -189,7 +189,7 @@ def _known_sources() -> tuple[str, ...]:
 
 
 def _list_sources(schema: JsonDict) -> None:
-    """Name the persona sources in the JSON Schema, including those of installed packages."""
+    """Add the names of all persona sources to the JSON Schema, including installed packages."""
     # The enum lets editors complete the sources that are installed on this machine.
     schema |= {"enum": [*_known_sources()], **field_notes(essential=True)}
 
@@ -474,10 +474,10 @@ class CrossPollinationConfig(CodingStudyConfig):
         return {name: design for name, design in self._all_conditions.items() if name in chosen}
 
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
-        """Return which texts the prompt of the final vote contains in a condition.
+        """Return the switches of a condition that have a text in the prompt of the final vote.
 
-        With `exposure: source` the prompt contains only the dialogue, or only the summaries, as in
-        the source study. Otherwise it contains the texts of every switch that is on.
+        With `exposure: source` only the dialogue, or only the summaries, are in the prompt, as in
+        the source study. Otherwise every switch that is on has a text in the prompt.
         """
         design = self.condition_designs[condition]
         if self.exposure != "source":
@@ -495,9 +495,9 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
-        """Return the conditions that vote twice without summaries and without a dialogue.
+        """Return the conditions in which participants vote twice without summaries and dialogue.
 
-        A condition with only an interview is one of these. `simple_voting` is included only if the
+        Conditions with only an interview are included. `simple_voting` is included only if the
         setting `revote` is on.
         """
         return tuple(

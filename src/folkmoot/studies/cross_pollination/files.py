@@ -214,7 +214,7 @@ class ConditionSummary(TypedDict):
 def summarise_conditions(
     config: CrossPollinationConfig, people: Sequence[CountedVotes]
 ) -> dict[str, ConditionSummary]:
-    """Return the counts of each condition, by condition."""
+    """Return condition → counts of its participants."""
     return {
         condition: _summarise_condition(
             config, [person for person in people if person.condition == condition]

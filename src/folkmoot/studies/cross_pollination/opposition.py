@@ -1,6 +1,6 @@
 """The opposing option of each participant, chosen by one of five methods (phase 5).
 
-A new method is one function and one line in METHODS.
+To add a method, write a function and enter it in METHODS.
 """
 
 from __future__ import annotations

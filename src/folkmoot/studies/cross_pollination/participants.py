@@ -236,7 +236,7 @@ class Cluster:
 
     @property
     def description(self) -> str:
-        """Return the description of the first draw."""
+        """Return the description in the first draw of the summaries."""
         return self.descriptions[0]
 
 
@@ -446,8 +446,8 @@ async def _enrich_lines(
 ) -> list[Persona]:
     """Return `count` personas, each made by a model from one raw line of Persona Hub.
 
-    Lines in `known` are not used. If lines cannot be made into personas, spare lines replace them
-    once. Raise InputError if there are still too few personas.
+    Lines in `known` are not used. Each line that cannot be made into a persona is replaced once by
+    a spare line. Raise InputError if there are still too few personas.
     """
     config = session.config
     path = (

@@ -1,8 +1,9 @@
 """Functions that the engine calls before and after a run: dry run, size limit, usability check.
 
 `from_polis` makes a new study from a Polis conversation. Each voter becomes a persona, described by
-the voter's votes on all comments but one. The participants vote on that comment. The real votes on
-it are in `people.csv`, for `folkmoot compare RUN --people people.csv`.
+the voter's votes on all comments but one. The participants vote on the remaining comment. The
+voters' real votes on this comment are in `people.csv`, for `folkmoot compare RUN --people
+people.csv`.
 """
 
 from __future__ import annotations

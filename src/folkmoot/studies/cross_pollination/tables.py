@@ -169,8 +169,8 @@ def with_recording(
 ) -> Callable[[Scope, Participant], Awaitable[Participant]]:
     """Return a function that runs `vote` and then records the participant.
 
-    If the participant will be asked for a `delayed_vote`, the function does not record the
-    participant, because the delayed vote does.
+    If the participant will be asked for a `delayed_vote`, the participant is recorded after the
+    delayed vote instead.
     """
 
     async def vote_and_record(scope: Scope, participant: Participant) -> Participant:

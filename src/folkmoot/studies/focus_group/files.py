@@ -571,7 +571,8 @@ def _representativeness(position: float, message: DiscussionMessage) -> float:
     """Return how well the tone of a message represents a participant with this position.
 
     For a positive position the score is the tone of the message (−1 to 1). For a negative position
-    it is the tone with reversed sign. For a position close to 0 it is the absolute tone.
+    the score is the tone with reversed sign. For a position close to 0 the score is the absolute
+    tone.
     """
     tone = message.sentiment or 0.0
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone

@@ -72,7 +72,7 @@ MAX_NEUTRAL_POSITION = 0.05
 
 @dataclass(frozen=True)
 class Concept:
-    """The tables of one concept. With `has_one_talk` findings show participants, not groups."""
+    """The tables of one concept. Units are groups, or participants if `has_one_talk`."""
 
     name: str
     utterances: pl.DataFrame
@@ -94,7 +94,7 @@ class Concept:
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
-        """Return the result of the claim about the change of a measure, or None."""
+        """Return the result of the claim about the change of a measure, or None without a claim."""
         stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result

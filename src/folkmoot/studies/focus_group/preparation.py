@@ -180,7 +180,7 @@ def check_images(config: DiscussionConfig) -> list[Problem]:
 
 
 def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
-    """Yield the key and the text of everything in the study file that participants are shown."""
+    """Yield the key and the text of each setting with a text that participants are shown."""
     prefixed_parts = [
         ("", config),
         *((f"stimuli.{index}.", stimulus) for index, stimulus in enumerate(config.stimuli)),
@@ -230,7 +230,7 @@ def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
 
 
 def config_advisories(config: DiscussionConfig) -> list[str]:
-    """Return the advisories: what to know before a run, although it is no error."""
+    """Return the advisories: facts that the researcher should know, but that are no problems."""
     advisories = []
     if config.replications < FEWEST_UNITS:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"

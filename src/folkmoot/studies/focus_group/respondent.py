@@ -265,8 +265,8 @@ ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 def fair_price(opinion: Opinion) -> str:
     """Return the price that a participant calls fair, rounded to two figures.
 
-    The starting point is the product's price, or USUAL_PRICE if the prompt shows none. The position
-    multiplies it by a factor from one half (against) to two (in favour).
+    The starting point is the product's price, or USUAL_PRICE if the prompt shows none. This price
+    is multiplied by a factor from one half (against) to two (in favour), by position.
     """
     stated_price = opinion.product.price
     reference_price = parse_amount(_only_amount(stated_price)) if stated_price else USUAL_PRICE
@@ -320,9 +320,9 @@ def reply_to_view(
 ) -> tuple[str, str]:
     """Return a sentence that agrees or disagrees with a view, and the concern of the view.
 
-    The view is the last one of another participant, among the three who gave views last. The
-    respondent agrees only with views on the respondent's own side (for or against). Whether a view
-    gets a response is partly random. Return two empty strings without a response.
+    The last view of each of the last three speakers is considered, the latest first. The respondent
+    agrees only with views on the respondent's own side (for or against). Whether a view gets a
+    response is partly random. Return two empty strings without a response.
     """
     side = 1 if opinion.now >= 0 else -1
     latest = {

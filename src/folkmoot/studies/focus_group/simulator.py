@@ -99,8 +99,8 @@ class MockLLMClient(LLMClient):
     """A client that asks the embedded respondent, without key and network.
 
     Equal prompts give equal replies. Inside a simulator the client answers like `--model
-    synthetic`, also if a subclass calls `super().complete`. Outside a simulator it knows only the
-    two prompts. `config` then identifies the concept, the material and the price in them.
+    synthetic`, also if a subclass calls `super().complete`. Outside a simulator the client knows
+    only the two prompts, in which `config` identifies the concept, the material and the price.
     """
 
     config: DiscussionConfig | None = None

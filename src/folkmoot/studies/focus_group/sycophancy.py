@@ -226,7 +226,7 @@ class Check:
 
 
 def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
-    """Return the check over one or more discussions."""
+    """Return the result of the sycophancy check over one or more discussions."""
     answers: list[PositionedAnswer] = []
     for transcript in transcripts:
         messages = list(transcript.by_participants())
@@ -420,10 +420,10 @@ def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
 
 
 def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
-    """Return the change of a value per place in the speaking order, within questions.
+    """Return the change of a value per position in the speaking order, within questions.
 
     Groups are the independent units. The estimate is NaN with fewer than six answers, or if no
-    question has answers at different places.
+    question has answers at different positions.
     """
     _, block = np.unique([answer.question for answer in answers], return_inverse=True)
     value, place = (

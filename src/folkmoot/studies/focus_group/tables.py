@@ -38,7 +38,7 @@ LEANING = "the same position in words, as prompts show it"
 
 
 class ConceptRow(Row, table="concepts", key=("stimulus",)):
-    """One concept as prompts show it. Missing values are those of the study."""
+    """One concept as prompts show it. A concept without a value takes the value of the study."""
 
     stimulus: str = column("short name of the concept")
     product_concept: str | None = column("the concept to discuss")
@@ -285,8 +285,9 @@ def say_message(
 ) -> DiscussionMessage:
     """Record a message and return it with its utterance id.
 
-    `interviewed_id` is the participant in an interview, or None in the discussion. `address` has
-    the same meaning as in `Scope.say`.
+    `interviewed_id` is the participant in an interview, or None in the discussion. `address` is the
+    address of the reply with the message. If it is None, the source of the message gives the
+    address.
     """
     utterance = scope.say(
         Speaker(message.speaker_id, message.speaker_name, message.role.value),

@@ -147,11 +147,11 @@ def _describe_problem(why: str, entries: Mapping[str, Sequence[str]]) -> Sourced
 async def collect_ballots(
     scope: Scope, case: Negotiation, topic: Topic, tally: Tally, proposal: str
 ) -> dict[str, BallotRead]:
-    """Ask every eligible member for a ballot, each alone, and return the ballots by member id.
+    """Ask every eligible member for a ballot, in separate conversations.
 
-    `proposal` is the mediator's proposal with its source. An entry that matches no option in the
-    prompt causes one re-ask. If a member's ballot is missing, the vote counts only the preference
-    that the member has stated.
+    Return the ballots by member id. `proposal` is the mediator's proposal with its source. An entry
+    that matches no option in the prompt causes one re-ask. If a member's ballot is missing, the
+    vote counts only the preference that the member has stated.
     """
     uses_scores = case.config.ballots == "scores"
 
@@ -207,7 +207,7 @@ async def ask_for_options(
 
 
 def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
-    """Return `collected` if all ballots could be read, `partial` if some, `missing` if none."""
+    """Return `collected`, `partial` or `missing` if all, some or none of the ballots were read."""
     cast_ballots = [
         ballot_read for ballot_read in ballots_read.values() if ballot_read.ballot is not None
     ]
@@ -375,8 +375,8 @@ async def collect_responses(
     this function asks the members.
 
     Each member is shown `heard` and the responses of the members asked before. A member without an
-    answer adds no utterance. `round` is the number of the feedback round. It is None if the members
-    respond to the proposal.
+    answer adds no utterance. `round` is the number of the feedback round, or None for responses to
+    the proposal.
     """
     topic, intent = case.topic(decision.topic), "user_feedback" if round else "user_respond"
     responses: list[DialogueTurn] = []
@@ -463,9 +463,9 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
 def _with_refused(
     overridden: Mapping[str, tuple[str, ...]], refused_options: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return `overridden` with the refused options added, each with the members who refused it.
+    """Return `overridden` with the refused options, mapped to the members who refused them.
 
-    `overridden` and the result map each option to the members who get it although they reject it.
+    `overridden` maps each option to the members who get the option although they reject it.
     """
     members_by_option = {option: list(members) for option, members in overridden.items()}
     for member, options in refused_options.items():

@@ -534,9 +534,9 @@ class Negotiation:
     def shuffled_names(
         self, topic: Topic, names: Sequence[str], who: str = "mediator"
     ) -> list[str]:
-        """Return member ids or options in the order in which `who` is shown them.
+        """Return member ids or options in the random order that a speaker (`who`) is shown.
 
-        The random order depends only on group, topic, `who` and name, so it is the same under every
+        The order depends only on group, topic, `who` and name, so it is the same under every
         condition.
         """
         draw_key = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
@@ -698,7 +698,7 @@ class SlotDecision:
     def strategy_drifted(self) -> bool | None:
         """True if the model named another strategy. Differences of spelling are ignored.
 
-        The value is None if no strategy is locked or the label could not be read.
+        The value is None if the table assigns no strategy or the model's label could not be read.
         """
         if self.strategy is None or self.proposed is None:
             return None

@@ -134,7 +134,7 @@ def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
 
 
 def _dialogue_lines(slot_decision: SlotDecision) -> list[dict[str, str]]:
-    """Return the utterances of a decision for JSON. Utterances on lodging name the topic."""
+    """Return the utterances of a decision for JSON. Utterances about lodging name the topic."""
     half = {"decision": slot_decision.topic} if slot_decision.topic in LODGING else {}
     return [
         {

@@ -126,7 +126,7 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
 
 
 def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
-    """Return a note if members write in a language other than English.
+    """Return a note if members write in a language other than English, or an empty tuple.
 
     The vote parser reads English only.
     """
@@ -213,7 +213,7 @@ def _left_open(satisfaction: pl.DataFrame) -> str:
 
 
 def _asked_again(data: Comparison) -> tuple[str, ...]:
-    """Return a note if some replies needed a re-ask."""
+    """Return a note if some replies needed a re-ask, or an empty tuple."""
     not_asked_again = data.get("without_asked_again")
     if not_asked_again is None:
         return ()

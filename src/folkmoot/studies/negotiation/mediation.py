@@ -210,8 +210,9 @@ async def propose_decision(
 ) -> Proposal:
     """Ask the mediator for a proposal.
 
-    `strategy` is the locked strategy of C4 and C5. Under C3 it is None, and the mediator reasons
-    freely. `outcome` is a decision of the operator for the mediator to explain, or None.
+    `strategy` is the strategy that the table assigns under C4 and C5, or None under C3, where the
+    mediator reasons freely. `outcome` is a decision of the operator for the mediator to explain, or
+    None.
     """
     group = case.group
     variables: dict[str, object] = {

@@ -62,7 +62,7 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
     """Return the seats that humans can take: one per member, for all conditions of the group.
 
-    If a condition has a mediator that writes utterances for members, the seats are closed.
+    If a condition has a mediator that writes utterances for members, humans cannot take the seats.
     """
     mediated = [condition for condition in config.conditions if condition not in ("C1", "C2")]
     closed_reason = ""
@@ -221,7 +221,7 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
 
 
 def mediator_speaker(scope: Scope) -> Speaker:
-    """Return the mediator as a speaker with a system prompt. In dialogues its name is System."""
+    """Return the mediator, called System in dialogues, as a speaker with a system prompt."""
     return replace(SYSTEM_SPEAKER, system=scope.prompt("mediator_system"))
 
 
@@ -374,7 +374,7 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
 
 
 def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Group]:
-    """Return the groups under `groups` in a tree.
+    """Return the groups under the key `groups` of a YAML tree.
 
     Raises InputError that lists all problems.
     """

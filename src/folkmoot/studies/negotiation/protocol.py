@@ -420,8 +420,9 @@ def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
 async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     """Run C4 and return its decision.
 
-    The mediator proposes under the locked strategy. If the strategy votes and there is a conflict,
-    members fill in ballots. The operator decides. C5 starts from this decision.
+    The mediator proposes under the strategy that the table assigns. If the strategy includes a vote
+    and there is a conflict, members fill in ballots. The operator decides. C5 starts from this
+    decision.
     """
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days

@@ -67,24 +67,24 @@ RESOLUTION = "decisions.resolution_text"
 
 
 def quote_name(group: Group, member_id: str) -> str:
-    """Return the name of a member."""
+    """Return the name of a member, with its source."""
     return quote_value(
         group.names_by_member[member_id], "value", cell_id(MEMBER_NAME, group.id, member_id)
     )
 
 
 def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
-    """Return the names of members."""
+    """Return the names of members, with their sources."""
     return [quote_name(group, member_id) for member_id in member_ids]
 
 
 def quote_title(group: Group) -> str:
-    """Return the title of the type of a group."""
+    """Return the title of the type of a group, with its source."""
     return quote_value(group.type.title, "material", cell_id("groups.title", group.id))
 
 
 def quote_type(group: Group) -> str:
-    """Return the id of the type of a group."""
+    """Return the id of the type of a group, with its source."""
     return quote_value(group.type.id, "material", cell_id("groups.group_type", group.id))
 
 
@@ -140,7 +140,7 @@ def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> Sourced
 
 
 def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
-    """Return the name and the quoted preference of each member who stated one.
+    """Return the name and the quoted preference of each member who stated a preference.
 
     The members are in the order in which the mediator sees them.
     """

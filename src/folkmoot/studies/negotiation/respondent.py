@@ -43,7 +43,7 @@ def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfi
     """Return the part of the embedded respondent for this study.
 
     `follows` is the chance (0 to 1) that the mediator of C3 and C5 gives members of a minority
-    their first choice. This is a planted effect.
+    their first choice. It is an effect that is built into the respondent.
     """
     return RespondentPart(
         option_names=_option_names,
@@ -66,7 +66,7 @@ def _option_names(config: NegotiationConfig) -> Sequence[str]:
 
 @cache
 def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
-    """Return sentence frames by kind. Some kinds have different frames for each voice."""
+    """Return the sentence patterns of respondent.yaml by kind, and for some kinds also by voice."""
     frames_by_kind: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(
         __file__, "respondent.yaml"
     )
@@ -340,15 +340,11 @@ class Meeting:
         self.asked = self._member_name(_text_of(mind, quotes.TARGET_NAME))
 
     def _member_name(self, text: str) -> str:
-        """Return the sentence with which a member reacts to a decision.
-
-        The sentence is glad, negative, indifferent or resigned. If `content` is False, the member
-        asks for the first choice in place of being resigned.
-        """
+        """Return a member's name as the answer type spells it. Prompts may use capitals."""
         return next((name for name in self.names if fold_name(name) == fold_name(text)), text)
 
     def _current_shares(self) -> list[Reply]:
-        """Return the shares of the decision in the request, in the order of its rows."""
+        """Return the shares of the decision in the request, in the order of their table rows."""
         times = {
             _row_key(passage): passage.text
             for passage in _shown_passages(self.mind, quotes.SHARE_TIME)
@@ -409,7 +405,7 @@ class Meeting:
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return the sentence with which a member reacts to a decision.
 
-        The member is glad, against it, indifferent or resigned. If `content` is False, the member
+        The sentence is glad, negative, indifferent or resigned. If `content` is False, the member
         asks for the first choice in place of being resigned.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
@@ -428,7 +424,7 @@ def _text_of(mind: SimulatedRespondent, column: str) -> str:
 
 
 def _follows_minority(mind: SimulatedRespondent, chance: float) -> bool:
-    """Return whether the mediator follows the minority, by a draw for this address."""
+    """Return whether the mediator follows the minority, by a random draw."""
     return uniform_draw(mind.at.seed, mind.at.address, "follows") < chance
 
 

@@ -1,7 +1,7 @@
 """The lines that `folkmoot show RUN [ID]` adds for a negotiation.
 
 Without an id, the lines list the decisions of the groups. With an id such as
-`family_01/C5/cuisine`, they are the dialogue about that topic.
+`family_01/C5/cuisine`, the lines are the dialogue about that topic.
 """
 
 from __future__ import annotations

@@ -610,7 +610,7 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
     """Return the row with the measures of a session without decisions that needed a re-ask.
 
-    `left_out` is the number of decisions without which `values` was computed.
+    `left_out` is the number of decisions with a re-ask, which `values` does not cover.
     """
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 

@@ -194,7 +194,7 @@ def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, 
 
 
 def _subgroups(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding | None:
-    """Return the changes in each subgroup, or None if no subgroup is large enough."""
+    """Return the finding on the changes in each subgroup, or None without large subgroups."""
     if not fits:
         return None
     return Finding(
@@ -221,7 +221,7 @@ def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
 
 
 def _fidelity(both: pl.DataFrame) -> Finding:
-    """Compare simulated and human effects over items.
+    """Return the finding that compares simulated and human effects over items.
 
     Two kinds of effect are compared: the change in each arm, and the difference of each arm from
     the first one.

@@ -324,8 +324,8 @@ class Level:
     All other switches are experimental controls. Without `vulnerable`, other residents (stand-ins)
     take the seats of the vulnerable residents. Without `moderator_list`, the moderator is not told
     who is vulnerable. With shuffled `labels`, random residents are listed and counted as
-    vulnerable. `stories` says who has a life story. With `all`, every resident has one of about the
-    same length.
+    vulnerable. `stories` says who has a life story. With `all`, every resident has a story of about
+    the same length.
     """
 
     name: str
@@ -386,7 +386,7 @@ def known_levels(config: TownHallConfig) -> dict[str, Level]:
 
 
 def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
-    """Return a level: its switches applied over those of the level named by `like`.
+    """Return a level. Switches that the level does not set come from the level named by `like`.
 
     `above` holds the names of the levels that refer to this one by `like`, directly or indirectly.
     Returns None if `like` leads to an unknown level or in a circle.
@@ -480,7 +480,7 @@ def assign_models(
 ) -> dict[str, str | None]:
     """Assign models to seats. Returns resident id → model, or None for the run's model.
 
-    Models are spread as evenly as possible, and each vulnerable resident has a different one. The
+    Models are spread as evenly as possible, and each vulnerable resident has a different model. The
     draw depends on the seed, the set and the number of models, but not on the level. So levels with
     the same list of models have the same assignment. Raises ProtocolError if two vulnerable
     residents would share a model.

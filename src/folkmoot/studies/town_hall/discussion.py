@@ -62,13 +62,13 @@ class Named(TypedDict):
 
 
 class StatementLine(Named):
-    """One statement in a list of a prompt."""
+    """One statement in a list that a prompt shows."""
 
     text: str
 
 
 class AddressedQuestion(StatementLine):
-    """One question in a list of a prompt, with its addressee."""
+    """One question, with its addressee, in a list that a prompt shows."""
 
     target: str
 
@@ -215,7 +215,7 @@ class Meeting:
         ]
 
     def remembered_rounds(self, rounds: Sequence[Round]) -> Sequence[Round]:
-        """Return the rounds that prompts show. The rule is the same at every level."""
+        """Return the rounds that prompts show, which are the same at every level."""
         return rounds if self.config.history == "all" else rounds[-1:]
 
     def questions_put_to(
@@ -364,7 +364,7 @@ class Discussion:
 
     @cached_property
     def items(self) -> dict[str, PlannedItem]:
-        """The ballot items by id. Empty if the planner's answer could not be read."""
+        """The ballot items by id, or no items if the planner's answer could not be read."""
         planned = self.planned.items if self.planned else ()
         return {f"V{number}": item for number, item in enumerate(planned, start=1)}
 
@@ -676,6 +676,6 @@ async def ask_together(
 
 
 def session_of(hall: HallSpeakers) -> Speaker:
-    """Return the shared session of a hall, which must have one."""
+    """Return the shared session of a hall that has a shared session."""
     assert hall.session is not None
     return hall.session

@@ -34,7 +34,7 @@ DECISION_OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "s
 
 
 def label_source(source: Source) -> str:
-    """Return the exposure label of a source of text. Returns "" if the source is no exposure."""
+    """Return the label of a source in the exposure results, or "" if the source does not count."""
     if source.kind == "persona":
         return LIFE_STORY
     if source.kind == "proposal":

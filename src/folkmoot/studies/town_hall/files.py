@@ -600,7 +600,7 @@ def _round_actions(round_: Round, at: float | None) -> Iterator[Entry]:
 def _round_memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
     """Yield one log entry per resident with the length of the history after a round.
 
-    Only levels with separate sessions have such entries.
+    A level with a shared session has no entries of this kind.
     """
     last = rounds[-1]
     for resident in last.order:
@@ -625,7 +625,7 @@ def _last_call_time(calls: Iterable[Call]) -> float | None:
 
 
 def format_timestamp(at: float | None) -> str | None:
-    """Return a time as ISO 8601 in UTC with milliseconds. Returns None for None."""
+    """Return a time as ISO 8601 in UTC with milliseconds, or None without a time."""
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")

@@ -664,8 +664,8 @@ def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode
     """Return the text for the coder on one resident, or None if the resident never spoke.
 
     The concern consists of the resident's public points, or of the statements if there are no
-    points. The text also holds everything that others said and proposed after the resident's first
-    statement.
+    points. The text also holds everything that other speakers said and proposed after the
+    resident's first statement.
     """
     rounds, names = discussion.rounds, discussion.meeting.names_by_id
     spoken_rounds = [

@@ -2,8 +2,8 @@
 
 Residents speak about matters (nouns such as "the crossing") that the topic names. One effect is
 built in: a resident who is named, above all by the moderator, gets more responses and ends more
-satisfied. Levels have no other effect. The respondent finds passages of a request by their
-sources and does not read instructions. In statements it looks for matters, names and questions.
+satisfied. Levels have no other effect. The respondent finds passages of a request by their sources
+and does not read instructions. Statements are searched for matters, names and questions.
 """
 
 from __future__ import annotations

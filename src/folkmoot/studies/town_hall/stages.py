@@ -405,7 +405,10 @@ async def draw_up_ballot(
 async def ask_votes(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[dict[str, Ballot], list[Call]]:
-    """Ask each resident for a vote with a reason on each item. The leaders do not vote."""
+    """Ask each resident for a vote with a reason on each item.
+
+    The moderator and the planner do not vote.
+    """
     rounds, items = so_far.rounds, so_far.items
     items_shown = [
         quote_item(hall.meeting, item_id, item.proposal) for item_id, item in items.items()
@@ -542,9 +545,9 @@ class UpcomingRound:
     def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
         """Return the prompt that asks for the turns of `residents`.
 
-        `completed` holds the turns that earlier replies of the round gave. The prompt lists their
-        statements. With `whole`, the prompt asks for the whole round in one reply, including
-        reflections if the round has them.
+        `completed` holds the turns that earlier replies of the round gave, and the prompt lists the
+        statements of these turns. With `whole`, the prompt asks for the whole round in one reply,
+        including reflections if the round has them.
         """
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting

@@ -431,7 +431,7 @@ async def ask_special(
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
-    """Keep and count an answer. Add it to the histories of its speaker and of special roles.
+    """Store and count an answer, and add it to the histories of its speaker and of special roles.
 
     The protocol decides when other participants hear the answer.
     """

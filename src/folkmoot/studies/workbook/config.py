@@ -44,14 +44,14 @@ _BRITISH = {"summariser": SUMMARIZER}
 
 
 def special_role(label: str) -> str | None:
-    """Return the special role with this label, whatever its case. Returns None for other labels."""
+    """Return the special role with this label in any letter case, or None for other labels."""
     folded = label.strip().casefold()
     matches = (name for name in SPECIAL_ROLES if name.casefold() == folded)
     return next(matches, _BRITISH.get(folded))
 
 
 def written_label(label: str) -> str:
-    """Return a role's label. Special roles in British spelling get the format's spelling."""
+    """Return a role's label, with special roles in the format's spelling, such as Summarizer."""
     return _BRITISH.get(label.strip().casefold(), label)
 
 
@@ -492,7 +492,7 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
     Each numeric variable and each computed value of participants is a measure. Rounds are averaged.
     The contrasts of each treatment with the first one are primary up to a maximum number, and then
     secondary. If the workbook has computed values, only their contrasts can be primary. Contrasts
-    between experiments are exploratory. They are left out if there are more than
+    between experiments are exploratory, and left out if there are more than
     `MAX_COMPARED_EXPERIMENTS` experiments.
     """
     book = config.workbook

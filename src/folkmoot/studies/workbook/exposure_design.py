@@ -18,7 +18,7 @@ Spoken = Mapping[str, object]
 
 
 def label_source(source: Source) -> str:
-    """Return the exposure label of a source of text. Returns "" if the source is no exposure."""
+    """Return the label of a source in the exposure results, or "" if the source does not count."""
     if source.id.startswith(TREATMENTS):
         return TREATMENT
     if source.kind != "utterance":

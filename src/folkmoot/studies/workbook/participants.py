@@ -511,7 +511,7 @@ class _Assignment:
         return self._name_seats(seated)
 
     def _name_seats(self, seated: Sequence[tuple[str, int]]) -> tuple[SessionParticipant, ...]:
-        """Return the participants with the names by which others know them.
+        """Return the participants with the names that other participants see.
 
         A participant's name is the role, with a number if several participants have the same role.
         """

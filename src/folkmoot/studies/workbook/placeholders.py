@@ -48,7 +48,7 @@ _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
 
 class UnknownName(ExpressionProblem):
-    """Raised if a text uses an unknown name. The checks report it with the most similar name."""
+    """Raised if a text uses an unknown name. The checks suggest the most similar known name."""
 
 
 class Figure(QuotedFloat):

@@ -108,7 +108,7 @@ def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
 def _concerns_assignment(problems: list[Problem], workbook: Workbook) -> bool:
     """Return whether any of the problems concerns a sheet that the assignment uses.
 
-    In this case the assignment is not checked, because the check would report the problem twice.
+    The assignment is then not checked, because the check would report the same problem twice.
     """
     addresses = [workbook.profiles.sheet, *workbook.settings.at.values()]
     addresses += [role.at.get("role_label", "") for role in workbook.roles]

@@ -147,7 +147,7 @@ def _answer_number(mind: SimulatedRespondent) -> str:
 
 
 def _answer_object(mind: SimulatedRespondent) -> object:
-    """Return an answer in JSON. Fields other than the main one are filled by their types."""
+    """Return an answer in JSON, with the response in the type that the schema demands."""
     kind = mind.reading.kind
     if kind == "choice":
         return _answer_choice(mind)
@@ -276,7 +276,7 @@ def _side_of_words(words: str) -> int | None:
 
 
 def _answer_statement(mind: SimulatedRespondent) -> str:
-    """Return a statement on a gift, on an option, or on the topic of the question."""
+    """Return a statement about a gift, about an option, or about the topic of the question."""
     stake = _stake_amount(mind)
     if stake is not None and mind.person:
         return _state_gift(mind, stake)

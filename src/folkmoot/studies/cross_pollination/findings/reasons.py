@@ -38,7 +38,7 @@ class OptionReasons:
 
     `ids`, `summaries`, `clusters` and the rows of `vectors` have the same order, one entry per
     participant. `vectors` has one embedding per row. `algorithm`, `max_k` and `seed` are the
-    settings with which the run clustered them.
+    settings of the run's clustering.
     """
 
     option: str
@@ -77,7 +77,7 @@ class OptionReasons:
 
     @cached_property
     def bootstrap_stability_result(self) -> Stability:
-        """The stability of the clusters when members are redrawn."""
+        """The stability of the clusters when participants are resampled (bootstrap)."""
         return bootstrap_stability(self.vectors, self.labels, self.algorithm, self.seed)
 
 

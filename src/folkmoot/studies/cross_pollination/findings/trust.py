@@ -39,11 +39,11 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 
 def persuasion_finding(votes: Votes) -> Finding | None:
-    """Return the finding on noise: the share of simple voting that changes the choice.
+    """Return the finding on noise: the share of changed choices under simple voting.
 
-    Simple voting gives no information between its two votes, so its changes are noise. Return None
-    if no participant voted twice. `difference_finding` reports how much more other conditions
-    change.
+    Participants of simple voting get no information between their two votes, so their changes are
+    noise. Return None if no participant voted twice. `difference_finding` reports how much more
+    often participants of other conditions change.
     """
     floor = votes.revote_condition
     rates = {
@@ -255,7 +255,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 
 
 def attrition_finding(votes: Votes) -> Finding:
-    """Return the finding on missing votes: how many, why, and how much they could change."""
+    """Return the finding on missing votes: their number, the reasons, and the possible bias."""
     rows: list[Row] = []
     lost = 0
     for condition_votes in votes.conditions:

@@ -1,6 +1,6 @@
 """The votes of a run in the form that the findings need.
 
-`read_votes` reads the tables once. All findings share its result and do not change it.
+`read_votes` reads the tables once. All findings use the same `Votes` and do not change it.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Votes:
         )
 
     def exposure_of(self, condition_votes: ConditionVotes) -> ConditionDesign:
-        """Return the switches of a condition. All are off if the condition is not declared."""
+        """Return the switches of a condition, all off if the condition is not declared."""
         return self.condition_switches.get(condition_votes.condition, ConditionDesign())
 
     @cached_property
@@ -189,7 +189,7 @@ class Votes:
         return max((voter.summary_draw or 1 for voter in self.people), default=1)
 
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
-        """Return the share of a condition that changed, with its interval.
+        """Return the share of participants in a condition who changed their choice.
 
         With one draw of the summaries the interval is Wilson's. With several draws, each bound is
         the wider one of Wilson's interval and an interval clustered by draw.

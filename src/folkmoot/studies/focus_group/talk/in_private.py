@@ -29,7 +29,7 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 class PrivateAnswers(NamedTuple):
     """The private answers of one participant at one time: opinion and purchase intent.
 
-    `retest` is the opinion when asked a second time before the discussion.
+    `retest` is the second opinion, if the participant is asked twice before the discussion.
     """
 
     statement: Statement

@@ -167,7 +167,7 @@ def read_product(mind: SimulatedRespondent) -> Product:
 
 
 def talk_passages(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the utterances of the discussion or interview in order, each once."""
+    """Return the distinct utterances of the discussion or interview, in order."""
     passages: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance"):
         if texts.stage_of(passage.source.id) not in (texts.PLANNING, texts.FIRST_OPINION):

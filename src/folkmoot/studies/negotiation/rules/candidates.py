@@ -115,14 +115,14 @@ def _own_words(text: str) -> set[str]:
 def _wish_object(words: Sequence[str]) -> list[str]:
     """Return the words that name the object of a wish, from the words after a positive cue.
 
-    For "to visit the castle" the result is "castle", and for "to see it" it is empty.
+    For "to visit the castle" the result is "castle". For "to see it" the result is empty.
     """
     with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
     return _between_small_words(words[2:] if with_object else words)
 
 
 def _as_written(phrase: Sequence[str], text: str) -> str:
-    """Return folded words with their endings in the text: "tapas", not "tapa"."""
+    """Return folded words with the endings that they have in the text: "tapas", not "tapa"."""
     written_forms: dict[tuple[str, ...], str] = {}
     for token in re.findall(r"[\w'’]+", text.casefold()):
         written_forms.setdefault(words_of(token), token)

@@ -45,8 +45,8 @@ class Portion:
 class Outcome:
     """The decision of an operator with its audit trail.
 
-    `selected_option` is the one option that sums up the decision. It is None if the rule selects no
-    single option, or if no member named an option.
+    `selected_option` is the one option that sums up the decision, or None if the rule selects no
+    single option or no member named an option.
 
     `portions` is the complete decision. `steps` gives the reasoning in sentences.
 
@@ -54,13 +54,13 @@ class Outcome:
     option): the option that a member is promised for giving way.
 
     `fell_back_to` is the operator that decided if the strategy's own operator could not.
-
     `infeasible` is True if every option breaks a hard constraint, or if all members strongly reject
     every option.
 
     `decided_by` is the criterion that decided: rule, score or alphabetical. `margin` is the lead of
     the selected option over the next one in the first criterion of the rule, in the unit of that
-    criterion. It is None if the rule does not compare options. `apply_operator` sets `operator`.
+    criterion. A rule that does not compare options has the margin None. `apply_operator` sets
+    `operator`.
     """
 
     selected_option: str | None
@@ -199,7 +199,7 @@ def decide_for_all(tally: Tally, pick: Pick, step: str) -> Outcome:
 def allocate_own_choices(
     tally: Tally, members_by_option: Mapping[str, Sequence[str]], chosen: str | None, pick: Pick
 ) -> Outcome:
-    """Return an outcome that gives each option to its own members.
+    """Return an outcome that gives each option to the members listed for it.
 
     `members_by_option` maps options to member ids. `chosen` is the option that sums up the outcome.
     """
@@ -481,7 +481,7 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """Give all members a shared option by least misery, and each member the first choice too."""
+    """Give all members a shared option by least misery, and each member also the first choice."""
     frame = least_misery(tally, case)
     shared_option = frame.selected_option or ""
     pick = Pick(shared_option, frame.decided_by, frame.margin)

@@ -542,8 +542,8 @@ def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, 
 def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
     """Return portions in which no member has two options for the whole trip.
 
-    Two options for the whole trip would apply at the same time. So if a member has several, the
-    time of each becomes a separate part of the trip ("part with sushi").
+    Two options for the whole trip would apply at the same time. So if a member has several options,
+    the time of each option becomes a separate part of the trip ("part with sushi").
     """
     whole_trip_members = [
         set(portion.members) for portion in portions if portion.when == WHOLE_TRIP

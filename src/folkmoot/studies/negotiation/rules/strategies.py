@@ -149,9 +149,9 @@ ConditionId = Literal["C1", "C2", "C3", "C4", "C5"]
 class Condition:
     """A condition of the ablation.
 
-    `synthesis` tells how the mediator proposes a decision. With `none` the mediator makes no
-    proposal. With `raw` it reasons freely. With `canonical` it follows the locked strategy, with
-    votes and subgroups. `one_member` is True if only one member is heard.
+    `synthesis` tells how the mediator proposes a decision. With `none` there is no proposal. With
+    `raw` the mediator reasons freely. With `canonical` the mediator follows the strategy table,
+    with votes and subgroups. `one_member` is True if only one member is heard.
     """
 
     id: str

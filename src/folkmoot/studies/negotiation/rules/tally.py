@@ -148,7 +148,7 @@ def content_words(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """One place where a text names an option in full.
+    """One mention of an option in a text, with the option's full name.
 
     `negated` and `wanted` are True if a negation cue or a positive cue applies to the option.
     """
@@ -424,8 +424,8 @@ class Tally:
     def first_choice(self, voter: str) -> str | None:
         """Return the option that a voter wants most, or None if no score is above zero.
 
-        This is the top choice of the ballot, otherwise the option with the highest score. Ties go
-        to the option that the text names first, then to the higher total score, then
+        The option is the top choice of the ballot, otherwise the one with the highest score. Ties
+        go to the option that the text names first, then to the higher total score, then
         alphabetically.
         """
         wanted = [option for option in self.options if self.score_of(voter, option) > 0]

@@ -147,7 +147,7 @@ def _listed_days(text: str, numbers: Sequence[int]) -> set[int]:
 
 
 def format_days(day_numbers: Iterable[int], days: int) -> str:
-    """Return days as a time, such as "Day 1 and Day 3". All days are the whole trip."""
+    """Return days as a time, such as "Day 1 and Day 3", or as the whole trip if all are given."""
     sorted_days = sorted(set(day_numbers))
     if days > 1 and sorted_days == list(range(1, days + 1)):
         return WHOLE_TRIP

@@ -131,8 +131,8 @@ class Answers(Generic[T]):
     def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
         """Return resident id → answer for all `ids`.
 
-        A resident who declined to answer gets the value `declined`. A resident whose answer could
-        not be read gets the value `unread`.
+        A resident who declined to answer gets the value `declined`. A resident with an unreadable
+        answer gets the value `unread`.
         """
         missing = {
             resident_id: declined if resident_id in self.declined else unread for resident_id in ids

@@ -88,10 +88,11 @@ class HeardStatements:
         return self.names.get(resident_id, resident_id)
 
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
-        """Return the weighted number of sentences by other speakers that name a resident.
+        """Return the number of sentences by other speakers that name a resident.
 
-        Sentences of the speaker `excluding` do not count. By default the moderator and the planner
-        are excluded, because their invitation to speak is not yet a response.
+        Sentences of residents have a lower weight than those of moderator and planner. Sentences of
+        the speaker `excluding` do not count. By default the moderator and the planner are excluded,
+        because their invitation to speak is not yet a response.
         """
         return sum(
             1.0 if speaker == LEADER else ASIDE_WEIGHT

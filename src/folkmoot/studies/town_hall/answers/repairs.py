@@ -234,7 +234,7 @@ class AskContext:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Repairs the fields of one reply and notes each repair. Validators create it.
+    """Repairs the fields of one reply and notes each repair, for use in validators.
 
     Kinds of repair: unknown_id, self_reference, several_ids, spelling, out_of_range, unknown_value,
     missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction, wrong_shape.

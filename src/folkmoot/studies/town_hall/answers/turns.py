@@ -492,7 +492,7 @@ class Turn(Record):
 
 
 def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
-    """Return the answer type of THINK. In round 1 it has no reactions."""
+    """Return the answer type of THINK, which has no reactions in round 1."""
     options = asked.options
     closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
     schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
@@ -506,7 +506,7 @@ def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
 
 
 def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
-    """Return the answer type of SPEAK. In round 1 it has no references."""
+    """Return the answer type of SPEAK, which has no references in round 1."""
     closed = (("references.interaction_type", asked.options.interactions),)
     schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
     return Json(

@@ -198,7 +198,7 @@ T = TypeVar("T")
 class Row:
     """One row of a table.
 
-    `cells` maps the canonical name of a column to its cell, and `columns` maps it to its position.
+    `cells` maps the canonical names of columns to cells, and `columns` to column numbers.
     """
 
     sheet: Sheet

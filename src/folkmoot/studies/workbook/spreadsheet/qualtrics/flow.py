@@ -502,7 +502,7 @@ class SurveyFlow:
     # --- piped texts ---------------------------------------------------------------------------
 
     def _resolve(self, words: str, where: str) -> str:
-        """Return a survey's text as a text of the workbook. Piped texts become placeholders."""
+        """Return a survey's text as a text of the workbook, with placeholders for piped texts."""
         return "".join(
             self._resolve_pipe(part, where) if isinstance(part, Pipe) else escape_braces(part)
             for part in split_pipes(words)

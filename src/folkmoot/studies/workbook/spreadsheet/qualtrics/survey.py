@@ -66,7 +66,7 @@ class Question:
     keys: Mapping[str, Any]
 
     def choices(self, of: str = "Choices", order: str = "ChoiceOrder") -> list[Choice]:
-        """Return the entries of the key `of` in the order that the key `order` lists."""
+        """Return the entries under the key `of`, in the order that the key `order` gives."""
         return read_choices(self.keys, of, order)
 
     @property

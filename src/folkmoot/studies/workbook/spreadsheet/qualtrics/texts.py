@@ -1,4 +1,4 @@
-"""Convert texts of a survey from HTML to plain text, and find the places of piped texts."""
+"""Convert texts of a survey from HTML to plain text, and find the piped texts in them."""
 
 from __future__ import annotations
 

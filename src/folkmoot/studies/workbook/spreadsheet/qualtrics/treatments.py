@@ -49,7 +49,7 @@ def shown_count(element: Mapping[str, Any]) -> int:
 
 
 def drawn_questions(block: Block) -> tuple[int, list[str]]:
-    """Return the number of questions that a block draws, and the ids from which it draws.
+    """Return how many questions a block draws at random, and the ids from which they are drawn.
 
     Returns (0, []) if the block draws none.
     """
