@@ -73,9 +73,9 @@ def saved_by_panel(document: Document) -> dict[str, SavedFigure]:
 
 
 def save_figures(document: Document, folder: Path) -> None:
-    """Write all figures of a report as SVG and PNG files into a folder. Create it if needed.
+    """Write all figures of a report as SVG and PNG files into a folder.
 
-    Raises InputError if `folder` is a file.
+    The folder is created if needed. Raises InputError if `folder` is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(Problem("is a file; name a folder for the figures", str(folder)))
