@@ -425,8 +425,9 @@ def _label_ways_out(
 ) -> tuple[tuple[str, JsonValue], ...]:
     """Return `way_values`, such as `declined` or null, as (label, value) pairs.
 
-    `null` is the value, such as `declined`, with the label that null gets. Null is left out if the
-    field may stay blank, or if `way_values` contains the value `null`.
+    `null`: the name of the value that means the same as null, such as `declined`. Null gets the
+    label of this value. Null is left out if the field may stay blank, or if `way_values` contains
+    this value.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(

@@ -171,7 +171,10 @@ def journal_of(run: RunFolder) -> JournalReader | None:
 
 
 def people_frame(run: RunFolder, people: People) -> pl.LazyFrame:
-    """Return one row per participant: `participant_key` and all values that are recorded once."""
+    """Return one row per participant, with `participant_key` and all values of the participant.
+
+    Values in tables with several rows per participant are left out.
+    """
     if people.table:
         return _cached_frame(run.path, people, state_of(run))
     return _with_key(people, people.drawn)

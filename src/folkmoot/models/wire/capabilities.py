@@ -150,7 +150,8 @@ class CapabilityCache:
         """Update the known capabilities of a model from an error response.
 
         Returns True if the request should be sent again with fewer capabilities. Status 500 counts
-        too, because chat templates without a system message often cause it.
+        as an error about capabilities too, because chat templates without a system message often
+        cause it.
         """
         if status not in (400, 422, 500):
             return False

@@ -90,9 +90,9 @@ class PersonaTraits:
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
         """Return a fixed leaning in (−1, 1) on a question or on one `answer` to it.
 
-        Leanings are uniform over people. Each content word contributes one draw, so leanings on two
-        questions correlate if the questions share words. Leanings on two values of `part` correlate
-        by 1/3.
+        Leanings have a uniform distribution over people. Each content word contributes one draw.
+        Leanings on two questions therefore correlate if the questions share words. Leanings on two
+        parts of one question have a correlation of 1/3.
         """
         words = sorted(content_words(about))
         if not words:

@@ -95,8 +95,8 @@ def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
 def policy_for(images: Collection[str]) -> str:
     """Return the content security policy of a page that may load only these images.
 
-    `images` holds texts that reference images. The policy leaves out addresses that a policy cannot
-    express. The page shows a link to such an image.
+    `images` holds texts that reference images. If a policy cannot express the address of an image,
+    the policy leaves out the image, and the page shows a link to it.
     """
     urls = (image.url for words in images for image in find_image_references(words))
     image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]
