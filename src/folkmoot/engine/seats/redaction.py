@@ -83,11 +83,10 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the number of the word of this text at which a beginning of `line` starts.
+        """Find where the end of this text equals the beginning of `line`.
 
-        The beginning must extend to the end of this text. So a recorded text that was cut off is
-        found. The beginning must have at least `min_characters` characters. Returns None if there
-        is none.
+        This finds a recorded text that was cut off. Return the number of the first word of the
+        match, or None without a match. The match must have at least `min_characters` characters.
         """
         word_numbers = self.find_word_sequence(line[: min_characters + 1])
         remainders = (
