@@ -80,9 +80,9 @@ class _Answers:
     def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how often each option was chosen in `options`.
 
-        `options`: the first or the second answers, as numbers. Options of other items are left out:
-        only options among the first or second answers of this item are counted. If the options are
-        three groups of ratings, all three are counted.
+        `options`: the first or the second answers, as numbers. An option counts only if it occurs
+        among the first or second answers, because all other options belong to other items. If the
+        options are the three groups of ratings, all three count.
         """
         used = np.union1d(self.before, self.after)
         counts = np.bincount(options, minlength=self.option_count)

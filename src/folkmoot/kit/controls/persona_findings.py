@@ -54,9 +54,10 @@ def read_attributes(run: RunFolder) -> pl.DataFrame | None:
 def persona_variance_finding(
     table: pl.DataFrame, attributes: pl.DataFrame | None
 ) -> Finding | None:
-    """Return the finding on differences in first decisions between personas, and by attribute.
+    """Return the finding on how much first decisions differ between personas.
 
-    Returns None if no decision was asked again of at least `FEWEST_PARTICIPANTS` participants.
+    The finding also gives the share of the variance that each attribute explains. Returns None if
+    every decision was asked again of fewer than `FEWEST_PARTICIPANTS` participants.
     """
     again = table.filter(control=RETEST).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()
