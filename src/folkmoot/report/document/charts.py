@@ -61,7 +61,10 @@ def render_svgs(chart: Chart, description: str) -> list[str]:
 
 
 def build_drawing(chart: Chart) -> Any:
-    """Return the altair chart of a chart, or None for a chart that altair does not draw."""
+    """Return the Altair object that draws the chart of a finding.
+
+    Returns None for a kind of chart that Altair does not draw.
+    """
     draw = _DRAW.get(type(chart))
     return None if draw is None else draw(chart)
 
