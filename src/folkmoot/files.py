@@ -160,7 +160,6 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def _describe_disk_error(error: OSError) -> str:
-    """Return a message with the cause of a disk error and with advice."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space, then try again (a run: with --resume)"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

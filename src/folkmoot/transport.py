@@ -299,7 +299,6 @@ async def _detect_scheme_mismatch(url: str) -> str | None:
 
 
 def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferError:
-    """Return the TransferError for an exception of aiohttp."""
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return TransferError(Failure.BAD_ADDRESS, "not an http:// or https:// URL")
     server = _host_and_port(urlsplit(url))
@@ -350,5 +349,5 @@ def _server_address(url: str) -> str:
 
 
 def _host_and_port(parts: SplitResult) -> str:
-    """Return host and port of a URL, without the password that may precede them."""
+    """Return host and port of a URL, without user name and password."""
     return parts.netloc.rpartition("@")[2]

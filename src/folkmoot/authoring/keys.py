@@ -131,7 +131,6 @@ def _nested_keys(
 
 
 def _describe_values(variants: list[Node], definitions: Mapping[str, Node]) -> str:
-    """Return a text with the accepted values of a key."""
     # The words `yes`, `no`, `on` and `off` are accepted for every boolean, so they are not listed.
     descriptions = [
         _describe_type(variant, definitions)

@@ -304,7 +304,6 @@ def run_dry_run(
 
 
 def _describe_calls(estimate: RunEstimate) -> str:
-    """Return the number of calls and the basis of the estimate as text."""
     low, high = estimate.calls_range or (estimate.calls, estimate.calls)
     text = f"about {estimate.calls:,}"
     if high > low:
@@ -318,7 +317,6 @@ def _describe_calls(estimate: RunEstimate) -> str:
 
 
 def _describe_token_range(tokens: TokenRange, direction: str) -> str:
-    """Return a range of tokens as text."""
     middle = (tokens.low + tokens.high) // 2
     return f"about {middle:,} {direction} ({tokens.low:,} to {tokens.high:,})"
 
@@ -380,7 +378,6 @@ def _batch_wave_sizes(estimate: RunEstimate, study_file: StudyFile) -> list[int]
 def _describe_run_cost(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile, *, batch: bool = False
 ) -> str:
-    """Return a text on the cost of a run by model."""
     costs: dict[str, float | None] = {}
     embedding_models = {
         name

@@ -72,7 +72,6 @@ class _SentSchemaGenerator(GenerateJsonSchema):
 
 
 def _with_definitions_by_title(schema: Schema) -> Schema:
-    """Return the schema with each definition named by its title and not by its class name."""
     definitions = schema.get("$defs", {})
     titles = {name: str(body.get("title", name)) for name, body in definitions.items()}
     # Two models may share a title. Renaming would merge their definitions, so keep the class names.
@@ -152,7 +151,6 @@ def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
 
 
 def _remove_unused_definitions(schema: Schema) -> Schema:
-    """Return the schema without its unused definitions."""
     definitions = schema.pop("$defs", {})
     used: set[str] = set()
     waiting = _referenced_definitions(schema)

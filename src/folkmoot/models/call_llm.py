@@ -207,7 +207,6 @@ def _try_model(
 async def _complete_with_retries(
     spec: ModelSpec, settings: ProviderSettings, request: ModelRequest
 ) -> Completion:
-    """Send one request, retry it after transient errors, and return the completion."""
     # A new provider for each call, because its connections belong to the event loop of this call.
     provider = open_provider(spec, settings)
     # The embedded respondent seeds its random draws with the address. A digest of the question

@@ -74,7 +74,6 @@ class ModelSpec:
 def _openai_compatible(
     url: str | None, name: str, prices: str | None, *keys: str, embedding: str | None = None
 ) -> Vendor:
-    """Return a vendor that uses the OpenAI wire format."""
     return Vendor("openai", url, keys, f"{name}_BASE_URL", prices, embedding=embedding)
 
 

@@ -420,7 +420,6 @@ def _rows_instead(kind: Kind, variants: Sequence[Node], definitions: Mapping[str
 
 
 def _is_closed(node: Node) -> bool:
-    """Return True if a JSON schema allows only a fixed set of values."""
     return "enum" in node or "const" in node or node == {"type": "boolean"}
 
 
@@ -504,7 +503,6 @@ def _container_of(values: dict[str, Any], field: StudyField) -> Any:
 
 
 def _shown_value(field: StudyField) -> Any:
-    """Return the value that the form shows for a field."""
     if field.kind == "rows":
         return [_shown_value(row) for row in field.inner]
     if field.kind == "mapping":

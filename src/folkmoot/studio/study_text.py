@@ -170,7 +170,6 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any, key: yaml.Node) -> li
 
 
 def _replacement(text: str, node: yaml.Node, new: Any, key: yaml.Node) -> list[_Edit]:
-    """Return the edits that replace the value of a node."""
     start, end = node.start_mark.index, _end(text, node)
     column = key.start_mark.column + (0 if key is node else 2)
     if "\n" in text[start:end].strip() or (

@@ -340,7 +340,7 @@ def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
 
 
 def _aggregate_cells(table: pl.LazyFrame, column: str, name: str) -> pl.LazyFrame:
-    """Reduce each participant's rows to one value: the mean if numeric, else the first value."""
+    """Reduce each participant's rows to one value: the mean of numbers, or else the first value."""
     cell, kind = pl.col(column), table.collect_schema()[column]
     aggregated = cell.mean() if kind.is_numeric() else cell.first()
     return table.group_by(KEY_COLUMN, maintain_order=True).agg(aggregated.alias(name))

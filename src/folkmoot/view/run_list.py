@@ -357,7 +357,6 @@ def _cached_status(
 
 @lru_cache(maxsize=4096)
 def _count_people(path: Path, *_state: object) -> int | None:
-    """Return the number of recorded participants, or None if it is unknown."""
     try:
         return count_of(open_run(path))
     except (FolkmootError, PolarsError, OSError):

@@ -251,7 +251,6 @@ def said_by_others(
 def _entries_of_call(
     journal: JournalReader, address: str, *, expand_texts: bool
 ) -> list[JournalEntry]:
-    """Return the journal entries of a question and its re-asks, in order."""
     entries = (
         journal.entry_at(address, expand_texts=expand_texts)
         for address in journal.list_ask_addresses(address)

@@ -167,7 +167,6 @@ class HttpClient:
             raise self._to_model_error(error) from None
 
     def _to_model_error(self, error: TransferError) -> ModelError:
-        """Return the ModelError for a failed transfer."""
         has_begun = error.answer_began
         match error.failure:
             case Failure.TIMED_OUT:

@@ -267,7 +267,6 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def _stemmed_words(text: str) -> frozenset[str]:
-    """Return the stems of the content words in a text."""
     words: Iterable[str] = re.findall(r"[a-z]+", text.casefold().replace("’", "'"))
     return frozenset(
         _ENDINGS.sub("", word) for word in words if word not in _EMPTY and len(word) > 2

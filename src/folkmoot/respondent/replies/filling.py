@@ -33,8 +33,6 @@ def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False
 
 
 class _Filler:
-    """Fills one schema with values."""
-
     def __init__(self, root: Schema, mind: SimulatedRespondent) -> None:
         self._defs: Schema = root.get("$defs") or root.get("definitions") or {}
         self._mind = mind

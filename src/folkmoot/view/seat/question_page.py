@@ -199,7 +199,6 @@ def parse_form(
 
 
 def _blank_answer_message(form: forms.FormField) -> str:
-    """Return the message that a participant sees after submitting an empty form."""
     request = "choose one of the options" if form.kind == "choice" else "give an answer"
     return f"Please {request}, or say that you prefer not to."
 
