@@ -1,7 +1,7 @@
 """Every error that Folkmoot raises on purpose, in one tree.
 
     FolkmootError
-    ├── InputError            the user's file or flag is wrong: all its problems      exit 2
+    ├── InputError            the user's file or flag is wrong, with all problems      exit 2
     ├── StorageError          the run folder cannot be read or written                exit 2
     │   ├── RunExistsError        an existing folder is never overwritten
     │   ├── RunLockedError        another process is writing this run
@@ -24,9 +24,9 @@
     ├── LimitReached          a child process exceeded its memory or time limit
     └── ProtocolError         a study broke a rule of the engine: a bug in it         exit 1
 
-An exception in the code of an external study ends the command line with exit code 2 and prints its
-file and line. An exception in Folkmoot's code ends it with exit code 1. A run that Ctrl-C stops
-raises RunInterruptedError, a KeyboardInterrupt (exit code 130).
+An exception in the code of an external study gives exit code 2, and the command line prints the
+file and line of the exception. An exception in Folkmoot's own code gives exit code 1. A run that
+Ctrl-C stops raises RunInterruptedError, a KeyboardInterrupt (exit code 130).
 
 Messages say what to do. An error is never turned into data, and no message contains a key.
 """

@@ -1,8 +1,8 @@
-"""JSON for requests and the journal, with orjson where possible, which is thirty times as fast.
+"""JSON for requests and the journal, encoded and decoded with orjson where possible.
 
-The standard library encodes and decodes values that orjson rejects: lone surrogates (half an emoji
-at the end of a reply) and integers beyond 64 bits. `storage.json_files` writes the JSON files that
-humans read.
+orjson is thirty times as fast as the standard library. The standard library is used for values that
+orjson rejects: lone surrogates (half an emoji at the end of a reply) and integers beyond 64 bits.
+`storage.json_files` writes the JSON files that humans read.
 """
 
 from __future__ import annotations

@@ -358,8 +358,8 @@ def _preflight_requests(
 ) -> list[tuple[ModelRequest, ...]]:
     """Return the preflight requests of each run. Each run will be repeated `repeats` times.
 
-    There are no requests if no call costs money, or if `wants_preflight` is None and the estimated
-    cost is low.
+    The result holds no requests if no call costs money, or if `wants_preflight` is None and the
+    estimated cost is low.
     """
     if wants_preflight is False or not (wants_preflight or any(_costs_money(*run) for run in runs)):
         return [()] * len(runs)

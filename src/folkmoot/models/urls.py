@@ -77,8 +77,8 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
 def find_unencrypted_host(base_url: str) -> str | None:
     """Return the host to which a URL sends data unencrypted over public networks, or None.
 
-    This machine, addresses of private networks and local names are not public. A local name has no
-    dot, or ends in .local, .internal or .home.arpa, and has only private addresses.
+    This machine, addresses of private networks and local names are not public. A local name has
+    only private addresses. In addition, it has no dot, or ends in .local, .internal or .home.arpa.
     """
     try:
         parts = urlsplit(base_url)

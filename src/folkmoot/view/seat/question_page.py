@@ -64,7 +64,10 @@ def render_question(
     sent: Mapping[str, Sequence[str]] | None = None,
     status: int = 200,
 ) -> Response:
-    """Render the page of a question. `sent` refills a form that has a `problem`."""
+    """Render the page of a question.
+
+    After a `problem`, `sent` fills the form with the submitted values.
+    """
     minutes = seat_manager.minutes_for(question.view)
     nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
     context = {
