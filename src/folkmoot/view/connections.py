@@ -2,9 +2,9 @@
 
 The server limits how many connections a visitor without a token can keep open, and for how long. A
 connection is trusted as soon as it has carried a request with a valid token. If there are too many
-untrusted connections, the server closes the oldest one of the address with most untrusted
-connections. Connections with an incomplete request are closed first, because browsers send a whole
-request at once.
+untrusted connections, the server takes the address with the most of them and closes the oldest
+connection of this address. Connections with an incomplete request are closed first, because
+browsers send a whole request at once.
 """
 
 from __future__ import annotations
@@ -157,11 +157,11 @@ class ConnectionPool:
         self._closed = asyncio.Event()
 
     def add_connection(self, connection: PageConnection) -> None:
-        """Add a new connection. If too many connections are then open, close an old one.
+        """Add a new connection. If there are then too many, close an untrusted connection.
 
-        If the address of the new connection has too many untrusted connections, the oldest of them
-        is closed. If the server has too many untrusted connections, the oldest connection of the
-        address with most of them is closed.
+        If the address of the new connection exceeds its limit, close its oldest untrusted
+        connection. If the server exceeds its limit, take the address with the most untrusted
+        connections and close its oldest.
         """
         self._open.add(connection)
         same_address = self._untrusted.setdefault(connection.address, {})

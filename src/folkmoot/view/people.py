@@ -154,9 +154,9 @@ def _asked_participants(run: RunFolder) -> People:
 
 
 def journal_of(run: RunFolder) -> JournalReader | None:
-    """Open the journal of a run. Returns None if it has no entries yet.
+    """Open the journal of a run. Returns None if the journal has no entries yet.
 
-    A new journal exists as a file before it has entries. Raises StorageError if it cannot be read.
+    Raises StorageError if the journal cannot be read.
     """
     try:
         return JournalReader(run.path / JOURNAL)
