@@ -92,7 +92,7 @@ async def interview_participant(
 async def summarise_interview(scope: Scope, participant: Participant) -> Participant:
     """Let a model summarise the interview in one to three sentences.
 
-    Return the participant with the summary. If the model gives none, the status is failed.
+    Return the participant with the summary. Without a summary from the model, the status is failed.
     """
     prompt = scope.prompt(
         "individual_summary",

@@ -79,7 +79,7 @@ async def ask_vote(
 ) -> str | Missing:
     """Ask for one vote and return the chosen option or a missing answer.
 
-    The options are those of the topic in the participant's own order.
+    The options of the topic are in the participant's own order.
     """
     return await scope.ask(
         participant.speaker(vote_prompt.system),
@@ -173,8 +173,8 @@ async def ask_restatement(
 ) -> Participant:
     """Ask for the opposing view in the participant's own words. Return a copy with the answer.
 
-    The history of the question is that of the final vote, followed by the vote itself. Do nothing
-    if the participant has no option to restate.
+    The history of the question is the history of the final vote, followed by the vote itself. Do
+    nothing if the participant has no option to restate.
     """
     if participant.restated_option is None:
         return participant
@@ -364,9 +364,9 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
 def _terminate_study(scope: Scope, state: State, reason: str) -> State:
     """Return the state after an early end of the study.
 
-    Participants who should vote a second time are skipped, except those of simple voting. In the
-    source study the participants of simple voting vote only once. Folkmoot adds their second vote
-    (`revote`).
+    Participants who should vote a second time are skipped, except participants of simple voting. In
+    the source study the participants of simple voting vote only once. Folkmoot adds their second
+    vote (`revote`).
     """
     scope.root.warn(f"the study ends early: {reason}")
     remaining = [

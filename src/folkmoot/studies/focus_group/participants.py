@@ -175,8 +175,8 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
     """Read the rows of a file of real profiles. Return an empty list for `grounded` personas.
 
-    The value `background` of a row collects the data for which the generator has no field: a
-    description of the person, the column `background`, an income in dollars, and each unknown
+    The value `background` of a row collects the data for which the generator has no field. These
+    are a description of the person, the column `background`, an income in dollars, and each unknown
     column with its name. If a row has a description, `background` also holds the demographics, and
     the prompt leaves out the drawn attributes. Raise InputError if the file cannot be read.
     """

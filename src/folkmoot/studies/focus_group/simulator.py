@@ -205,7 +205,7 @@ def find_texts(
 ) -> tuple[Span, ...]:
     """Return the span of each text with a known source that occurs in the messages.
 
-    If a text occurs several times, the span is that of the first occurrence.
+    If a text occurs several times, return the span of the first occurrence.
     """
     spans = []
     for text, source in texts:

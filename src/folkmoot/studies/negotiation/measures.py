@@ -97,7 +97,7 @@ def why_unknown(
 ) -> dict[str, str]:
     """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
 
-    If the decision gives the member nothing, the reason is that of the decision, such as
+    If the decision gives the member nothing, the member gets the reason of the decision, such as
     `left_open`. The reason is `unreadable` if a part of the mediator's statement could not be read,
     because that part may have named the member.
     """

@@ -702,7 +702,7 @@ def _say_question(
 ) -> DialogueTurn:
     """Record the System's question to a member in a feedback round, and return it.
 
-    The number of the round is that of `origin`.
+    `origin` gives the number of the round.
     """
     assert decision.strategy_id is not None
     text = format_contract(

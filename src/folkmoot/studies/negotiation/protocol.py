@@ -612,8 +612,8 @@ class Talks(NamedTuple):
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
     """Return the texts of one session for the coders.
 
-    If C5 has no feedback, its dialogue equals that of C4. The dialogue is then coded only once,
-    under C4.
+    If C5 has no feedback, its dialogue equals the dialogue of C4. The dialogue is then coded only
+    once, under C4.
     """
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:

@@ -291,9 +291,9 @@ def _reaction_sentence(
 ) -> str:
     """Return a member's reaction, as a sentence, to a decision that gives the options `received`.
 
-    `rejected` holds the options in `received` that the member rejects. If the member does not get
-    the first choice and rejects nothing, `content` decides: the member accepts the decision (True)
-    or asks for the first choice (False).
+    `rejected` holds the options in `received` that the member rejects. `content` is used if the
+    member rejects nothing but does not get the first choice. The member then accepts the decision
+    (True) or asks for the first choice (False).
     """
     if first_choice in received:
         return _fill_sentence(mind, "glad", W=first_choice or "")

@@ -1,4 +1,4 @@
-"""Findings of a replay: simulated changes compared with those of the same humans."""
+"""Findings of a replay: simulated changes compared with the changes of the humans."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _missing_note(table: pl.DataFrame) -> list[str]:
 
 
 def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
-    """Return the finding on how many answers moved and in which direction, per arm and subgroup."""
+    """Return the finding on how many answers changed, and in which direction, by subgroup."""
     rows = [
         {
             "group": name,
@@ -223,8 +223,8 @@ def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
 def _fidelity(both: pl.DataFrame) -> Finding:
     """Return the finding that compares simulated and human effects over items.
 
-    Two kinds of effect are compared: the change in each arm, and the difference of each arm from
-    the first one.
+    One kind of effect is the change in each arm. The other kind is the difference between the first
+    arm and each other arm.
     """
     arms = both["arm"].unique(maintain_order=True).to_list()
     rows: list[Row] = []
@@ -306,9 +306,9 @@ def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
 def _rectified(answered: pl.DataFrame) -> Finding | None:
     """Return the finding on the mean change of arms in which some human final answers are unknown.
 
-    Simulated answers replace the unknown human ones. The bias of the simulated answers is estimated
-    from the known human answers and removed. Return None if no arm has both known and unknown human
-    answers.
+    Simulated answers replace the unknown human answers. The bias of the simulated answers is
+    estimated from the known human answers and removed. Return None if no arm has both known and
+    unknown human answers.
     """
     rows: list[Row] = []
     for (arm,), arm_rows in _group_rows(answered, "arm"):

@@ -1,4 +1,4 @@
-"""The findings of a town-hall run: levels compared, and vulnerable with general residents."""
+"""The findings of a town-hall run: comparisons of levels, and of both groups of residents."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def quality_of_run(run: RunFolder) -> OfRun:
 
 
 def total_count(counts: Counts, *names: str) -> int:
-    """Return the count at the path `names`, summed over kinds, or 0 if there is none."""
+    """Return the count at the path `names`, summed over kinds, or 0 for an unknown path."""
     value: int | Counts = counts
     for name in names:
         value = value.get(name, 0) if isinstance(value, dict) else 0

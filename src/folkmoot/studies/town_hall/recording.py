@@ -568,7 +568,7 @@ def _item_row(
     ballots: Mapping[str, Ballot],
     key: Mapping[str, Any],
 ) -> ItemRow:
-    """Return the row of a ballot item. The majority decides, and a tie fails.
+    """Return the row of a ballot item. The majority decides, and the item fails in a tie.
 
     Declined votes (including "none of these") and unreadable votes are counted separately.
     """
@@ -642,8 +642,8 @@ CONCERN = "concern"
 def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
     """Return the texts for the coder: one for each vulnerable and each drawn general resident.
 
-    The number of drawn general residents equals the number of vulnerable ones. The draw depends on
-    the seed and not on the level. A resident without a statement voiced no concern and has no text.
+    As many general residents are drawn as there are vulnerable residents. The draw depends on the
+    seed and not on the level. A resident without a statement voiced no concern and has no text.
     """
     meeting = discussion.meeting
     rng = generator(seed, ("town_hall", f"set{meeting.set.number:02d}", "concerns"))

@@ -535,8 +535,9 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def _response_schema(self) -> dict[str, object]:
         """Return the JSON schema of the answer without its options or bounds.
 
-        The schema omits them because a speaker must be able to refuse in words. A parsed reply is
-        checked against the options or bounds, and a reply that does not fit is re-asked.
+        The schema omits options and bounds because a speaker must be able to refuse in words. A
+        parsed reply is checked against the options or bounds, and a reply that does not fit is
+        re-asked.
         """
         if not (self.is_numeric and self.validate):
             return {"type": "string"}

@@ -147,8 +147,8 @@ def say_question(
     """Record the question, and add it to the histories of speakers who are not asked.
 
     The speakers who are not asked are the special roles and the participants without this task. The
-    wording is that of the first role that is asked. Return the recorded question, or None if it has
-    no text.
+    question is worded for the first role that is asked. Return the recorded question, or None if it
+    has no text.
     """
     # Speakers who are not asked hear the question in the words for the first role.
     first_seat = next(

@@ -319,7 +319,7 @@ def _check_shared(
 def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
     """Return the attributes `treatment.…` or `role.…` that a text may use.
 
-    With `label`, only the attributes of that role are returned. Otherwise those of all
+    With `label`, only the attributes of that role are returned. Otherwise the attributes of all
     participants' roles are returned.
     """
     parts: Sequence[LabelledPart] = workbook.treatments

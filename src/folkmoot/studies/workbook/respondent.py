@@ -171,8 +171,8 @@ def giving_inclination(mind: SimulatedRespondent) -> float:
 def argument_push(mind: SimulatedRespondent) -> float:
     """Return the change of the given share that arguments cause.
 
-    The balance is the number of distinct words for giving minus that of words against giving,
-    divided by `_MAX_BALANCE` and limited to ±1. The change is the balance times strength and
+    The balance is the number of distinct words for giving minus the number of words against giving.
+    It is divided by `_MAX_BALANCE` and limited to ±1. The change is the balance times strength and
     susceptibility. A text that all participants read moves all of them by the same amount, so it
     does not change differences between treatments.
     """

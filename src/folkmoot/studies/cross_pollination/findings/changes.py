@@ -82,7 +82,7 @@ EVENTS_PER_TERM = 5
 def position_change(votes: Votes) -> Finding:
     """Return the headline finding: the share of participants with a changed choice, by condition.
 
-    Only participants with both votes count. The finding is returned even if there are none.
+    Only participants with both votes count. A finding is returned even if no participant counts.
     """
     rates = {
         condition_votes.condition: votes.rate(condition_votes)
@@ -427,9 +427,8 @@ def option_shifts(votes: Votes) -> Finding | None:
 def towards_opposition(votes: Votes) -> Finding | None:
     """Return the finding on moves to the option that the moderator argued for.
 
-    The share of these moves among all moves is compared with the share expected if participants
-    chose at random among the options other than their first choice. Return None if no participant
-    with a dialogue voted twice.
+    The share of these moves among all moves is compared with a random choice among the options
+    other than the first choice. Return None if no participant with a dialogue voted twice.
     """
     participants = votes.dialogue_participants
     if not participants:
@@ -663,9 +662,9 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 def main_effects(votes: Votes) -> Finding | None:
     """Return the finding on the effect of each switch, by factorial least squares.
 
-    Return None if each condition adds one switch to the condition before it, because the
-    differences between neighbouring conditions then equal the effects of the switches. Placebo
-    conditions are left out, because they have no switch.
+    Return None if each condition adds one switch to the condition before it. The effects of the
+    switches are then simply the differences between neighbouring conditions. Placebo conditions are
+    left out, because they have no switch.
     """
     conditions = [
         condition_votes

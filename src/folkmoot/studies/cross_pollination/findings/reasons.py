@@ -68,7 +68,7 @@ class OptionReasons:
 
     @property
     def structure(self) -> str | None:
-        """The strength of the cluster structure (none to strong), from the mean silhouette.
+        """The strength of the cluster structure, from "none" to "strong", by the mean silhouette.
 
         The value is None if only one number of clusters was possible.
         """

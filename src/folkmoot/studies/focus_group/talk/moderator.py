@@ -203,7 +203,7 @@ class Moderator:
     ) -> tuple[str, ...]:
         """Record `questions_per_phase` questions for a phase and return them.
 
-        Packaged questions replace missing ones.
+        If too few questions are planned, packaged questions are added.
         """
         count = self.config.questions_per_phase
         usable = list(
@@ -464,10 +464,10 @@ def choose_respondents(
 
     `willing` are the participants who want to answer. `called` are those addressed by name.
 
-    Participants are chosen in this order, up to the maximum number: the addressed ones, those who
-    have not spoken in the discussion and must answer now, and the willing ones at random. If the
-    minimum number is not reached, the quietest remaining participants are added. The addressed
-    participants answer first, all others in random order.
+    Participants are chosen up to the maximum number. Addressed participants come first, then
+    participants who have not spoken yet and must answer now, then willing participants at random.
+    If the minimum number is not reached, the quietest remaining participants are added. The
+    addressed participants answer first, all others in random order.
     """
     min_count, max_count = limits
     chosen = list(dict.fromkeys(called))[:max_count]
@@ -495,9 +495,9 @@ def _overdue_participants(
 ) -> list[str]:
     """Return the participants without any answer so far who must answer this question.
 
-    Participants must answer now if the remaining questions have too few answers for all of them.
-    Once the discussion has as many answers as two full questions, at least one participant without
-    an answer must answer.
+    If the remaining questions have too few answers for all participants, some must answer now. Once
+    the discussion has as many answers as two full questions, at least one participant without an
+    answer must answer.
     """
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen

@@ -99,8 +99,8 @@ async def read_position(
     """Ask the coder for the position after an answer and for the response to other messages.
 
     `history` holds the messages before the answer. If the reading is missing, the result has the
-    position `last_position`. If `last_position` is None, the position that the coder reads is the
-    first one, and it does not count as a change.
+    position `last_position`. If `last_position` is None, the speaker has no earlier position, and
+    the answer does not count as a change.
     """
     others = [
         message
@@ -170,8 +170,8 @@ def is_surprising(
 ) -> bool:
     """Return whether an answer is worth a probe.
 
-    An answer is surprising if it changes the speaker's position, openly disagrees with another
-    speaker, or has a tone that is clearly against the speaker's last position.
+    An answer is surprising if it changes the speaker's position or openly disagrees with another
+    speaker. An answer with a tone clearly against the speaker's last position is surprising too.
     """
     tone_value, position = tone or 0.0, last or 0.0
     contradicts_position = (

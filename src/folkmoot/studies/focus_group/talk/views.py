@@ -155,8 +155,8 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request with its price.
 
-    The price is that of the ladder, if the prompt asks about a ladder price. Otherwise it is the
-    product's own price, or else the last price in the concept and the material.
+    If the prompt asks about a ladder price, the product gets this price. Otherwise the price is the
+    product's own, or else the last price in the concept and the material.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)

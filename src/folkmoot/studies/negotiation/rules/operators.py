@@ -128,8 +128,8 @@ def counterfactual_outcomes(
 ) -> dict[str, Outcome]:
     """Return the decision of every operator on this tally, by operator.
 
-    The strategy table may have a row with the operator for the same group type. The binding role is
-    then that of the row. Otherwise all members are binding.
+    If the strategy table has a row with the operator for the same group type, that row gives the
+    binding role. Otherwise all members are binding.
     """
     binding = {
         row.operator: row.binding
@@ -272,7 +272,7 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
 
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
-    """Pick the best option that all members support. If there is none, apply least misery."""
+    """Pick the best option that all members support, or else apply least misery."""
     shared_options = [
         option
         for option in tally.options
@@ -418,10 +418,10 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 def include_both(tally: Tally, case: Case) -> Outcome:
     """Give each of two sides of the group its favourite option on its own days.
 
-    The sides are the two roles of the group. In a group with a single role, one side consists of
-    the members who want the top option, and the other side of all other members. If both sides have
-    the same favourite, the second side gets its second-best option. Options that at least one
-    member rejects and no member supports are left out.
+    The sides are the two roles of the group. In a group with a single role, the sides are the
+    members who want the top option and all other members. If both sides have the same favourite,
+    the second side gets its second-best option. Options that at least one member rejects and no
+    member supports are left out.
     """
     side_a, side_b = _opposing_sides(tally)
     bearable_options = [
@@ -691,8 +691,8 @@ def decide_together(tally: Tally, case: Case) -> Outcome:
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
     """Split the group into two branches, around the top two options of the tally.
 
-    Every member joins the branch with the option that the member prefers. The margin is the total
-    score of the second option minus that of the third one.
+    Every member joins the branch with the option that the member prefers. The margin is the lead of
+    the second option over the third option in total score.
     """
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
     totals = [tally.total(option) for option in tally.ranked_options()]
@@ -712,8 +712,8 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
     """Give all members a shared option by least misery, and some members an optional branch.
 
-    The branch has the option with the highest score among the members with another first choice.
-    Only those of these members who support the option get the branch.
+    The branch has the option with the highest score among the members with another first choice. Of
+    these members, those who support the option get the branch.
     """
     outcome = least_misery(tally, case)
     backbone = outcome.selected_option or ""

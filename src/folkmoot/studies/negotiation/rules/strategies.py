@@ -295,8 +295,8 @@ RESERVED = frozenset({"system", "mediator", "moderator", "facilitator", "assista
 class Member:
     """One traveller of a group.
 
-    `preferences` maps topics to texts that the researcher gave. If there are none, the member is
-    asked.
+    `preferences` maps topics to texts that the researcher gave. If the mapping is empty, the member
+    is asked.
     """
 
     id: str

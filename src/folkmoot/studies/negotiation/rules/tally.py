@@ -3,8 +3,8 @@
 The parser compares folded words: words without differences of case, accents and width, and without
 plural and third-person endings. No model is called. `candidates` finds the options on the table.
 Operators decide on a `Tally`, and `summarise_vote` gives its audit trail. The module also makes the
-promise to a minority and the split. docs/decisions/0010-vote-parser.md covers the cases that the
-rules of the source study leave open.
+promise to a minority and the split. The file docs/decisions/0010-vote-parser.md covers the cases
+that the rules of the source study leave open.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class _Clause:
     """A clause of folded words.
 
     `taken` holds for each word the option that the word belongs to, or None. Each span is (start,
-    end, option) for one occurrence of an option. Start and end are word indices. For an option in a
-    list of options ("A or B"), start and end are those of the whole list.
+    end, option) for one occurrence of an option. Start and end are word indices. In a list of
+    options ("A or B"), each option has the start and the end of the whole list.
     """
 
     words: tuple[str, ...]

@@ -6,6 +6,6 @@ ballot, votes, closing text and satisfaction. `shared_replies` holds replies for
 the record of each answer. `heard_statements` has the statements that the embedded respondent reads.
 
 The types are strict, and `repairs` corrects looser replies before they are validated. The texts in
-`pin_schema` and in field descriptions are sent to models. The other modules of the study import
-this package, and it imports none of them.
+`pin_schema` and in field descriptions are sent to models. This package imports no other module of
+the study.
 """

@@ -35,9 +35,9 @@ CLOSED_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class OptionOrders:
-    """The orders of options in one set. Each field is the order of one closed field.
+    """The orders of options in one set, with one attribute for each closed field.
 
-    Prompts and schemas list the options in this order.
+    Prompts and schemas list the options in these orders.
     """
 
     stances: tuple[str, ...] = STANCES

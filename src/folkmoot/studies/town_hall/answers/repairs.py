@@ -215,8 +215,8 @@ class AskContext:
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
         """Return whether `statement` appears to contain `words`, the speaker's answer to `target`.
 
-        The result is True if the words occur in the statement, or if a sentence names `target` and
-        shares a word stem with the words. Stems suffice because models quote themselves only
+        The result is True if the words occur in the statement. A sentence that names `target` and
+        shares a word stem with the words is enough too, because models quote themselves only
         roughly. The rule misses paraphrases, so it serves only as a robustness check of the
         measures.
         """

@@ -279,7 +279,7 @@ def warn_header_offset(sheet: Sheet, row: int, problems: Problems) -> None:
 
 
 def warn_empty_rows(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
-    """Add a note on empty rows between filled ones."""
+    """Add a note on empty rows between filled rows."""
     gaps = (
         [number for number in range(min(rows), max(rows)) if number not in sheet.rows]
         if rows

@@ -110,7 +110,7 @@ class EmbeddedData:
         return field in self._set_by_flow
 
     def set_value(self, field: str, setting: Setting) -> None:
-        """Record that the flow sets a field at this point."""
+        """Record that the flow sets a field at the current point of the flow."""
         self.settings.setdefault(field, []).append(setting)
 
     # --- use -----------------------------------------------------------------------------------

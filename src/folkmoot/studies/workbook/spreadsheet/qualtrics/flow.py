@@ -473,8 +473,8 @@ class SurveyFlow:
     def _dissolve_dependent_groups(self) -> None:
         """Fix the order of random groups in which tasks depend on each other.
 
-        A task is dependent if it uses the answer of another task of the group, or if it shows a
-        descriptive text before its question.
+        A task is dependent if it uses the answer of another task of the group. A task that shows a
+        descriptive text before its question is dependent too.
         """
         members: dict[int, list[PlannedTask]] = {}
         for task in self.tasks:
