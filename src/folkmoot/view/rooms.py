@@ -87,7 +87,7 @@ class Line:
 
 
 def room_columns(run: RunFolder) -> tuple[str, ...]:
-    """Return the columns of the table `utterances` that identify a room, a shared conversation.
+    """Return the columns of the table `utterances` that identify a shared conversation.
 
     The result is empty if each participant talks alone with a moderator, or if there are no
     utterances.

@@ -81,10 +81,7 @@ class CallView:
 
 
 def base_of(address: str) -> str:
-    """Return the address of a question.
-
-    `address` belongs to the question or to one of its re-asks.
-    """
+    """Return the address of the question itself, also for the address of one of its re-asks."""
     return _TRY.sub(r"\1", address)
 
 

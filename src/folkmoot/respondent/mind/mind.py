@@ -362,8 +362,8 @@ class SimulatedRespondent:
         """Return sentences in the person's voice that give reasons for `about`.
 
         `about` defaults to the current option. If there are no options, the sentences are about the
-        topics of the question and give no reasons. `count` is the number of sentences. For 0, the
-        person's voice determines the number.
+        topics of the question and give no reasons. `count` is the number of sentences. If `count`
+        is 0, the person's voice determines the number.
         """
         matter = about or self.current_option
         if matter:
