@@ -41,8 +41,8 @@ class StudyField:
     - `low`, `high`: the bounds of a number, as text.
     - `inner`: the fields of a group, the rows of a list, or the entries of a mapping.
     - `new_row`: the value of an added row.
-    - `rows_instead`: the value that turns the field into rows. UNSET unless the key accepts a list
-      or a single value and the form shows the single value.
+    - `rows_instead`: the value that turns a field for a single value into rows. UNSET if the key
+      accepts no list, or if the form already shows rows.
     - `key_choices`: the allowed keys of a mapping, or empty if any text is allowed.
 
     Four fields are used only for workbooks. `title` replaces the label. `is_folded`: a row is
