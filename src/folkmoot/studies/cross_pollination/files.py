@@ -214,7 +214,7 @@ class ConditionSummary(TypedDict):
 def summarise_conditions(
     config: CrossPollinationConfig, people: Sequence[CountedVotes]
 ) -> dict[str, ConditionSummary]:
-    """Return condition → counts of its participants."""
+    """Return the counts of the participants `people` by condition."""
     return {
         condition: _summarise_condition(
             config, [person for person in people if person.condition == condition]

@@ -387,7 +387,7 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> 
 
 
 def _why_undecided(proposal: Proposal) -> str:
-    """Return the reason why a proposal that gives no member an option decides nothing.
+    """Return the reason why a proposal gives no member an option.
 
     The reason is `declined`, `unreadable` or `left_open`.
     """

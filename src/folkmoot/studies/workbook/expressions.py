@@ -562,9 +562,8 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
     """Return for each value the aggregate over all values except this one.
 
-    Each result equals, to the last bit, that of `_combine_values` for the remaining values. Sums
-    are exact before they are rounded, as in `math.fsum`. The time is linear in the number of
-    values.
+    Each result is bit for bit the result of `_combine_values` for the remaining values. Sums are
+    exact before they are rounded, as in `math.fsum`. The time is linear in the number of values.
     """
     if name in ("min", "max"):
         choose = min if name == "min" else max

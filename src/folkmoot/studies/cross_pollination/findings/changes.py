@@ -128,7 +128,7 @@ def position_change(votes: Votes) -> Finding:
 
 
 def summary_caveats(votes: Votes) -> tuple[str, ...]:
-    """Return notes that limit the results of conditions with summaries, or an empty tuple."""
+    """Return notes on the limits of results with summaries, or an empty tuple."""
     if not votes.conditions_with("summaries"):
         return ()
     several = FEW_POOLS if votes.summary_draws < FEWEST_UNITS else SEVERAL_POOLS

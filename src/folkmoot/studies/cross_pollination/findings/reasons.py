@@ -1,4 +1,4 @@
-"""Findings about the clusters of reasons: stability, number, map and the members' own summaries."""
+"""Findings about the clusters of reasons: stability, number, a map, and members' summaries."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
 
 
 def higher_preference(tally: Tally, case: Case) -> Outcome:
-    """Pick the first choice that has the highest score of a single member.
+    """Pick, among the members' first choices, the option with the highest single score.
 
     Members with another first choice are promised their own first choice.
     """
