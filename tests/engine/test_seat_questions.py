@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
+from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot import Run
+from folkmoot.cli.app import app
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.personal_texts import find_personal_texts
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
@@ -18,6 +23,7 @@ from folkmoot.report.document.document import build_document
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_seats import Answers, by_hand
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 STUDY = """
 study: cross_pollination
 pilot_id: centre
@@ -216,3 +222,59 @@ def test_what_a_person_said_afterwards_goes_with_the_person(tmp_path: Path) -> N
     answers = folkmoot.load(run.path).table("afterwards")["answer"].to_list()
     assert answers[1] == "About cars in the town." and "Porcelain" not in str(answers)
     assert b"Porcelain" not in (run.path / "journal.sqlite").read_bytes()
+
+
+TIMED = """
+  checks:
+    - {question: Name the town., right: Ours, %s}
+"""
+
+
+def check_as_json(path: Path) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    done = CliRunner().invoke(app, ["check", str(path), "--json"])
+    return done.exit_code, json.loads(done.stdout)
+
+
+def test_a_check_after_a_stage_that_does_not_exist_is_found_before_the_run(tmp_path: Path) -> None:
+    path = write_study(tmp_path, TIMED % "after_stage: interview")
+    code, found = check_as_json(path)
+    (problem,) = found["problems"]
+    assert code == 2 and problem["key"] == "seats.checks[1].after_stage" and problem["where"]
+    assert problem["hint"] == "the stages are: initial_vote, second_vote"
+    started = CliRunner().invoke(app, ["run", str(path), "--out", str(tmp_path / "run")])
+    assert started.exit_code == 2 and not (tmp_path / "run").exists()
+
+
+def test_a_check_after_more_questions_than_the_study_has_is_a_warning(tmp_path: Path) -> None:
+    code, found = check_as_json(write_study(tmp_path, TIMED % "after_questions: 3"))
+    (warning,) = found["warnings"]
+    assert code == 0 and warning["key"] == "seats.checks[1].after_questions"
+    assert warning["message"].startswith("a human gets about 2 questions")
+    assert not check_as_json(write_study(tmp_path, TIMED % "after_questions: 2"))[1]["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("example", "stage", "settings"),
+    [
+        ("focus_group.yaml", "deep_dive", ""),
+        ("negotiation.yaml", "own_scores", "members_speak: true\n"),
+    ],
+)
+def test_every_named_part_of_a_protocol_is_a_stage(
+    example: str, stage: str, settings: str, tmp_path: Path
+) -> None:
+    for file in EXAMPLES.glob("*"):
+        if file.suffix in (".yaml", ".csv"):
+            shutil.copy(file, tmp_path)
+    path = tmp_path / example
+    seats = f"\nseats:\n  count: 1\n{TIMED % f'after_stage: {stage}'}"
+    path.write_text(path.read_text("utf-8") + seats + settings, "utf-8")
+    assert check_as_json(path) == (0, ANY)
+
+
+def test_a_seat_far_down_the_list_can_be_checked(tmp_path: Path) -> None:
+    # The dry run asks a few participants only, and this one is not among them.
+    path = write_study(tmp_path, TIMED % "after_questions: 1")
+    text = path.read_text().replace("[p_0001, p_0002]", "[p_0180]")
+    path.write_text(text.replace("condition: 3", "condition: 2000"))
+    assert check_as_json(path) == (0, ANY)

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.cli.study_files import run_dry_run
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
@@ -20,6 +19,7 @@ from folkmoot.kit.controls.asking import run_grid_with_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, REPLACING, ControlRow
 from folkmoot.report.comparison.pooled import pooled_findings
+from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL
 

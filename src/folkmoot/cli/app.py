@@ -259,12 +259,15 @@ def check(
             "--preview", help="Print the first prompt of every role, treatment, and permutation."
         ),
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result, and all problems, as JSON.")
+    ] = False,
 ) -> None:
     """Check a study file and estimate calls, cost and time without calling a model."""
     from folkmoot.cli.study_files import check_command
 
     overrides = (*(set_ or ()), *(["batch=true"] if batch else []))
-    check_command(study, model, overrides, trust, preview)
+    check_command(study, model, overrides, trust, preview=preview, as_json=as_json)
 
 
 @app.command()

@@ -28,7 +28,7 @@ from folkmoot.cli.console import (
     print_warning,
     remove_control_characters,
 )
-from folkmoot.cli.study_files import ask_consent, print_models_note, run_dry_run
+from folkmoot.cli.study_files import ask_consent, print_models_note
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.calls.progress import (
     CallRetried,
@@ -47,6 +47,7 @@ from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.forecast import Forecast
 from folkmoot.engine.run.grid import is_grid, parse_axes
+from folkmoot.engine.run.question_count import count_questions, find_check_problems
 from folkmoot.engine.run.runner import (
     apply_seats,
     check_models,
@@ -64,6 +65,7 @@ from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic, resolve_model
 from folkmoot.models.prices import FREE_PRICE, estimate_cost, find_price
 from folkmoot.models.request import ModelRequest
+from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.manifest import POSSIBLY_PAID, describe_possibly_paid
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -300,9 +302,10 @@ def run_command(
     (sample_requests,) = _preflight_requests([(study_file, options)], wants_preflight)
     options = replace(options, preflight_requests=sample_requests)
     if study_file.config.seats is not None:
-        from folkmoot.engine.run.question_count import count_questions
         from folkmoot.view.seat import build_seat_host
 
+        if not options.resume:
+            _require_checks_with_a_place(study_file, options)
         seat_host = build_seat_host(
             address=serving.address,
             port=serving.port,
@@ -319,6 +322,23 @@ def run_command(
         raise NothingUsableError(
             f"the run has finished, but has no usable result: {finished_run.unusable_reason}"
         )
+
+
+def _require_checks_with_a_place(study_file: StudyFile, options: RunOptions) -> None:
+    """Raise InputError if a check would be asked of nobody, and print what is doubtful.
+
+    Humans are invited once, so such a mistake must not be found after the run.
+    """
+    seats = study_file.config.seats
+    # A dry run takes seconds, and checks before the study are always asked.
+    if seats is None or all(check.is_before_study for check in seats.checks):
+        return
+    estimate = run_dry_run(study_file, options.model or study_file.override)
+    problems, warnings = find_check_problems(study_file, estimate)
+    if problems:
+        raise InputError(problems)
+    for warning in warnings:
+        print_warning(str(warning))
 
 
 def try_command(

@@ -17,6 +17,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.errors import FolkmootError
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, open_provider, resolve_model
 from folkmoot.models.request import (
@@ -72,13 +74,40 @@ class TokenUse:
         self.output_tokens += output_tokens * weight
 
 
+class QuestionLog:
+    """The questions that a dry run asks the participants whom humans could play.
+
+    `stages` has the stages of each question to a seat, in the order of the questions. Re-asks are
+    not counted.
+    """
+
+    def __init__(self, seats: Sequence[Seat]) -> None:
+        self.stages: dict[Seat, list[tuple[str, ...]]] = {}
+        self._seats: dict[str, list[Seat]] = {}
+        for seat in seats:
+            self._seats.setdefault(seat.id, []).append(seat)
+        self._addresses: set[str] = set()
+
+    def note_request(self, request: ModelRequest, address: str) -> None:
+        """Count a request if it is a new question to one of the seats."""
+        # The address of a re-ask continues that of its question.
+        if address.rpartition(".")[0] in self._addresses:
+            return
+        self._addresses.add(address)
+        speaker = Speaker(request.hints.speaker, role=request.hints.role)
+        path = address.split("/")[:-1]
+        for seat in self._seats.get(speaker.id, ()):
+            if seat.owns_call(speaker, path):
+                self.stages.setdefault(seat, []).append(seat.stages_of(path))
+
+
 class CountingProvider:
     """A provider that answers with the embedded respondent and counts calls and tokens per model.
 
     The provider collects calls until every task of the protocol waits, then answers all of them.
     Such a group of calls is a wave. The number of waves is the longest chain of calls that wait for
     each other. `waves` lists the number of calls of each wave, without embeddings. Prompts of more
-    than `max_bytes` in total raise DryRunLimitError.
+    than `max_bytes` in total raise DryRunLimitError. `question_log` counts the questions to seats.
     """
 
     def __init__(self, settings: ProviderSettings, embedding: str, max_bytes: int) -> None:
@@ -97,6 +126,7 @@ class CountingProvider:
         self.replies: dict[tuple[object, ...], list[Completion]] = {}
         self._met: Counter[tuple[object, ...]] = Counter()
         self.waves: list[int] = []
+        self.question_log = QuestionLog(())
         # Input tokens by model that a vendor's cache may hold.
         self.repeated: Counter[str] = Counter()
         # Digests of all beginnings of earlier requests that end with a whole message.
@@ -112,6 +142,7 @@ class CountingProvider:
         self._asks += self.weight.get()
         kind = (request.model, request.hints.role, request.hints.kind)
         self.samples.setdefault(kind, request)
+        self.question_log.note_request(request, address)
         await self._wait_for_wave()
         prompt_texts = [message.content for message in request.messages]
         self.bytes += byte_count(*prompt_texts)

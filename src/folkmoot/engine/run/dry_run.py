@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -24,12 +24,15 @@ from folkmoot.engine.calls.batch_queue import MAX_WAVE_CALLS
 from folkmoot.engine.run.counting_provider import (
     NOT_RUN_SUFFIX,
     CountingProvider,
+    QuestionLog,
     TokenUse,
 )
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import apply_limit, open_dry_run, run_study
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
+from folkmoot.engine.study.study import select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.models.catalog import SYNTHETIC_MODEL, open_provider, resolve_model
 from folkmoot.models.request import (
@@ -83,6 +86,8 @@ class RunEstimate:
         sampled: the number of items of outermost forks that were run, and the number of all items.
             None if all were run.
         incomplete: even the sample was too large, so the run will make more calls than estimated.
+        questions: the stages of each question to each participant that was asked, of those whom
+            humans can play under the settings `seats`.
     """
 
     stages: tuple[StageEstimate, ...]
@@ -97,6 +102,7 @@ class RunEstimate:
     output_range: TokenRange | None = None
     sampled: tuple[int, int] | None = None
     incomplete: bool = False
+    questions: Mapping[Seat, Sequence[tuple[str, ...]]] = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -358,31 +364,33 @@ def estimate_run(
     config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
     whole = replace(study_file, config=config)
     limit_size = _limit_size(whole)
+    # The seats of the whole study, because a small part may have none of them.
+    kinds = _kinds_of_seats(whole)
     sample_file, share = whole, 1.0
     dry_run = None
     # A part of two shows the calls per participant, and so how large a part is needed.
     if limit_size > 2:
-        sample_file, smallest_limit = apply_limit(whole, 2), _smallest_limit(whole, limit_size)
+        sample_file, smallest_limit = _reduce(whole, 2), _smallest_limit(whole, limit_size)
         sample_size = max(smallest_limit, _limit_size(sample_file))
-        dry_run = _dry_run(sample_file, model, embedding_model)
+        dry_run = _dry_run(sample_file, model, embedding_model, kinds)
         calls = round(sum(usage.calls for usage in dry_run.counting.stages.values()))
         max_size = max(sample_size, SUFFICIENT_SAMPLE_CALLS * sample_size // max(1, calls))
         if dry_run.cut or max_size == sample_size:
             share = limit_size / sample_size
         else:
-            sample_file = apply_limit(whole, max_size) if max_size < limit_size else whole
+            sample_file = _reduce(whole, max_size) if max_size < limit_size else whole
             share = (
                 limit_size / max(smallest_limit, _limit_size(sample_file))
                 if max_size < limit_size
                 else 1.0
             )
             dry_run = None
-    dry_run = dry_run or _dry_run(sample_file, model, embedding_model)
+    dry_run = dry_run or _dry_run(sample_file, model, embedding_model, kinds)
     if dry_run.cut:
-        dry_run = _dry_run(sample_file, model, embedding_model, sample=True, within=True)
+        dry_run = _dry_run(sample_file, model, embedding_model, kinds, sample=True, within=True)
         # A protocol may reject copied results inside its items. Then sample outermost forks only.
         if dry_run.cut and not dry_run.outermost_item_count:
-            dry_run = _dry_run(sample_file, model, embedding_model, sample=True)
+            dry_run = _dry_run(sample_file, model, embedding_model, kinds, sample=True)
     return _estimate_of(dry_run, share)
 
 
@@ -435,6 +443,7 @@ def _estimate_of(dry_run: DryRun, scale: float) -> RunEstimate:
             name: (round(usage.input_tokens * scale), round(usage.output_tokens * scale))
             for name, usage in counting.models.items()
         },
+        questions=counting.question_log.stages,
     )
 
 
@@ -460,6 +469,7 @@ def _dry_run(
     study_file: StudyFile,
     model: str | None,
     embedding: str,
+    seat_kinds: Collection[tuple[str, str]] = (),
     *,
     sample: bool = False,
     within: bool = False,
@@ -482,6 +492,7 @@ def _dry_run(
     sampler = Sampler(counting, within=within) if sample else None
     was_cut = False
     with open_dry_run(replace(study_file, config=config)) as (dry_file, out):
+        counting.question_log = QuestionLog(_open_seats(dry_file, seat_kinds))
         options = RunOptions(
             model=model, out=out, custom_provider=counting, fork_executor=sampler, is_dry_run=True
         )
@@ -504,7 +515,48 @@ def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]
     """
     size = _limit_size(study_file)
     limit = min(size, max(min_limit, _smallest_limit(study_file, size))) if size > 2 else size
-    return (apply_limit(study_file, limit), size / limit) if limit < size else (study_file, 1.0)
+    return (_reduce(study_file, limit), size / limit) if limit < size else (study_file, 1.0)
+
+
+def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
+    """Return a part of a study, in which humans have about the same share of the seats.
+
+    Seats that the study file names may not be in the part.
+    """
+    part = apply_limit(study_file, limit)
+    study, settings = part.study, part.config.seats
+    if settings is None:
+        return part
+    open_seats = [
+        [seat for seat in study.seats(config, part.study_folder) if not seat.closed_reason]
+        for config in (study_file.config, part.config)
+    ]
+    # A study type that does not list its participants accepts every name.
+    if not open_seats[0]:
+        return part
+    selected = select_study_seats(study, study_file.config, part.study_folder)
+    count = round(len(selected) * len(open_seats[1]) / len(open_seats[0]))
+    in_part = sorted(open_seats[1], key=lambda seat: seat not in selected)
+    names = tuple(seat.name for seat in in_part[:count])
+    choice = {"open": False, "count": None, "role": None, "condition": None, "ids": names}
+    seats = settings.model_copy(update=choice) if names else None
+    return replace(part, config=part.config.model_copy(update={"seats": seats}))
+
+
+def _kinds_of_seats(study_file: StudyFile) -> set[tuple[str, str]]:
+    """Return role and condition of the seats that humans take."""
+    seats = select_study_seats(study_file.study, study_file.config, study_file.study_folder)
+    return {(seat.role, seat.condition) for seat in seats}
+
+
+def _open_seats(study_file: StudyFile, kinds: Collection[tuple[str, str]]) -> list[Seat]:
+    """Return the seats of these roles and conditions that humans can take."""
+    if not kinds:
+        return []
+    seats = study_file.study.seats(study_file.config, study_file.study_folder)
+    return [
+        seat for seat in seats if (seat.role, seat.condition) in kinds and not seat.closed_reason
+    ]
 
 
 def embedded_provider(study_file: StudyFile) -> Provider:

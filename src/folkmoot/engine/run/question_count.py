@@ -1,21 +1,21 @@
-"""Count how many questions a participant is likely to get, for the pages of human participants.
+"""Count the questions that a human is likely to get, and find checks that nobody would be asked.
 
-A dry run of a small part of the study counts the questions.
+The numbers and the stages come from a dry run with the embedded respondent, as the cost does.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 
-from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.run.dry_run import embedded_provider, small_part
+from folkmoot.engine.run.counting_provider import QuestionLog
+from folkmoot.engine.run.dry_run import RunEstimate, embedded_provider, small_part
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import open_dry_run, run_study
-from folkmoot.engine.seats.seats import Seat
-from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import FolkmootError
+from folkmoot.engine.settings.yaml_tree import KeyPath, format_path
+from folkmoot.engine.study.study_file import StudyFile, locate_problem
+from folkmoot.errors import FolkmootError, Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.models.request import Completion, FloatArray, ModelRequest, Provider, Usage
 
 # Bounds the work before a run to a few seconds. A larger study has no expected number of questions.
@@ -25,24 +25,14 @@ MIN_UNITS = 2
 
 
 class _QuestionCounter:
-    """A provider that counts the questions to each participant and lets `inner` answer them."""
+    """A provider that notes the questions to seats. Another provider answers them."""
 
-    def __init__(self, inner: Provider, seats: Sequence[Seat]) -> None:
+    def __init__(self, inner: Provider, question_log: QuestionLog) -> None:
         self._inner = inner
-        self._seats: dict[str, list[Seat]] = {}
-        for seat in seats:
-            self._seats.setdefault(seat.id, []).append(seat)
-        self._addresses: set[str] = set()
-        self.questions: Counter[str] = Counter()
+        self._question_log = question_log
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
-        who = Speaker(request.hints.speaker, role=request.hints.role)
-        path = address.split("/")[:-1]
-        # The address of a re-ask continues that of its question.
-        if address.rpartition(".")[0] not in self._addresses:
-            self._addresses.add(address)
-            for seat in self._seats.get(who.id, ()):
-                self.questions[seat.name] += seat.owns_call(who, path)
+        self._question_log.note_request(request, address)
         return await self._inner.complete_request(request, address=address)
 
     async def embed_texts(
@@ -60,7 +50,8 @@ def count_questions(study_file: StudyFile) -> int | None:
     changes = {"seats": None, "budget_usd": None, "budget_calls": MAX_CALLS, "batch": False}
     with open_dry_run(part, changes) as (dry_file, folder):
         seats = part.study.seats(dry_file.config, part.study_folder)
-        counter = _QuestionCounter(embedded_provider(part), seats)
+        question_log = QuestionLog(seats)
+        counter = _QuestionCounter(embedded_provider(part), question_log)
         options = RunOptions(out=folder, custom_provider=counter, is_dry_run=True)
         try:
             run_study(dry_file, options)
@@ -68,8 +59,47 @@ def count_questions(study_file: StudyFile) -> int | None:
         # itself reports its errors.
         except FolkmootError:
             return None
-    counts = [count for count in counter.questions.values() if count]
+    counts = [len(questions) for questions in question_log.stages.values()]
     if not counts:
         return None
     speaks_as_self = study_file.config.seats is not None and study_file.config.seats.as_ == "self"
     return round(statistics.median(counts)) + speaks_as_self
+
+
+def find_check_problems(
+    study_file: StudyFile, estimate: RunEstimate
+) -> tuple[list[Problem], list[Problem]]:
+    """Return problems and warnings for checks of humans that would be asked of nobody.
+
+    A stage that does not exist is a problem. A number of questions that no participant reached in
+    the dry run is a warning, because humans may get more questions than the embedded respondent. If
+    the dry run has seen only a sample of the study, a missing stage is a warning as well.
+    """
+    settings = study_file.config.seats
+    if settings is None or not estimate.questions or estimate.incomplete:
+        return [], []
+    # A stage occurs several times in a path, and once in the list, in the order of the protocol.
+    stages = list(
+        dict.fromkeys(
+            stage
+            for questions in estimate.questions.values()
+            for stages_of_question in questions
+            for stage in stages_of_question
+        )
+    )
+    max_questions = max(map(len, estimate.questions.values()))
+    problems, warnings = list[Problem](), list[Problem]()
+    for index, check in enumerate(settings.checks):
+        path: KeyPath = ("seats", "checks", index)
+        if check.after_stage is not None and check.after_stage not in stages:
+            message = f"no human is asked anything in a stage {check.after_stage!r}"
+            hint = did_you_mean(check.after_stage, stages, f"the stages are: {', '.join(stages)}")
+            key = format_path((*path, "after_stage"))
+            problem = locate_problem(study_file, Problem(message, key=key, hint=hint))
+            (problems if estimate.sampled is None else warnings).append(problem)
+        if check.after_questions is not None and check.after_questions > max_questions:
+            message = f"a human gets about {max_questions} questions, so the check is not asked"
+            hint = f"lower it to at most {max_questions}, or set `after_stage`"
+            key = format_path((*path, "after_questions"))
+            warnings.append(locate_problem(study_file, Problem(message, key=key, hint=hint)))
+    return problems, warnings

@@ -8,6 +8,7 @@ this module declares.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -214,14 +215,14 @@ class SeatProgress:
     asked: dict[int, asyncio.Future[bool]] = field(default_factory=dict)
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 
-    def find_due(self, checks: tuple[SeatCheck, ...], stage: str | None) -> list[int]:
-        """Return the numbers (from 1) of the checks to ask before the next question of this stage.
+    def find_due(self, checks: tuple[SeatCheck, ...], stages: Collection[str]) -> list[int]:
+        """Return the numbers (from 1) of the checks that precede a question of these stages.
 
-        `stage` is None at the end of the protocol.
+        `stages` is empty at the end of the protocol.
         """
         return [
             number
             for number, check in enumerate(checks, start=1)
             if (check.after_questions is not None and self.question_count >= check.after_questions)
-            or (check.after_stage in self.stages and check.after_stage != stage)
+            or (check.after_stage in self.stages and check.after_stage not in stages)
         ]

@@ -74,6 +74,13 @@ class Seat:
         """The session that this participant shares with others, or the id of a lone participant."""
         return self.scopes[0] if self.scopes else self.id
 
+    def stages_of(self, path: Sequence[str]) -> tuple[str, ...]:
+        """Return the stages to which a question to this seat belongs, the outermost first.
+
+        These are the names in the path of its scope, without those that identify the seat.
+        """
+        return tuple(part for part in path if part != self.id and part not in self.scopes)
+
     def owns_call(self, speaker: Speaker, path: Sequence[str]) -> bool:
         """Return whether a call to `speaker` in the scope with this path belongs to the seat."""
         is_own = speaker.id == self.id and speaker.role == PARTICIPANT_ROLE

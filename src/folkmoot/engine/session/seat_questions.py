@@ -7,7 +7,7 @@ change no address of the protocol, and a replay finds the answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar, cast
@@ -63,16 +63,16 @@ async def ask_checks_before_study(run: RunContext) -> None:
     run.seat_humans([seat for seat, is_in in zip(run.seats, stays, strict=True) if is_in])
 
 
-async def ask_due_checks(run: RunContext, seat: Seat, stage: str | None) -> None:
-    """Ask a human the checks that are due before the next question, which belongs to `stage`.
+async def ask_due_checks(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
+    """Ask the checks that precede the next question to a human, which belongs to these stages.
 
-    `stage` is None at the end of the protocol. Questions that the human gets at the same time wait
-    for the same check.
+    `stages` is empty at the end of the protocol. Questions that the human gets at the same time
+    wait for the same check.
     """
     checks, progress = _checks_of(run), run.seat_progress[seat]
     if not run.asks_people:
         return
-    for number in progress.find_due(checks, stage):
+    for number in progress.find_due(checks, stages):
         if number not in progress.asked:
             progress.asked[number] = asyncio.ensure_future(
                 _ask_check(run, seat, number, checks[number - 1])
@@ -81,11 +81,11 @@ async def ask_due_checks(run: RunContext, seat: Seat, stage: str | None) -> None
         await asyncio.shield(progress.asked[number])
 
 
-def note_question(run: RunContext, seat: Seat, stage: str) -> None:
-    """Count a question that the protocol asks a human, and note its stage."""
+def note_question(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
+    """Count a question that the protocol asks a human, and note its stages."""
     progress = run.seat_progress[seat]
     progress.question_count += 1
-    progress.stages.add(stage)
+    progress.stages.update(stages)
 
 
 async def ask_people_afterwards(run: RunContext) -> None:
@@ -161,7 +161,7 @@ def _outcome_of_check(check: SeatCheck, attempt: int, *, right: bool, missing: s
 
 
 async def _ask_afterwards(run: RunContext, seat: Seat) -> None:
-    await ask_due_checks(run, seat, None)
+    await ask_due_checks(run, seat, ())
     assert run.config.seats is not None
     settings, questions = run.config.seats, list[tuple[int, str, AnswerType[object]]]()
     if settings.review:

@@ -207,9 +207,9 @@ class Scope:
         try:
             seat, view = run.find_seat(speaker, self.path), None
             if seat is not None:
-                stage = self.path[0] if self.path else ""
-                await ask_due_checks(run, seat, stage)
-                note_question(run, seat, stage)
+                stages = seat.stages_of(self.path)
+                await ask_due_checks(run, seat, stages)
+                note_question(run, seat, stages)
             model = (
                 run.model_at(address, speaker.model, speaker.role) if seat is None else HUMAN_MODEL
             )

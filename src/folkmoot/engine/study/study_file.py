@@ -11,7 +11,7 @@ import codecs
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +329,17 @@ def _remove_invalid(
         parent = get_value(data, path[:-1])
         parent.pop(path[-1], None)
     return bool(removable)
+
+
+def locate_problem(study_file: StudyFile, problem: Problem) -> Problem:
+    """Return a problem of a study file that was found after loading, with its file and line."""
+    path = study_file.path
+    if not path.is_file() or _find_file_loader(path) is not None:
+        return replace(problem, file=str(path))
+    tree = parse_yaml(_read_text(path), str(path))
+    path_in_file = resolve_path(tree.value, problem.key)
+    location = tree.nearest_location(path_in_file)
+    return with_location(problem, str(path), location.line if path_in_file else 0)
 
 
 def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTree) -> list[Problem]:
