@@ -189,7 +189,7 @@ def _known_sources() -> tuple[str, ...]:
 
 
 def _list_sources(schema: JsonDict) -> None:
-    """Add the names of all persona sources to the JSON Schema, including installed packages."""
+    """Add the names of all persona sources, also of installed packages, to the JSON Schema."""
     # The enum lets editors complete the sources that are installed on this machine.
     schema |= {"enum": [*_known_sources()], **field_notes(essential=True)}
 

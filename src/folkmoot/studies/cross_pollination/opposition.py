@@ -156,8 +156,8 @@ async def choose_by_embedding(
     """Return the first choice of the participant who gave the most different reasons.
 
     The difference is the cosine distance between the summaries of the two participants. Only
-    participants with another first choice are compared. Return None if every participant has the
-    same first choice.
+    participants with another first choice are compared. Return None without a summary, or if all
+    first choices are the same.
     """
     others = data.choices != participant.initial_choice
     if participant.embedding is None or not others.any():

@@ -554,7 +554,8 @@ async def second_vote(
 ) -> Iterable[Participant]:
     """Ask the participants without summaries and dialogue to vote again.
 
-    Their condition is simple voting (the noise floor), a placebo, or an interview alone.
+    The condition of these participants is simple voting (the noise floor), a placebo, or an
+    interview alone.
     """
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:

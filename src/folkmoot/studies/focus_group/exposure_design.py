@@ -30,7 +30,7 @@ LABELS = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of text that a source stands for, for a private question to a participant.
+    """Return the kind of text that a source stands for, in the prompt of a private question.
 
     The kit labels the participant's own words `OWN_WORDS` before it calls this function.
     """

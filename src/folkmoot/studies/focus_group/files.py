@@ -453,8 +453,8 @@ def _remark_data(
 ) -> dict[str, list[dict[str, object]]]:
     """Return objections, needs and themes with quotes.
 
-    The codes raised by most participants come first. With one group, each quote of a code is from
-    another participant. With several groups, each quote is from another group.
+    The codes raised by most participants come first. With one group, all quotes of a code are from
+    different participants. With several groups, all quotes of a code are from different groups.
     """
     speakers_by_code: dict[str, set[tuple[str, str]]] = {}
     quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}

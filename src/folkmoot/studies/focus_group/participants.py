@@ -176,9 +176,10 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
     """Read the rows of a file of real profiles. Return an empty list for `grounded` personas.
 
     The value `background` of a row collects the data for which the generator has no field. These
-    are a description of the person, the column `background`, an income in dollars, and each unknown
-    column with its name. If a row has a description, `background` also holds the demographics, and
-    the prompt leaves out the drawn attributes. Raise InputError if the file cannot be read.
+    data are a description of the person, the column `background`, an income in dollars, and each
+    unknown column with its name. If a row has a description, `background` also holds the
+    demographics, and the prompt leaves out the drawn attributes. Raise InputError if the file
+    cannot be read.
     """
     if config.personas == "grounded":
         return []

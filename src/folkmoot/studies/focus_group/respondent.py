@@ -1,4 +1,4 @@
-"""How the embedded respondent answers in focus groups: from opinions of the product to answers.
+"""How the embedded respondent answers in focus groups: opinions of the product become answers.
 
 An opinion of the product is the sum of a taste, the claims in concept and material, and the price.
 Claims are weighted by the concerns of the persona. In a discussion the opinion moves towards the
@@ -357,8 +357,9 @@ def give_reasons(
 ) -> list[str]:
     """Return `count` sentences for or against the product, by the sign of the opinion.
 
-    A neutral or weak opinion gets further sentences, the last one for the other side. If `concern`,
-    the concern of the view to which the turn responds, is given, the first sentence is about it.
+    A neutral or weak opinion gets further sentences, the last one for the other side. `concern` is
+    the concern of the view to which the turn responds. If `concern` is given, the first sentence is
+    about this concern.
     """
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")

@@ -286,8 +286,7 @@ def say_message(
     """Record a message and return it with its utterance id.
 
     `interviewed_id` is the participant in an interview, or None in the discussion. `address` is the
-    address of the reply with the message. If it is None, the source of the message gives the
-    address.
+    address of the reply with the message, or None for the address in the message's source.
     """
     utterance = scope.say(
         Speaker(message.speaker_id, message.speaker_name, message.role.value),

@@ -436,7 +436,7 @@ class Negotiation:
     def compared_as(self) -> str:
         """The id of the condition in the rows of this dialogue.
 
-        A dialogue of C4 has the id C5 if the study runs it only for C5, which continues it.
+        A dialogue of C4 has the id C5 if the study runs the dialogue only as the start of C5.
         """
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 

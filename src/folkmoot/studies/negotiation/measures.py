@@ -168,9 +168,10 @@ class DecisionMeasures:
     minority_promised: float
 
     def satisfaction_with(self, member: str, **values: float) -> float:
-        """Return a member's satisfaction, or the value in `values` for the reason of a missing one.
+        """Return a member's satisfaction, or a replacement for an unknown satisfaction.
 
-        `values` maps reasons to values. Return NaN if it lacks the reason.
+        `values` maps reasons for an unknown satisfaction to replacements. Return NaN if the reason
+        has no replacement.
         """
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 

@@ -177,7 +177,8 @@ def _load_wordings() -> _Words:
 def _assign_personas(config: NegotiationConfig, folder: Path, count: int) -> list[str] | None:
     """Return `count` personas from the researcher's file, in random order.
 
-    Return None if the study file names no personas. Raise InputError if the file has too few.
+    Return None if the study file names no personas. Raise InputError if the file has too few
+    personas.
     """
     if config.personas is None:
         return None

@@ -43,7 +43,7 @@ def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfi
     """Return the part of the embedded respondent for this study.
 
     `follows` is the chance (0 to 1) that the mediator of C3 and C5 gives members of a minority
-    their first choice. It is an effect that is built into the respondent.
+    their first choice. The chance is an effect that is built into the respondent.
     """
     return RespondentPart(
         option_names=_option_names,

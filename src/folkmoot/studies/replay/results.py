@@ -194,7 +194,7 @@ def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, 
 
 
 def _subgroups(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding | None:
-    """Return the finding on the changes in each subgroup, or None without large subgroups."""
+    """Return the finding on changes by subgroup, or None if no subgroup is large enough."""
     if not fits:
         return None
     return Finding(

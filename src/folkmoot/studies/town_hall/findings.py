@@ -123,7 +123,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
-    """Return the results on the gap between a supplementary level and a main level.
+    """Return the results that compare the inclusion gap at a supplementary and at a main level.
 
     `between` holds the results on pairs of main levels, which are left out.
     """

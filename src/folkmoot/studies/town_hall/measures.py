@@ -167,7 +167,7 @@ def measure_survival(tables: Tables) -> pl.DataFrame:
 
     The table has one row per resident (`agent_id`). `citations` lists the number of public
     references in each round of `rounds`. `survival` is the share of rounds with at least one
-    reference, without the first round. It is null if there was only one round.
+    reference, without the first round. With only one round, `survival` is null.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (

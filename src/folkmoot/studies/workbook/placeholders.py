@@ -309,7 +309,7 @@ def empty_branches(text: str) -> list[str]:
 
 
 def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
-    """Return True if a text with these parts can be empty, and the conditions for that."""
+    """Return whether a text with these parts can be empty, and under which conditions."""
     is_empty, conditions = True, list[str]()
     for part in parts:
         if not isinstance(part, _If):

@@ -172,9 +172,9 @@ def argument_push(mind: SimulatedRespondent) -> float:
     """Return the change of the given share that arguments cause.
 
     The balance is the number of distinct words for giving minus the number of words against giving.
-    It is divided by `_MAX_BALANCE` and limited to ±1. The change is the balance times strength and
-    susceptibility. A text that all participants read moves all of them by the same amount, so it
-    does not change differences between treatments.
+    The balance is divided by `_MAX_BALANCE` and limited to ±1. The change is the balance times
+    strength and susceptibility. A text that all participants read moves all of them by the same
+    amount, so it does not change differences between treatments.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (

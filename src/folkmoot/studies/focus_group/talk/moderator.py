@@ -495,9 +495,9 @@ def _overdue_participants(
 ) -> list[str]:
     """Return the participants without any answer so far who must answer this question.
 
-    If the remaining questions have too few answers for all participants, some must answer now. Once
-    the discussion has as many answers as two full questions, at least one participant without an
-    answer must answer.
+    If the remaining questions have too few answers for all participants, some participants must
+    answer now. Once the discussion has as many answers as two full questions, at least one
+    participant without an answer must answer.
     """
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen

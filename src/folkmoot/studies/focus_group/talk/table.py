@@ -108,8 +108,8 @@ class TableDiscussion:
         """Return the participants who still answer the question if a probe is made.
 
         If the probe would exceed the maximum number of answers, one waiting participant is dropped.
-        This is the last in order who has spoken before and was not addressed by name. Return None
-        if no probe can be made.
+        The dropped participant is the last in order who has spoken before and was not addressed by
+        name. Return None if no probe can be made.
         """
         if self.probes >= self.config.all_questions // 2:
             return None

@@ -190,8 +190,8 @@ class Planned(Record):
     def _keep_proposals(cls, raw: object, info: ValidationInfo) -> object:
         """Keep the items that hold a proposal, and drop all other items.
 
-        An item that only repeats the prompt holds no proposal. If it were kept, the whole ballot
-        would fail validation.
+        An item that only repeats the prompt holds no proposal. One item without a proposal would
+        make the whole ballot invalid.
         """
         echoed = ValidationContext.from_info(info).echoed
         return (
