@@ -180,7 +180,7 @@ def check_images(config: DiscussionConfig) -> list[Problem]:
 
 
 def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
-    """Yield (key, text) for each setting that participants are shown as a text."""
+    """Yield (key, text) for each text of the study file that participants are shown."""
     prefixed_parts = [
         ("", config),
         *((f"stimuli.{index}.", stimulus) for index, stimulus in enumerate(config.stimuli)),

@@ -66,8 +66,8 @@ def satisfaction_of_members(
 
     The result is the mean over the times or branches in which the member gets an option. If a
     member gets several options at the same time, the best score counts. If the member rejects one
-    of these options, the worst score counts instead. Members are left out if they get no option, or
-    an option that they did not score.
+    of these options, the worst score counts instead. Members are left out if they get no option or
+    an option without a score.
     """
     result: dict[str, float] = {}
     for member, member_scores in scores.items():

@@ -68,7 +68,9 @@ _COUNTED = re.compile(r"(?:list\s*\(\s*)?range\s*\([-+\d\s,]*\)(?:\s*\))?")
 
 
 class NotALiteral(ValueError):
-    """Raised for a text that looks like a literal but is not. The message is for researchers."""
+    """Raised for a text that looks like a literal but cannot be read, with a message for
+    researchers.
+    """
 
 
 def looks_like_dict(text: str) -> bool:

@@ -352,7 +352,7 @@ class SessionState:
 
 
 def parse_cell(text: str) -> Scalar:
-    """Return a profile cell as a number if it is written as one. `007` and `10%` stay texts."""
+    """Return a profile cell, as a number if it looks like a number. `007` and `10%` stay texts."""
     if not _NUMBER.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)
