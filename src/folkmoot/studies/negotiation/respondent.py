@@ -424,7 +424,6 @@ def _text_of(mind: SimulatedRespondent, column: str) -> str:
 
 
 def _follows_minority(mind: SimulatedRespondent, chance: float) -> bool:
-    """Return whether the mediator follows the minority, by a random draw."""
     return uniform_draw(mind.at.seed, mind.at.address, "follows") < chance
 
 

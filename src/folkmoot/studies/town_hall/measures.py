@@ -295,7 +295,6 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
 
 
 def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
-    """Return the totals and figures of one group by their names."""
     survivals, residents = row["survival"] or [], row["residents"]
     measures = {
         **row,

@@ -100,7 +100,6 @@ def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _comma_parts(words: Sequence[str]) -> list[tuple[str, ...]]:
-    """Divide the words of a sentence at its commas."""
     ends = [-1, *(i for i, word in enumerate(words) if word == ","), len(words)]
     parts = (tuple(words[left + 1 : right]) for left, right in pairwise(ends))
     return [part for part in parts if part]

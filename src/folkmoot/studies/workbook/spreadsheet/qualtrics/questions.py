@@ -218,7 +218,6 @@ class FormMaker:
         return dict(zip((choice.id for choice in choices), texts, strict=True))
 
     def _shows_in_random_order(self, question: Question) -> bool:
-        """Return whether the survey shows all choices in random order."""
         given = as_mapping(question.keys.get("Randomization"))
         kind = as_text(given.get("Type"))
         if kind in ("", "None"):
