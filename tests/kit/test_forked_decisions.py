@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.cli.study_files import run_dry_run
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import verify_controls
 from folkmoot.kit.controls.tables import NO_PERSONA, SAME_LENGTH, ControlRow
+from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 
 OPTIONS = {"Park improvements", "Youth job training", "Safer streets"}
