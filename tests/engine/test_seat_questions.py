@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import ANY
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -18,9 +20,13 @@ from folkmoot.engine.seats.personal_texts import find_personal_texts
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import withdraw_texts
+from folkmoot.engine.study.study import analysed_parts, compute_findings
+from folkmoot.engine.study.study_file import validate_settings
 from folkmoot.errors import InputError, RunPausedError
 from folkmoot.report.document.document import build_document
+from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
+from tests.contract.small import SMALL
 from tests.engine.test_seats import Answers, by_hand
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -118,10 +124,31 @@ def test_a_check_during_the_study_is_noted_and_asked_once(tmp_path: Path) -> Non
     assert mine == ["initial_vote/p_0002/ask0", "seats/p_0002/check1", "second_vote/p_0002/ask0"]
     sections = {section.title: section for section in build_document(run.folder).sections}
     (finding,) = (drawn.finding for drawn in sections["Exclusions"].figures)
-    assert finding.says == "2 humans answered checks: 1 flagged, 0 screened out."
+    assert finding.says == "2 humans answered checks: 1 flagged, 0 excluded, 0 screened out."
     assert [row[0] for row in finding.grid.rows] == ["p_0002"]
     human = run.table("answers").filter(speaker_id="p_0002")
     assert set(human["answered_by"]) == {"human"} and human["missing"].null_count() == 2
+
+
+def test_who_fails_a_check_that_excludes_is_left_out_of_all_figures(tmp_path: Path) -> None:
+    said = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A shop"]}
+    path = write_study(tmp_path, DURING + "      on_failure: exclude\n")
+    run = run_with(path, people(said))
+    # The human took part to the end, and the tables hold every row.
+    assert run.table("answers").filter(speaker_id="p_0002")["missing"].null_count() == 2
+    assert run.table("participants").height == 3
+    document = build_document(run.folder)
+    assert document.front is not None and document.methods is not None
+    sentence = "1 of 3 participants is left out of all figures"
+    assert document.front.excluded.startswith(sentence)
+    assert sentence in document.methods.paragraphs[0]
+    assert not any("p_0002" in light.reason for light in document.front.lights)
+    says = {found.key: found.says for found in compute_findings(run.study, run.folder)}
+    assert "0 of 2 changed" in says["position_change"] and says["exclusions"].startswith(sentence)
+    # The rule was stated before the first call.
+    sealed = run.folder.plan["sealed"]["design"]["data"]["settings"]["seats"]["checks"]
+    assert sealed[0]["on_failure"] == "exclude"
+    assert verify_run(RunFolder(run.path)).is_consistent
 
 
 def test_a_failed_check_during_the_study_ends_the_part_of_a_person(tmp_path: Path) -> None:
@@ -278,3 +305,31 @@ def test_a_seat_far_down_the_list_can_be_checked(tmp_path: Path) -> None:
     text = path.read_text().replace("[p_0001, p_0002]", "[p_0180]")
     path.write_text(text.replace("condition: 3", "condition: 2000"))
     assert check_as_json(path) == (0, ANY)
+
+
+@pytest.mark.parametrize("name", [*SMALL, "workbook"])
+def test_every_study_type_says_what_is_left_out_with_a_human(
+    name: str, small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    base = folkmoot.load(small_run(name))
+    config = validate_settings(base.study, base.folder.config, folder=small_run(name).parent)
+    seats = base.study.seats(config, small_run(name).parent / "study")
+    parts = {seat.analysed_part for seat in seats}
+    part = sorted(parts)[0]
+    path = tmp_path / "run"
+    shutil.copytree(base.path, path)
+    row = dict.fromkeys(("seat", "speaker_id", "address", "question", "answer", "missing"), "x")
+    row |= {"check": 1, "attempt": 1, "right": False, "on_failure": "exclude"}
+    pl.DataFrame([{**row, "outcome": "excluded", "part": part}]).write_parquet(
+        path / "tables" / "checks.parquet"
+    )
+    run = RunFolder(path)
+    view = analysed_parts(base.study, run)
+    assert isinstance(view, PartsView) and parts <= set(view.parts.planned)
+    column = view.parts.column
+    changed = [t for t in run.table_names() if run.read_table(t).height > view.read_table(t).height]
+    assert changed
+    for table in changed:
+        assert part not in view.read_table(table)[column].cast(pl.String).to_list()
+    keys = [finding.key for finding in compute_findings(base.study, run)]
+    assert keys[-1] == "exclusions" and "failed" not in keys

@@ -29,7 +29,7 @@ from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
 from folkmoot.engine.session.folder_access import is_held, lock_folder, open_run
 from folkmoot.engine.session.run_totals import money_in
-from folkmoot.engine.study.study import complete_parts, find_study_of_run
+from folkmoot.engine.study.study import analysed_parts, find_study_of_run
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.post_hoc import verify_codings
@@ -254,13 +254,13 @@ def report_command(name: str, pdf: bool, figures: Path | None = None) -> None:
         return
     run = open_run(find_run(name).path)
     study = find_study_of_run(run)
-    covered_run = complete_parts(study, run)
+    covered_run = analysed_parts(study, run)
     path = write_report(covered_run, pdf=pdf, figures=figures)
     # A killed run has not written the files that the study derives from its results.
     if (
         isinstance(covered_run, PartialRun)
         and isinstance(run, RunSoFar)
-        and covered_run.parts.complete
+        and covered_run.parts.analysed
     ):
         # The process of the run ended before it wrote these files, so they are written here.
         with JournalReader(run.path / JOURNAL) as journal:

@@ -337,6 +337,8 @@ def _describe_checks(study_file: StudyFile) -> list[str]:
     consequences = {
         "again": "asked until the answer is right",
         "note": "a human who fails it is listed and stays in the analysis",
+        "exclude": "a human who fails it is left out of all figures, together with the group, "
+        "session or set in which others have talked with them",
         "end": "a human who fails it takes no further part",
     }
     return [
@@ -348,6 +350,7 @@ def _describe_checks(study_file: StudyFile) -> list[str]:
 
 def _analysis_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
     primary, secondary, rest = (of_family(claims, family) for family in FAMILIES)
+    checks = _describe_checks(study_file)
     return (
         TemplateField("Statistical models", METHODS, grid=_claims_grid([*primary, *secondary])),
         TemplateField("Transformations", ("None beyond the indices above.",)),
@@ -357,8 +360,8 @@ def _analysis_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
             (
                 "Claims use all rows, or only the rows listed below. Answers that are unreadable, "
                 "declined or refused are missing and never scored. No participant is excluded "
-                "because of an answer.",
-                *_describe_checks(study_file),
+                "because of an answer" + (", but for these checks." if checks else "."),
+                *checks,
                 "A first reply fails if it needs a further request, repeats itself or is cut by "
                 "the token limit. The report names each model with more than "
                 f"{format_percent(study_file.config.max_instruction_failures)} failed first "

@@ -1,12 +1,14 @@
-"""An unfinished run for reports: only the rows of its complete parts.
+"""A run for reports: only the rows of its complete parts, without parts that are excluded.
 
 A protocol records the rows of a part (a block, group, session or participant) when the part ends.
-So complete parts can be reported while a run is active, paused or killed."""
+So complete parts can be reported while a run is active, paused or killed. A part is excluded if a
+human in it fails a check of the study file that says so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
@@ -29,13 +31,19 @@ class Parts:
     """The planned parts of a run in order, and the parts with complete rows.
 
     `column`: the column that holds the name of the part. `arms`: condition → parts, or empty if a
-    part belongs to several conditions.
+    part belongs to several conditions. `excluded`: the parts that the analysis leaves out.
     """
 
     column: str
     planned: tuple[str, ...]
     complete: tuple[str, ...]
     arms: Mapping[str, tuple[str, ...]]
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def analysed(self) -> tuple[str, ...]:
+        """The complete parts that are not excluded."""
+        return tuple(part for part in self.complete if part not in self.excluded)
 
     @property
     def unit(self) -> str:
@@ -54,20 +62,54 @@ class Parts:
         return [arm for arm, arm_parts in self.arms.items() if not done.intersection(arm_parts)]
 
 
-class PartialRun(RunFolder):
+class PartsView(RunFolder):
+    """A view of a run with only the rows of the parts that are analysed.
+
+    Tables without a column that names the part are shown with all rows.
+    """
+
+    def __init__(self, run: RunFolder, parts: Parts) -> None:
+        super().__init__(run.path)
+        self.parts = parts
+        self._run = run
+
+    def with_excluded(self) -> PartsView:
+        """Return the view with the rows of the excluded parts as well."""
+        return PartsView(self._run, replace(self.parts, excluded=()))
+
+    @property
+    def whole(self) -> RunFolder:
+        """The run with the rows of all parts."""
+        return self._run
+
+    def scan_table(self, name: str) -> pl.LazyFrame:
+        rows = self._run.scan_table(name)
+        part_column = self.parts.column
+        if part_column not in rows.collect_schema():
+            return rows
+        # The plan names parts by texts, so numbers in the table are compared as texts. Rows without
+        # a part, such as those of the whole run, are kept.
+        part_of_row = pl.col(part_column).cast(pl.String)
+        return rows.filter(part_of_row.is_null() | part_of_row.is_in(self.parts.analysed))
+
+    def read_table(self, name: str) -> pl.DataFrame:
+        return self.scan_table(name).collect()
+
+
+class PartialRun(PartsView):
     """A view of an unfinished run with only the rows of its complete parts.
 
-    Tables without a column that names the part are shown with all rows. `columns` declares the
-    columns of the study's tables, so that tables without rows exist as well.
+    `columns` declares the columns of the study's tables, so that tables without rows exist as well.
     """
 
     def __init__(
         self, run: RunFolder, parts: Parts, columns: Mapping[str, Mapping[str, str]]
     ) -> None:
-        super().__init__(run.path)
-        self.parts = parts
-        self._run = run
+        super().__init__(run, parts)
         self._declared = columns
+
+    def with_excluded(self) -> PartialRun:
+        return PartialRun(self._run, replace(self.parts, excluded=()), self._declared)
 
     @property
     def is_finished(self) -> bool:
@@ -102,21 +144,11 @@ class PartialRun(RunFolder):
     def has_table(self, name: str) -> bool:
         return name in self._declared or self._run.has_table(name)
 
-    def read_table(self, name: str) -> pl.DataFrame:
-        return self.scan_table(name).collect()
-
     def scan_table(self, name: str) -> pl.LazyFrame:
         if name in self._declared and not self._run.has_table(name):
             kinds = self._declared[name].items()
             return pl.LazyFrame(schema={column: DTYPES[kind] for column, kind in kinds})
-        rows = self._run.scan_table(name)
-        part_column = self.parts.column
-        if part_column not in rows.collect_schema():
-            return rows
-        # The plan names parts by texts, so numbers in the table are compared as texts. Rows without
-        # a part, such as those of the whole run, are kept.
-        part_of_row = pl.col(part_column).cast(pl.String)
-        return rows.filter(part_of_row.is_null() | part_of_row.is_in(self.parts.complete))
+        return super().scan_table(name)
 
     @cached_property
     def _answered_by(self) -> set[str]:
@@ -141,6 +173,9 @@ def describe_parts(run: PartialRun) -> Finding:
         "cover "
         "these."
     )
+    if parts.excluded:
+        left_out = format_count(len(parts.excluded), parts.unit)
+        says += f" Failed checks exclude {left_out} from all figures."
     if len(complete_parts) == len(parts.planned):
         says += " What is made when all have ended, such as coding, may still be missing."
     if not complete_parts:

@@ -12,15 +12,19 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+import polars as pl
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from folkmoot.conversation.answer_types import AnswerType, Text
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.field_notes import Word
 from folkmoot.storage.rows import Row, column, columns_of_class
+from folkmoot.storage.run_folder import RunFolder
 
 CHECKS, AFTERWARDS, ANNOUNCEMENTS = "checks", "afterwards", "announcements"
 MAX_QUESTION_CHARACTERS = 4_000
+# Outcomes of a check that was failed.
+FLAGGED, EXCLUDED = "flagged", "excluded"
 
 
 def _one_or_several(given: object) -> object:
@@ -52,11 +56,13 @@ class SeatCheck(BaseModel):
     after_stage: str | None = Field(
         None, description="asked after the stage of this name, not before the study"
     )
-    tries: int = Field(1, ge=1, le=20, description="number of answers, with `note` and `end`")
-    on_failure: Literal["again", "note", "end"] = Field(
+    tries: int = Field(
+        1, ge=1, le=20, description="number of answers, with `note`, `exclude` and `end`"
+    )
+    on_failure: Literal["again", "note", "exclude", "end"] = Field(
         "note",
-        description="`again` asks until the answer is right, `note` records the failure, `end` "
-        "ends the part of the human",
+        description="`again` asks until the answer is right, `note` records the failure, `exclude` "
+        "leaves the human out of the analysis, `end` ends the part of the human",
     )
     hint: str | None = Field(None, description="text shown after a wrong answer")
 
@@ -167,10 +173,15 @@ class CheckRow(Row, table=CHECKS, key=("seat", "check", "attempt")):
     answer: str | None
     right: bool = column("whether the answer is right")
     missing: str | None
-    on_failure: str = column("what follows a failure: again, note or end")
+    on_failure: str = column("what follows a failure: again, note, exclude or end")
     outcome: str = column(
         "after this answer: passed, again (asked once more), flagged (failed, and only recorded), "
-        "screened out, or left (the human gave no more answers)"
+        "excluded (failed, and left out of the analysis), screened out, or left (the human gave no "
+        "more answers)"
+    )
+    part: str = column(
+        "the part of the run that the analysis leaves out if the outcome is excluded: the "
+        "participant, or the group, session or set in which others have talked with them"
     )
 
 
@@ -200,6 +211,18 @@ class AnnouncementRow(Row, table=ANNOUNCEMENTS, key=("number",)):
 PEOPLE_TABLES: tuple[type[Row], ...] = (CheckRow, AfterwardsRow, AnnouncementRow)
 # These tables are written only if humans were asked or told something.
 PEOPLE_COLUMNS = columns_of_class(PEOPLE_TABLES)
+
+
+def excluded_parts(run: RunFolder) -> tuple[str, ...]:
+    """Return the parts of a run that the analysis leaves out, in the order of their seats."""
+    if not run.has_table(CHECKS):
+        return ()
+    checks = run.scan_table(CHECKS)
+    # Runs of earlier versions cannot exclude.
+    if "part" not in checks.collect_schema():
+        return ()
+    excluded = checks.filter(outcome=EXCLUDED).select(pl.col("part").unique(maintain_order=True))
+    return tuple(excluded.collect()["part"])
 
 
 @dataclass(slots=True)

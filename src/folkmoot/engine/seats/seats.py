@@ -50,7 +50,8 @@ class Seat:
     `id` is the id of the speaker. Every call of this participant has one of the `scopes` in its
     scope path. `scopes` is empty if the id is unique in the run. `closed_reason` is empty if a
     human can take the seat. Otherwise it gives the reason, for example that other speakers answer
-    for the participant.
+    for the participant. `part` is the part of the run that holds the rows of the seat, as the plan
+    names it (`ExpectedRows.part`). If it is empty, the part is the session or the participant.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Seat:
     role: str = PARTICIPANT_ROLE
     condition: str = ""
     closed_reason: str = ""
+    part: str = ""
 
     @property
     def name(self) -> str:
@@ -68,6 +70,11 @@ class Seat:
     def address(self) -> str:
         """The beginning of the addresses of questions to the human outside the protocol."""
         return f"seats/{self.name.replace('/', '.')}"
+
+    @property
+    def analysed_part(self) -> str:
+        """The part of the run that the analysis leaves out if this human is excluded."""
+        return self.part or self.group
 
     @property
     def group(self) -> str:

@@ -16,6 +16,8 @@ from folkmoot.conversation.answer_types import AnswerType, Missing, Text
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Utterance, build_messages
 from folkmoot.engine.seats.question_view import QuestionView, view_for_human
 from folkmoot.engine.seats.questionnaire import (
+    EXCLUDED,
+    FLAGGED,
     AfterwardsRow,
     AnnouncementRow,
     CheckRow,
@@ -140,6 +142,7 @@ async def _ask_check(run: RunContext, seat: Seat, number: int, check: SeatCheck)
             missing=missing,
             on_failure=check.on_failure,
             outcome=outcome,
+            part=seat.analysed_part,
         )
         run.record_row(row_order, row.table, row.cells())
         if outcome == SCREENED_OUT and run.seat_manager is not None:
@@ -157,7 +160,7 @@ def _outcome_of_check(check: SeatCheck, attempt: int, *, right: bool, missing: s
     # A human who gave no answer in time is not asked again: nobody may be there.
     if missing != TIMED_OUT and (check.on_failure == "again" or attempt < check.tries):
         return "again"
-    return SCREENED_OUT if check.on_failure == "end" else "flagged"
+    return {"end": SCREENED_OUT, "exclude": EXCLUDED}.get(check.on_failure, FLAGGED)
 
 
 async def _ask_afterwards(run: RunContext, seat: Seat) -> None:

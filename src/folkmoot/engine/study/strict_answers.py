@@ -15,12 +15,16 @@ from dataclasses import replace
 
 import polars as pl
 
+from folkmoot.hints import join_first, join_words
 from folkmoot.measures.inference.estimates import ALPHA, format_count, format_percent
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
+from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
 
 # The keys of the two findings of this module.
 CLOSED_ANSWERS_KEY, STRICT_ANSWERS_KEY = "closed_answers", "strict_answers"
+# The key of the finding on excluded parts.
+EXCLUSIONS_KEY = "exclusions"
 # Values of the columns `how` and `agrees` of `answers`.
 STRICT_HOW = ("exact", "stated")
 CONTRADICTING = ("other", "several")
@@ -146,6 +150,43 @@ def _compare_conclusions(
         f"The conclusion differs with exact and stated answers only ({kept_text}): {differences}."
     )
     return replace(finding, says=f"{finding.says} {sentence}"), row
+
+
+def describe_exclusions(
+    run: PartsView, findings: Sequence[Finding], included: Sequence[Finding]
+) -> Finding:
+    """Return the finding on the parts that a failed check of a human excludes.
+
+    `findings` are those without the excluded parts, `included` those with them.
+    """
+    with_all = {finding.key: finding for finding in included}
+    rows = [
+        {"finding": finding.title, "with_the_excluded": differences}
+        for finding in findings
+        for differences in ["; ".join(compare_conclusions(finding, with_all.get(finding.key)))]
+        if differences and finding.key in with_all
+    ]
+    excluded, planned = run.parts.excluded, len(run.parts.planned)
+    noun = format_count(planned, run.parts.unit)
+    says = (
+        f"{len(excluded)} of {noun} {'is' if len(excluded) == 1 else 'are'} left out of all "
+        "figures, because a human failed a check for which the study file states this. "
+    )
+    if rows:
+        says += f"With them, the conclusion differs in: {join_words([r['finding'] for r in rows])}."
+    else:
+        says += "With them, no conclusion differs."
+    return Finding(
+        EXCLUSIONS_KEY,
+        "Exclusions stated beforehand",
+        says,
+        ResultTable.from_records(rows, "Conclusions that differ with the excluded."),
+        notes=(
+            f"Left out: {join_first(excluded)}. Their rows stay in the tables and files of the "
+            "run. Counts of answers, controls and coding cover everybody.",
+        ),
+        section="Exclusions",
+    )
 
 
 def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) -> Finding:

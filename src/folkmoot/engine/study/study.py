@@ -15,6 +15,7 @@ from typing import Any, Generic
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.questionnaire import excluded_parts
 from folkmoot.engine.seats.seats import Seat, select_seats
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import find_author_error
@@ -32,7 +33,11 @@ from folkmoot.engine.settings.hypotheses import (
     stated_claims,
 )
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
-from folkmoot.engine.study.strict_answers import StrictTables, add_strict_findings
+from folkmoot.engine.study.strict_answers import (
+    StrictTables,
+    add_strict_findings,
+    describe_exclusions,
+)
 from folkmoot.engine.study.study_code import load_study_code
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
@@ -43,7 +48,7 @@ from folkmoot.models.request import Message
 from folkmoot.registry import STUDIES, installed_entry_points
 from folkmoot.respondent.mind.part import RespondentPart
 from folkmoot.storage.findings import Finding, ResultTable
-from folkmoot.storage.partial_run import PartialRun, describe_parts, parts_of
+from folkmoot.storage.partial_run import PartialRun, Parts, PartsView, describe_parts, parts_of
 from folkmoot.storage.rows import Row
 from folkmoot.storage.rows import columns_of_class as declared_tables
 from folkmoot.storage.run_folder import RunFolder
@@ -311,25 +316,33 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     an installed study type must not break the end of a paid run, so it becomes a finding. An error
     in the code of a study author is raised, so that the command line can name its line.
     """
-    run = complete_parts(study, run)
+    run = analysed_parts(study, run)
+    findings = []
     if isinstance(run, PartialRun):
-        parts_finding = describe_parts(run)
-        return (
-            [parts_finding, *_compute_findings(study, run)]
-            if run.parts.complete
-            else [parts_finding]
-        )
-    return _compute_findings(study, run)
+        findings.append(describe_parts(run))
+        if not run.parts.analysed:
+            return findings
+    findings += _compute_findings(study, run)
+    if isinstance(run, PartsView) and run.parts.excluded:
+        included = _compute_findings(study, run.with_excluded())
+        findings.append(describe_exclusions(run, findings, included))
+    return findings
 
 
-def complete_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of the complete parts of an unfinished run.
+def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
+    """Return a view of the parts of a run that its findings cover.
 
-    A finished run and a run of a study type without parts are returned unchanged.
+    Parts of an unfinished run that are not complete are left out, and parts of any run that a
+    failed check of a human excludes. A run without such parts is returned unchanged, and so is the
+    run of a study type without parts.
     """
-    if run.is_finished or isinstance(run, PartialRun):
+    if isinstance(run, PartsView):
         return run
-    return take_complete_parts(study, run)
+    if not run.is_finished:
+        return take_complete_parts(study, run)
+    excluded = excluded_parts(run)
+    parts = _parts_of(study, run) if excluded else None
+    return run if parts is None else PartsView(run, replace(parts, excluded=excluded))
 
 
 def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
@@ -337,6 +350,15 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
 
     The manifest is not read, because an earlier process may have written it.
     """
+    parts = _parts_of(study, run)
+    if parts is None:
+        return run
+    parts = replace(parts, excluded=excluded_parts(run))
+    return PartialRun(run, parts, declared_tables(study.tables))
+
+
+def _parts_of(study: Study, run: RunFolder) -> Parts | None:
+    """Return the planned parts of a run, or None if the plan names no parts."""
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     planned_rows = (
         next(
@@ -347,7 +369,7 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
         else None
     )
     if planned_rows is None:
-        return run
+        return None
     keys = list(planned_rows.key)
     # The plan may name the condition of each row. The report then counts rows by condition.
     condition_column = next(
@@ -357,7 +379,7 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
     recorded_keys: Iterable[tuple[object, ...]] = ()
     if run.has_table(planned_rows.table):
         recorded_keys = run.scan_table(planned_rows.table).select(keys).collect().iter_rows()
-    parts = parts_of(
+    return parts_of(
         planned_rows.part,
         (
             (
@@ -369,7 +391,6 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
         ),
         map(_join_key, recorded_keys),
     )
-    return PartialRun(run, parts, declared_tables(study.tables))
 
 
 def _join_key(key: Iterable[object]) -> str:

@@ -12,8 +12,8 @@ from folkmoot.engine.run.grid import RunGrid
 from folkmoot.engine.settings.claims import CLAIMS_TESTED, evaluate_claims
 from folkmoot.engine.study.study import (
     Study,
+    analysed_parts,
     claims_of_run,
-    complete_parts,
     compute_findings,
     find_study_of_run,
 )
@@ -34,6 +34,7 @@ from folkmoot.report.document.trust import Trust, build_trust_section
 from folkmoot.report.document.validity import build_validity_card, claims_over_wordings
 from folkmoot.report.preregistration import title_of
 from folkmoot.storage.findings import CardBoard, Finding
+from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RowStream, RunFolder
 
 
@@ -94,8 +95,8 @@ def build_document(
     run.require_tables()
     study = find_study_of_run(run)
     # An unfinished run is reported by its complete parts only, so that all conditions are
-    # comparable.
-    run = complete_parts(study, run)
+    # comparable. Parts that a failed check excludes are left out as well.
+    run = analysed_parts(study, run)
     findings = [*(known or compute_findings(study, run))]
     # A study type may report these checks itself. The general ones are added only if it does not.
     if run.has_table("answers") and RESPONDENT_CHECKS_KEY not in {
@@ -116,7 +117,9 @@ def build_document(
     )
     name = title_of(run.config) or study.title
     results = _claim_results(run, study, findings)
-    trusted = build_trust_section(run, study)
+    # The plan is compared with all rows of a finished run, also with those that are left out.
+    planned = run.whole if isinstance(run, PartsView) and run.is_finished else run
+    trusted = build_trust_section(planned, study)
     card = build_validity_card(run, findings, over_grid or claims_over_wordings(run))
     front = build_front_page(run, study, findings, trusted.deviations, results, card)
     return Document(

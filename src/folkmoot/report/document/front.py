@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
-from folkmoot.engine.study.strict_answers import STRICT_ANSWERS_KEY
+from folkmoot.engine.study.strict_answers import EXCLUSIONS_KEY, STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
 from folkmoot.kit.exposure import ExposureRow, describe_deviations
@@ -113,14 +113,17 @@ class TrustLight(NamedTuple):
 class Front:
     """The first page of a report.
 
-    `lanes`: the design. `contrasts`: the primary claims with their results. `fixed`: the sentence
-    before the contrasts, which says where the contrasts come from. `answer`: up to three statements
-    of other findings. `legend`: the explanation of the brackets in statements and of the symbols in
-    the drawing. `lights`: reasons to trust the run less. `card`: the rows of the validity card.
+    `lanes`: the design. `excluded`: a sentence on the parts of the run that a failed check of a
+    human excludes, or empty. `contrasts`: the primary claims with their results. `fixed`: the
+    sentence before the contrasts, which says where the contrasts come from. `answer`: up to three
+    statements of other findings. `legend`: the explanation of the brackets in statements and of the
+    symbols in the drawing. `lights`: reasons to trust the run less. `card`: the rows of the
+    validity card.
     """
 
     question: str
     lanes: tuple[DesignLane, ...]
+    excluded: str
     fixed: str
     contrasts: tuple[PrimaryContrast, ...]
     answer: tuple[str, ...]
@@ -171,6 +174,7 @@ def build_front_page(
     return Front(
         question_of(run.config) or _fallback_question(run, study),
         tuple(design_lanes(run, study)),
+        next((finding.says for finding in findings if finding.key == EXCLUSIONS_KEY), ""),
         _introduce_contrasts(run, primary, is_stated=any(f.section == STATED for f in findings)),
         contrasts,
         said,

@@ -84,6 +84,7 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     )
     sizes = [f"{lane.arm}: {lane.size}" for lane in front.lanes if lane.size]
     yield f"Sample in each arm, as planned: {'; '.join(sizes) or NOT_RECORDED}."
+    yield front.excluded
     yield f"Participants were simulated by {_describe_models(run, times)}."
     yield (
         f"Temperature: {_or_default(run, 'temperature')}; reply limit in tokens: "

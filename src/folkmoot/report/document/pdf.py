@@ -165,6 +165,7 @@ class _Writer:
                 }
                 for lane in front.lanes
             ],
+            "excluded": front.excluded,
             "fixed": front.fixed,
             "contrasts": [
                 {**contrast._asdict(), "outcome": f"{contrast.outcome}:"}

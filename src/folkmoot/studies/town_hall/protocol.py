@@ -82,7 +82,8 @@ def _seat_of_resident(meeting: Meeting, id: str) -> Seat:
     level = meeting.level
     shared_note = f"at level {level.name} one call of a model speaks for all residents"
     closed_reason = shared_note if level.context == "shared" else ""
-    return Seat(id, (meeting.id,), condition=level.name, closed_reason=closed_reason)
+    part = str(meeting.set.number)
+    return Seat(id, (meeting.id,), condition=level.name, closed_reason=closed_reason, part=part)
 
 
 async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Meeting]:

@@ -110,6 +110,7 @@ def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
             (planned_session.id,),
             session_participant.role,
             planned_session.plan.treatment,
+            part=planned_session.plan.label,
         )
         for planned_session in planned_sessions
         for session_participant in planned_session.plan.seats
