@@ -13,6 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from scipy import stats
 from scipy.optimize import brentq
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+
+from tests.recompute_claims import joint
 
 FEWEST = 5
 FAMILIES = ("primary", "secondary", "exploratory")
@@ -97,18 +100,23 @@ def votes(folder: Path) -> Rows:
 def _as_families(rows: Rows, test: Callable[[dict, float], tuple | None]) -> Rows:
     """Rows of claims with interval and p of their families. `test`: a row and the level of its
     interval → low, high, p, or None where there are too few units."""
-    size = {family: sum(r["family"] == family for r in rows) for family in FAMILIES}
     for row in rows:
-        level = 1 - 0.05 / size["primary"] if row["family"] == "primary" else 0.95
-        found = test(row, level)
+        found = test(row, 0.95)
         row |= dict(zip(("low", "high", "p"), found or (None,) * 3, strict=True))
-        row |= {"level_share": level if row["low"] is not None else None, "adjusted_p": None}
+        row |= {"adjusted_p": None, "joint_low": None, "joint_high": None}
     for family in FAMILIES:
         known = [r for r in rows if r["family"] == family and r["p"] is not None]
         holms = multipletests([r["p"] for r in known], method="holm")[1] if known else []
         for row, p in zip(known, holms, strict=True):
-            together = min(1.0, size["primary"] * row["p"])
-            row["adjusted_p"] = together if family == "primary" else p
+            row["adjusted_p"] = p
+    primary = [r for r in rows if r["family"] == "primary"]
+    if len(primary) > 1:
+        infers = [partial(test, r) if r["low"] is not None else None for r in primary]
+        values = [r.get("difference", r.get("difference_points")) for r in primary]
+        found = joint([{}] * len(primary), values, infers)
+        for row, (low, high, p) in zip(primary, found, strict=True):
+            if p is not None:
+                row.update(joint_low=low, joint_high=high, adjusted_p=p)
     return rows
 
 
@@ -132,7 +140,8 @@ def change_differences(folder: Path) -> Rows:
         return (*newcombe(pairs, 1 - level), newcombe_p(pairs, row["difference_points"]))
 
     told = _as_families(rows, test)
-    return [{**r, "low_points": r.pop("low"), "high_points": r.pop("high")} for r in told]
+    bounds = ("low", "high", "joint_low", "joint_high")
+    return [{**r, **{f"{name}_points": r.pop(name) for name in bounds}} for r in told]
 
 
 def newcombe(pairs: tuple, alpha: float) -> tuple[float, float]:
@@ -395,7 +404,8 @@ def _against_first(
         arms = dict(list(means.groupby(level="treatment", sort=False)))
         for arm in (a for a in treatments if a in arms and a != REFERENCE):
             sides[measure, arm] = arms[arm], arms[REFERENCE]
-            rows.append({"measure": measure, "arm": arm})
+            difference = arms[arm].mean() - arms[REFERENCE].mean()
+            rows.append({"measure": measure, "arm": arm, "difference": difference})
     for n, row in enumerate(rows):
         row["family"] = "primary" if n < 3 else "secondary"
 
@@ -436,6 +446,8 @@ def _by_treatment(measure: str, *, share: bool = False) -> Callable[[Path], Rows
                     f"minus_first{minus}": own.mean() - base if claim else None,
                     f"minus_low{minus}": claim.get("low"),
                     f"minus_high{minus}": claim.get("high"),
+                    f"minus_joint_low{minus}": claim.get("joint_low"),
+                    f"minus_joint_high{minus}": claim.get("joint_high"),
                     "p": claim.get("p"),
                     "adjusted_p": claim.get("adjusted_p"),
                 }

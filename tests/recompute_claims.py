@@ -9,7 +9,8 @@ is written out with whole matrices, after Pustejovsky and Tipton (2018), doi:10.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 FEWEST = 5
 Claim = Mapping[str, object]
 Found = dict[str, object]
+Infer = Callable[[float], tuple]  # level → low, high, p
 NOTHING = (None, None, None)
+NUMBERS = ("value", "low", "high", "p", "adjusted_p", "joint_low", "joint_high")
 ACROSS = "columns of a row"  # in place of a column of arms: each arm is a column
 
 
@@ -177,28 +180,94 @@ def tango(first: pd.Series, second: pd.Series, level: float) -> tuple:
 
 
 def recompute(folder: Path, claims: Sequence[Claim]) -> list[Found]:
-    """Estimate, interval, p and adjusted p of each claim, in order. Primary intervals hold together
-    (Bonferroni), and so do their p; those of other claims are Holm's in their family."""
+    """Estimate, 95 % interval, p, adjusted p and joint interval of each claim, in order. Primary
+    claims have a joint interval if there are several; p of others is Holm's in their family."""
     families = [str(claim["family"]) for claim in claims]
     found: list[Found] = []
-    for claim, family in zip(claims, families, strict=True):
-        level = 1 - 0.05 / families.count(family) if family == "primary" else 0.95
+    infers: list[Infer | None] = []
+    for claim in claims:
         try:
             first, second = read(folder, claim)
         except KeyError:
-            found.append(dict.fromkeys(("value", "low", "high", "p", "adjusted_p")))
+            found.append(dict.fromkeys(NUMBERS))
+            infers.append(None)
             continue
-        low, high, p = infer(first, second, claim, level)
+        infers.append(partial(infer, first, second, claim))
+        low, high, p = infer(first, second, claim, 0.95)
         told = {"value": estimate(first, second, claim), "low": low, "high": high, "p": p}
-        found.append({**told, "adjusted_p": None})
+        found.append({**dict.fromkeys(NUMBERS), **told})
     for family in set(families):
-        own = [row for row, name in zip(found, families, strict=True) if name == family]
-        counted = [row for row in own if row["p"] is not None]
-        ps = [float(row["p"]) for row in counted]  # type: ignore[arg-type]
+        own = [n for n, name in enumerate(families) if name == family]
+        if len(own) < 2:
+            continue
+        counted = [n for n in own if found[n]["p"] is not None]
+        ps = [float(found[n]["p"]) for n in counted]  # type: ignore[arg-type]
+        adjusted = multipletests(ps, method="holm")[1].tolist() if ps else []
+        for n, p in zip(counted, adjusted, strict=True):
+            found[n]["adjusted_p"] = p
         if family == "primary":
-            adjusted = [min(1.0, len(own) * p) for p in ps]
-        else:
-            adjusted = multipletests(ps, method="holm")[1].tolist() if ps else []
-        for row, p in zip(counted, adjusted, strict=True):
-            row["adjusted_p"] = p if len(own) > 1 else None
+            sides = [infers[n] if found[n]["low"] is not None else None for n in own]
+            values = [found[n]["value"] for n in own]
+            told = joint([claims[n] for n in own], values, sides)  # type: ignore[assignment]
+            for n, (low, high, p) in zip(own, told, strict=True):
+                if low is not None:
+                    found[n] |= {"joint_low": low, "joint_high": high, "adjusted_p": p}
     return found
+
+
+def joint(claims: Sequence[Claim], values: Sequence, infers: Sequence[Infer | None]) -> list[tuple]:
+    """Joint interval and adjusted p of each claim of a family: Holm's method by one-sided tests of
+    both directions, at .025 each (Strassburger and Bretz 2008, theorem 1)."""
+    margins = [float(claim.get("margin") or 0.0) for claim in claims]  # type: ignore[arg-type]
+    ways = [str(claim.get("direction") or "different") for claim in claims]
+    both = [
+        way == "equivalent" or (way == "different" and m)
+        for way, m in zip(ways, margins, strict=True)
+    ]
+    nulls = [-m if way == "less" else m for way, m in zip(ways, margins, strict=True)]
+    bounds: dict[tuple[int, int], float] = {}  # (claim, end of its interval) → joint bound
+    halves: dict[tuple[int, int], float] = {}
+    for stated in (True, False):
+        ends = [int((way == "less") == stated) for way in ways]  # 0 where the lower bound is meant
+        ps = [
+            1.0 if test is None or keeps else one_sided(test, end, null, value)
+            for test, keeps, end, null, value in zip(infers, both, ends, nulls, values, strict=True)
+        ]
+        adjusted = multipletests(ps, method="holm")[1]
+        left = int((adjusted >= 0.025).sum())
+        level = 1 - 0.05 / (left or len(claims))
+        for n, (test, end, null) in enumerate(zip(infers, ends, nulls, strict=True)):
+            if test is None:
+                continue
+            sign = -1 if end else 1
+            own = sign * test(level)[end]
+            if both[n]:
+                bound = own
+            elif adjusted[n] >= 0.025:
+                bound = min(own, sign * null)
+            else:
+                bound = sign * null if left else max(own, sign * null)
+            bounds[n, end] = sign * bound
+            halves[n, end] = adjusted[n]
+    return [
+        (None, None, None)
+        if test is None
+        else (
+            bounds[n, 0],
+            bounds[n, 1],
+            None if both[n] else min(1.0, 2 * min(halves[n, 0], halves[n, 1])),
+        )
+        for n, test in enumerate(infers)
+    ]
+
+
+def one_sided(test: Infer, end: int, null: float, value: float) -> float:
+    """p of a difference of at most `null` (end 0), or of at least `null` (end 1)."""
+    two_sided, sign = float(test(0.95)[2]), -1 if end else 1
+    if not null:
+        return two_sided / 2 if sign * value > 0 else 1 - two_sided / 2
+    if sign * (value - null) <= 0:
+        return 1.0
+    # The interval reaches the null value at the level 1 − 2 p.
+    beyond = lambda log: sign * (test(-math.expm1(log))[end] - null)  # noqa: E731
+    return math.exp(optimize.brentq(beyond, -34.0, -1e-6, xtol=1e-9)) / 2

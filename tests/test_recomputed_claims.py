@@ -43,6 +43,8 @@ def check(found: list[Result], folder: Path) -> int:
             "high": e.high if shown else math.nan,
             "p": e.p,
             "adjusted_p": result.adjusted_p,
+            "joint_low": result.joint.low if result.joint else math.nan,
+            "joint_high": result.joint.high if result.joint else math.nan,
         }
         for name, value in ours.items():
             other = math.nan if row[name] is None else row[name]

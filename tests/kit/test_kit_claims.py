@@ -58,7 +58,12 @@ def test_sentence_table_and_chart_hold_the_same_numbers() -> None:
         assert said is not None
         rounded = [int(x.replace("−", "-")) for x in said.groups()]
         assert rounded == [round(100 * x) for x in (value, low, high)]
-    assert made.grid.rows[0][made.grid.columns.index("level_share")] == 0.975
+    # Of the first claim alone a difference is shown, so its joint interval is known by its sign.
+    assert (
+        told[0]["joint_low_points"] == 0 and told[0]["joint_high_points"] > told[0]["high_points"]
+    )
+    assert told[1]["joint_low_points"] < 0 and told[2]["joint_low_points"] is None
+    assert "by itself, above 0 to +" in made.says
 
 
 def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> None:
@@ -66,9 +71,7 @@ def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> Non
     assert made is not None
     assert made.says.endswith("arm0 − a +75 points (no interval): not tested.")
     cells = dict(zip(made.grid.columns, made.grid.rows[0], strict=True))
-    assert [cells[n] for n in ("low_points", "high_points", "p", "adjusted_p", "level_share")] == [
-        None
-    ] * 5
+    assert [cells[n] for n in ("low_points", "high_points", "p", "adjusted_p")] == [None] * 4
 
 
 def test_claims_that_the_data_do_not_hold_make_no_finding() -> None:

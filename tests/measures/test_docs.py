@@ -19,7 +19,14 @@ from folkmoot.measures import (
     position,
     retest,
 )
-from folkmoot.measures.inference import clustered, paired_votes, power, proportions, regression
+from folkmoot.measures.inference import (
+    clustered,
+    paired_votes,
+    power,
+    proportions,
+    regression,
+    simultaneous,
+)
 from tests.fenced import blocks, run_python
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,6 +35,7 @@ MODULES = {
     for m in (
         agreement, bands, clustered, clusters, diagnostics, diversity, dri,
         paired_votes, persona_variance, position, power, proportions, regression, retest,
+        simultaneous,
     )
 }  # fmt: skip
 

@@ -237,18 +237,17 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     def legend(*findings: Finding) -> str:
         return build_front_page(pilot, find_study_of_run(pilot), findings, []).legend
 
-    adjusted = "Adjusted p: p multiplied by the number of primary claims."
+    adjusted = "Adjusted p: by Holm's method for all primary claims."
     unit = "Independent unit: set (9)."
-    together = (
-        "Brackets and lines: 95 % intervals, joint for primary claims and separate for others."
-    )
-    assert legend(shares) == f"{together} {adjusted} {unit}"
+    alone = "Brackets and lines: 95 % intervals, each by itself."
+    assert legend(shares) == f"{alone} {adjusted} {unit}"
     plain = replace(shares, says="7 % (5 to 11 %).")
-    assert legend(plain) == f"Brackets and lines: 95 % intervals. {unit}"
+    assert legend(plain) == f"{alone} {unit}"
     assert legend(few) == "Filled circle: the mean. Open circles: one for each set."
-    assert legend(stated) == together
-    primary = replace(
-        stated, section="Effects", grid=ResultTable.from_records([{"level_share": 0.983}])
+    assert legend(stated) == alone
+    both = replace(stated, says="+8 points (+3 to +13 by itself, above 0 to +15 jointly).")
+    assert legend(both) == (
+        f"{alone} Jointly: intervals of all primary claims that hold together at 95 % and agree "
+        "with adjusted p."
     )
-    assert legend(primary) == f"{together} {unit}"
     assert legend() == ""

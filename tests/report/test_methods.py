@@ -68,7 +68,7 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
         "Outcome “changed their choice”, contrast Adversarial (ACP) − Clarified passive: n = 12 "
         "and 12, none excluded; independent unit: participant",
         "Newcombe",
-        "Primary: 3 claims, intervals at a level of 98.3 % each (Bonferroni)",
+        "Primary: 3 claims, decided by Holm's method in each direction",
     ):
         assert told in analysis
     assert controls.startswith("No control questions were asked.")

@@ -27,10 +27,15 @@ from folkmoot.storage.run_folder import RunFolder
 
 Config = TypeVar("Config", bound=BaseModel)
 LEVELS = (
-    "level share: the confidence level of the interval. The intervals of primary claims hold "
-    "jointly: the chance that even one of them misses the true value is at most 5 %. adjusted p: "
-    "for primary claims, p multiplied by their number, so that it is below .05 where the interval "
-    "excludes zero; for other claims, adjusted by Holm's method within their family."
+    "low, high: the 95 % interval of this comparison by itself. adjusted p: by Holm's method "
+    "within the family, for several primary claims in each direction."
+)
+# Explains the joint intervals of several primary claims.
+JOINT_LEVELS = (
+    "joint low, joint high: the intervals of the primary claims that hold together. The chance "
+    "that even one of them misses the true value is at most 5 %. Adjusted p is below .05 exactly "
+    "where the joint interval excludes zero. A joint bound of zero is itself excluded then: the "
+    "sign is shown, and the interval of the comparison by itself tells more of the size."
 )
 # At most this many estimates in one sentence. The table has the rest.
 MAX_LISTED_ESTIMATES = 6
@@ -49,31 +54,41 @@ def read_results(
 def claim_rows(results: Sequence[Result]) -> list[Row]:
     """Return the rows of a table of claims: contrast, family, estimate, interval and p-values.
 
-    Shares and means must not be mixed in one table, because their columns have different units.
+    Shares and means must not be mixed in one table, because their columns have different units. If
+    any claim has a joint interval, all rows have its columns.
     """
     rows: list[Row] = []
+    has_joint_intervals = any(result.joint is not None for result in results)
     for result in results:
         # The suffix tells the report that the cells are percentage points.
         suffix = "_points" if result.claim.in_points else ""
         first, second = result.claim.arm_labels
         labels: Row = {"first": first, "second": second, "family": result.claim.family}
-        rows.append(labels | result_cells(result, f"difference{suffix}", suffix))
+        cells = result_cells(result, f"difference{suffix}", suffix)
+        joint = joint_cells(result, suffix) if has_joint_intervals else {}
+        rows.append(labels | cells | joint)
     return rows
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
     """Return the cells of one result as column → value.
 
-    The columns are `name` (the difference), the bounds of its interval, `level_share` (the level of
-    the interval, such as .95), `p` and `adjusted_p`. `suffix` is added to the names of the bounds,
-    see `estimate_cells`.
+    The columns are `name` (the difference), the bounds of its 95 % interval, `p` and `adjusted_p`.
+    `suffix` is added to the names of the bounds, see `estimate_cells`.
     """
     return {
         **estimate_cells(result.estimate, name, suffix),
-        "level_share": result.level if result.estimate.has_interval else None,
         "p": finite_or_none(result.estimate.p),
         "adjusted_p": finite_or_none(result.p),
     }
+
+
+def joint_cells(result: Result, suffix: str = "") -> Row:
+    """Return the bounds of the joint interval of a result as column → value."""
+    names = (f"joint_low{suffix}", f"joint_high{suffix}")
+    if result.joint is None:
+        return dict.fromkeys(names)
+    return dict(zip(names, result.joint[:2], strict=True))
 
 
 def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
@@ -144,7 +159,12 @@ def claims_finding(
             claim_rows(observed), f"First minus second{_describe_methods(observed)}."
         ),
         claims_chart(observed, axis),
-        notes=(LEVELS, *([] if primary else [EXPLORATORY]), *notes),
+        notes=(
+            LEVELS,
+            *([JOINT_LEVELS] if any(result.joint is not None for result in observed) else []),
+            *([] if primary else [EXPLORATORY]),
+            *notes,
+        ),
         headline=primary,
         primary=primary,
         **(basis | more),

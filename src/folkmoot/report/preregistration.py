@@ -29,7 +29,6 @@ from folkmoot.engine.study.study import claims_of
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import (
-    ALPHA,
     FEWEST_UNITS,
     format_count,
     format_dollars,
@@ -396,9 +395,10 @@ METHODS = (
     "Newcombe's interval for shares, Welch's for means.",
 )
 CRITERIA = (
-    "All tests are two-sided and use the method of the interval. Supported: the whole interval is "
-    "on the claimed side, beyond the margin. Contradicted: the whole interval is on the other "
-    "side. Undecided: all other cases. With fewer than "
+    "All tests are two-sided and use the method of the interval. Supported: the whole interval (of "
+    "several primary claims: the joint interval) is on the claimed side, beyond the margin. "
+    "Contradicted: the whole interval is on the other side. Undecided: all other cases. With fewer "
+    "than "
     f"{FEWEST_UNITS} independent units, no claim is tested."
 )
 
@@ -408,10 +408,11 @@ def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
     primary, secondary, rest = (len(of_family(claims, family)) for family in FAMILIES)
     sentences = []
     if primary:
-        level = format_percent(1 - ALPHA / primary, 1)
         sentences.append(
-            f"Primary: {format_count(primary, 'claim')}, intervals at a level of {level} each "
-            "(Bonferroni), p-values multiplied by their number."
+            f"Primary: {format_count(primary, 'claim')}, decided by Holm's method in each "
+            "direction (half of the 5 % level each), with the joint 95 % intervals that fit it, "
+            "and the 95 % interval of each claim by itself. Claims that cannot be tested are "
+            "counted."
             if primary > 1
             else "Primary: 1 claim, a 95 % interval."
         )

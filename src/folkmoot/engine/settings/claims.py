@@ -25,7 +25,7 @@ from folkmoot.measures.inference.claims import (
     Side,
     judge_families,
 )
-from folkmoot.measures.inference.estimates import finite_or_none, format_count, format_percent
+from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.wording import NO_CONCLUSION
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
@@ -132,9 +132,6 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                     "unit": result.claim.unit,
                     "units": result.estimate.unit_count,
                     "model": result.estimate.method or "none",
-                    "level": format_percent(result.level, 1)
-                    if result.estimate.has_interval
-                    else "none",
                     "result": result.verdict_phrase
                     if result.claim.family == "primary" or result.why
                     else NO_CONCLUSION,
@@ -155,7 +152,8 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
         ),
         notes=(
             "Primary claims answer the main question of the study and were fixed before the run: "
-            "their intervals hold together (Bonferroni). Secondary and exploratory claims have "
+            "Holm's method decides them, and their joint intervals hold together. Secondary and "
+            "exploratory claims have "
             "families of their own and 95 % intervals one by one, and nothing is concluded from "
             "them.",
         ),

@@ -20,12 +20,7 @@ from folkmoot.errors import Problem
 from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.inference.claims import Claim, Direction, Family, Result
-from folkmoot.measures.inference.estimates import (
-    ALPHA,
-    finite_or_none,
-    format_count,
-    format_percent,
-)
+from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, NO_CONCLUSION
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
@@ -162,14 +157,14 @@ def build_hypotheses_finding(
 ) -> Finding:
     """Return the first finding of a report: each hypothesis with its estimate and verdict.
 
-    The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni). So if no difference
-    exists, the probability that any hypothesis is called supported is at most 5 %. `doubt` is the
+    Holm's method decides several hypotheses, and the table has both the joint interval that fits
+    the decision and the 95 % interval of each hypothesis by itself. `doubt` is the
     reason why the plan does not prove that the hypotheses are older than the data. The hypotheses
     are then exploratory and get no verdict.
     """
     family: Family = "exploratory" if doubt else "primary"
     results = evaluate_claims(run, [hypothesis.as_claim(family) for hypothesis in hypotheses])
-    alpha = ALPHA / len(hypotheses)
+    has_joint_intervals = any(result.joint is not None for result in results)
     rows: list[dict[str, TableCell]] = []
     lines: list[tuple[str, float, float, float]] = []
     for result in results:
@@ -181,6 +176,7 @@ def build_hypotheses_finding(
                 "difference": finite_or_none(estimate.value),
                 "low": finite_or_none(estimate.low),
                 "high": finite_or_none(estimate.high),
+                **(_joint_bounds(result) if has_joint_intervals else {}),
                 "adjusted_p": finite_or_none(result.p),
                 "units": estimate.unit_count,
                 "unit": result.claim.unit,
@@ -193,15 +189,17 @@ def build_hypotheses_finding(
         )
         if estimate.has_interval:
             lines.append((result.claim.says, estimate.value, estimate.low, estimate.high))
-    level_text = (
-        f" at a level of {format_percent(1 - alpha, 1)} each"
-        if len(hypotheses) > 1 and not doubt
+    joint_text = (
+        " of each hypothesis by itself; joint: intervals that hold together at 95 % and agree with "
+        "the verdict; a bound at zero or at the smallest difference is itself excluded where the "
+        "verdict says so"
+        if has_joint_intervals
         else ""
     )
     adjusted_text = (
         "adjusted among exploratory claims by Holm's method"
         if doubt
-        else "times the number of hypotheses"
+        else "or of the smallest difference that matters, adjusted by Holm's method"
     )
     estimates = "; ".join(
         f"{result.claim.outcome or result.claim.measure}: {result.estimate_text}"
@@ -215,7 +213,7 @@ def build_hypotheses_finding(
         else " ".join(result.says for result in results),
         ResultTable.from_records(
             rows,
-            f"95 % intervals{level_text}; adjusted p: of no difference, {adjusted_text}; "
+            f"95 % intervals{joint_text}; adjusted p: of no difference, {adjusted_text}; "
             "excluded: units of which the measure is not known; least and "
             "most if missing: the difference over all ways of filling them in, without sampling "
             "error (Horowitz and Manski 2000).",
@@ -224,7 +222,8 @@ def build_hypotheses_finding(
         notes=(
             f"{doubt} {EXPLORATORY}"
             if doubt
-            else "Sealed in the plan before the first call. Supported: the whole interval lies "
+            else "Sealed in the plan before the first call. Supported: the whole interval (of "
+            "several hypotheses: the joint one) lies "
             "where the hypothesis says, beyond the smallest difference that matters. "
             "Contradicted: all of it lies elsewhere. Neither shown nor ruled out: anything else. "
             "All other findings of this run are exploratory.",
@@ -237,6 +236,11 @@ def build_hypotheses_finding(
         unit="unit of the table that holds the measure" if lines else "",
         units=max(result.estimate.unit_count for result in results),
     )
+
+
+def _joint_bounds(result: Result) -> dict[str, TableCell]:
+    low, high = result.joint[:2] if result.joint is not None else (None, None)
+    return {"joint_low": low, "joint_high": high}
 
 
 def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -30,6 +31,13 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.paired_votes import paired_shares
 from folkmoot.measures.inference.proportions import Arm, Bounds, difference_bounds, holm, newcombe
+from folkmoot.measures.inference.simultaneous import (
+    DirectionalTests,
+    JointInterval,
+    JointResult,
+    decide_jointly,
+    p_beyond,
+)
 from folkmoot.measures.wording import NOT_TESTED, PHRASES
 
 FloatArray = NDArray[np.float64]
@@ -46,7 +54,7 @@ CONTRADICTED: ClaimVerdict = "contradicted"
 UNDECIDED: ClaimVerdict = "neither shown nor ruled out"
 
 
-# At most this many claims of a study may be primary. Each one widens the intervals of the others.
+# At most this many claims of a study may be primary. Each one takes a share of the level of all.
 MOST_PRIMARY = 3
 # A value of `Claim.by`: the conditions are columns of one row. For the measure `score` and the
 # conditions `before` and `after`, these are `before_score` and `after_score`.
@@ -123,6 +131,11 @@ class Claim:
         return self.kind == "share" or self.is_mean_of_shares
 
     @property
+    def needs_both_bounds(self) -> bool:
+        """True if the claim asks whether the difference lies within or beyond ± the margin."""
+        return self.direction == "equivalent" or (self.direction == "different" and self.margin > 0)
+
+    @property
     def arm_labels(self) -> tuple[str, str]:
         """The names of the two conditions for readers."""
         first, second = (name or arm for name, arm in zip(self.names, self.contrast, strict=True))
@@ -180,6 +193,15 @@ class Claim:
             return points_span(e.low, e.high)
         return f"{self.format_signed(e.low)} to {self.format_signed(e.high)}"
 
+    def format_joint_interval(self, joint: JointInterval) -> str:
+        """Return a joint interval as text: "+2 to +21", or "above 0 to +24" without its bound."""
+        low, high = (
+            self.format_signed(bound).removesuffix("s").removesuffix(" point") if bound else "0"
+            for bound in joint[:2]
+        )
+        above, below = "above " * joint.is_low_excluded, "below " * joint.is_high_excluded
+        return f"{above}{low} to {below}{high}"
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -225,9 +247,11 @@ class Result:
     `why`: the reason if there is no test, otherwise empty. `bounds`: the range of the difference
     over all possible lost values. `counts`, `lost`: number of known and of lost values in both
     conditions. `adjusted_p`: the p-value adjusted for the family of the claim (see
-    `judge_families`), or NaN if the family has only this claim. `level`: the level of the interval.
-    `means`: the values of both conditions. `is_between_units`: True if no independent unit is in
-    both conditions. The number of units is then that of the smaller condition.
+    `judge_families`). It is NaN in a family of one. `joint`: the interval that holds together with
+    those of the other primary claims. It is None for other claims and for a single primary one. The
+    interval of `estimate` always is the 95 % interval of this claim by itself. `means`: the values
+    of both conditions. The estimate is their difference. `is_between_units`: True if no independent
+    unit is in both conditions. The number of units is then that of the smaller condition.
     """
 
     claim: Claim
@@ -238,14 +262,15 @@ class Result:
     counts: tuple[int, int] = (0, 0)
     lost: tuple[int, int] = (0, 0)
     adjusted_p: float = math.nan
-    level: float = 1 - ALPHA
+    joint: JointInterval | None = None
     means: tuple[float, float] = (math.nan, math.nan)
     is_between_units: bool = False
 
     @property
     def p(self) -> float:
-        """The p-value that decides the claim, adjusted if the family has several claims."""
-        return self.adjusted_p if math.isfinite(self.adjusted_p) else self.estimate.p
+        """The p-value that decides the claim. It is adjusted if the family has several claims."""
+        is_alone = math.isnan(self.adjusted_p) and self.joint is None
+        return self.estimate.p if is_alone else self.adjusted_p
 
     @property
     def is_tested(self) -> bool:
@@ -264,15 +289,20 @@ class Result:
         return f"{'adjusted ' * math.isfinite(self.adjusted_p)}{format_p_value(self.p)}"
 
     @property
-    def span(self) -> str:
+    def interval_text(self) -> str:
         """The interval as text.
 
-        The text ends with "by itself" if the interval excludes zero, but the adjusted p-value
-        leaves the claim undecided. An interval that is not adjusted for the number of claims
-        excludes zero too often.
+        Of several primary claims, it is the 95 % interval of this claim by itself, and the joint
+        interval that agrees with verdict and p-value. For other claims, the words "by itself" are
+        added if the interval excludes zero but the claim is undecided, because its adjusted p-value
+        is not below 5 %. The interval is not adjusted for the number of claims, so it excludes zero
+        too often.
         """
+        own = self.claim.format_interval(self.estimate)
+        if self.joint is not None:
+            return f"{own} by itself, {self.claim.format_joint_interval(self.joint)} jointly"
         alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
-        return f"{self.claim.format_interval(self.estimate)}{' by itself' * alone}"
+        return f"{own}{' by itself' * alone}"
 
     @property
     def is_shown(self) -> bool:
@@ -297,7 +327,7 @@ class Result:
 
     @property
     def estimate_text(self) -> str:
-        """The contrast with estimate and interval, without a test.
+        """The contrast with estimate and 95 % interval, without a test.
 
         Example: "A − B +8 points (+3 to +13)".
         """
@@ -318,19 +348,18 @@ class Result:
             f"{arm} {self.claim.format_level(mean)}"
             for arm, mean in zip(self.claim.arm_labels, self.means, strict=True)
         )
-        numbers = ", ".join(
-            filter(None, (self.claim.format_interval(self.estimate), self.p_in_words))
-        )
+        numbers = ", ".join(filter(None, (self.interval_text, self.p_in_words)))
         difference = f"{self.claim.format_signed(self.estimate.value)} ({numbers})"
         return f"{levels}; difference {difference}: {self.verdict_phrase}."
 
     @property
     def conclusion_text(self) -> str:
         """The contrast with estimate, interval, p-value and the phrase for the verdict."""
-        text = self.estimate_text
-        if self.p_in_words:
-            text = f"{text.removesuffix(')')}, {self.p_in_words})"
-        return f"{text}: {self.verdict_phrase}"
+        if not math.isfinite(self.estimate.value):
+            return f"{self.estimate_text}: {self.verdict_phrase}"
+        numbers = ", ".join(filter(None, (self.interval_text, self.p_in_words)))
+        difference = f"{self.claim.format_signed(self.estimate.value)} ({numbers})"
+        return f"{self.claim.contrast_label} {difference}: {self.verdict_phrase}"
 
     @property
     def numbers_text(self) -> str:
@@ -343,7 +372,7 @@ class Result:
             return ""
         parts = [
             self.claim.format_signed(estimate.value),
-            self.span if estimate.has_interval else "",
+            self.interval_text if estimate.has_interval else "",
             self.p_in_words,
         ]
         return f" ({', '.join(filter(None, parts))})"
@@ -470,9 +499,7 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 
     The interval has the level 1 − alpha.
     """
-    estimate = estimate_difference(first, second, claim.kind, 1 - alpha)
-    if claim.is_mean_of_shares:
-        estimate = estimate.clip_bounds(-1.0, 1.0)
+    estimate = _estimate_claim(claim, first, second, 1 - alpha)
     why = ""
     verdict: str = judge(claim.direction, claim.margin, estimate, alpha)
     if estimate.unit_count < FEWEST_UNITS:
@@ -491,10 +518,14 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
         bounds,
         counts,
         lost,
-        level=1 - alpha,
         means=means,
         is_between_units=set(first.units).isdisjoint(second.units),
     )
+
+
+def _estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Estimate:
+    estimate = estimate_difference(first, second, claim.kind, level)
+    return estimate.clip_bounds(-1.0, 1.0) if claim.is_mean_of_shares else estimate
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
@@ -522,33 +553,89 @@ def judge_families(
 ) -> list[Result]:
     """Return the results of claims in order, each corrected for the other claims of its family.
 
-    `read` returns the data of a claim, or a text with the reason why there are none. Primary claims
-    have joint intervals at the level 1 − alpha / number of primary claims (Bonferroni). The
-    p-values of primary claims are multiplied by that number, so p is below alpha exactly if the
-    interval excludes zero. The chance that at least one primary claim is supported although it has
-    no effect is at most alpha. Secondary and exploratory claims have separate 95 % intervals.
-    Holm's p-values over the family decide their verdicts.
-
-    Primary claims that cannot be tested count too, because the number was fixed in advance. Dunn
-    (1961), doi:10.1080/01621459.1961.10482090. Holm (1979), Scand. J. Statist. 6, 65–70.
+    `read` returns the data of a claim, or a text with the reason why there are none. Holm's method
+    decides the primary claims, and each has the joint interval that fits its decision (see
+    `decide_jointly`). The chance that at least one primary claim is decided wrongly is at most
+    alpha. Primary claims that cannot be tested count too, because the number was fixed in advance.
+    Holm's p-values over the family decide the verdicts of secondary and exploratory claims. All
+    intervals of estimates are 95 % intervals of each claim by itself.
     """
-    size = Counter(claim.family for claim in claims)
-    results = []
-    for claim in claims:
-        at = alpha / size[claim.family] if claim.family == "primary" else alpha
+    results: list[Result] = []
+    data_of_primary: dict[int, tuple[Side, Side]] = {}
+    for index, claim in enumerate(claims):
         sides = read(claim)
         if isinstance(sides, str):
             results.append(without_result(claim, sides))
-        else:
-            results.append(evaluate(*sides, at))
-    return adjust_families(results, alpha)
+            continue
+        results.append(evaluate(*sides, alpha))
+        if claim.family == "primary":
+            data_of_primary[index] = sides[1:]
+    adjusted = adjust_families(results, alpha)
+    primary = [index for index, claim in enumerate(claims) if claim.family == "primary"]
+    if len(primary) < 2:
+        return adjusted
+    tests = [
+        _directional_tests(results[index], *data_of_primary[index])
+        if index in data_of_primary
+        else None
+        for index in primary
+    ]
+    for index, joint in zip(primary, decide_jointly(tests, alpha), strict=True):
+        if joint is not None:
+            adjusted[index] = replace(
+                results[index],
+                adjusted_p=joint.adjusted_p,
+                joint=joint.interval,
+                verdict=_judge_joint(results[index].claim, joint),
+            )
+    return adjusted
+
+
+def _directional_tests(result: Result, first: Side, second: Side) -> DirectionalTests | None:
+    """Return the tests of a primary claim in both directions, or None if it cannot be tested."""
+    claim, estimate = result.claim, result.estimate
+    if not result.is_tested or not estimate.has_interval:
+        return None
+
+    # Both directions often ask for the same level.
+    @cache
+    def interval_at(level: float) -> tuple[float, float]:
+        found = _estimate_claim(claim, first, second, level)
+        return found.low, found.high
+
+    if claim.needs_both_bounds:
+        return DirectionalTests(0.0, 0.0, 1.0, 1.0, interval_at, keeps_share=True)
+    null = -claim.margin if claim.direction == "less" else claim.margin
+    if claim.margin:
+        p_above = p_beyond(null, lambda level: interval_at(level)[0])
+        p_below = p_beyond(-null, lambda level: -interval_at(level)[1])
+    else:
+        smaller = estimate.p / 2
+        is_positive = estimate.value > 0
+        p_above, p_below = (smaller, 1 - smaller) if is_positive else (1 - smaller, smaller)
+    return DirectionalTests(
+        null, null, p_above, p_below, interval_at, is_mirrored=claim.direction == "less"
+    )
+
+
+def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
+    if claim.needs_both_bounds:
+        low, high, *_ = joint.interval
+        return judge(claim.direction, claim.margin, Estimate(math.nan, low, high, FEWEST_UNITS))
+    if claim.direction == "different":
+        return SUPPORTED if joint.is_above or joint.is_below else UNDECIDED
+    is_less = claim.direction == "less"
+    stated, opposite = (
+        (joint.is_below, joint.is_above) if is_less else (joint.is_above, joint.is_below)
+    )
+    return SUPPORTED if stated else CONTRADICTED if opposite else UNDECIDED
 
 
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
-    """Return the results with p-values adjusted for their families.
+    """Return the results with p-values adjusted by Holm's method, which decide the verdicts too.
 
-    Each given result must be judged as if its claim were the only claim. For secondary and
-    exploratory claims, the adjusted p-values also decide the verdicts.
+    The given results must be unadjusted, each judged as the only claim. Primary claims get p-values
+    of the two-sided tests. `judge_families` replaces these by those with joint intervals.
     """
     size = Counter(result.claim.family for result in results)
     ps = {family: iter(_adjust_in_family(results, family)) for family in size}
@@ -556,13 +643,12 @@ def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Res
 
 
 def _adjust_in_family(results: Sequence[Result], family: Family) -> list[float]:
-    own = np.array([r.estimate.p for r in results if r.claim.family == family])
-    return np.minimum(len(own) * own, 1.0).tolist() if family == "primary" else holm(own.tolist())
+    return holm([r.estimate.p for r in results if r.claim.family == family])
 
 
 def _within_family(result: Result, p: float, size: Counter[Family], alpha: float) -> Result:
     claim, several = result.claim, size[result.claim.family] > 1
-    if not several or claim.family == "primary" or result.why:
+    if not several or result.why:
         return replace(result, adjusted_p=p if several else math.nan)
     verdict = judge(claim.direction, claim.margin, replace(result.estimate, p=p), alpha)
     return replace(result, adjusted_p=p, verdict=verdict)

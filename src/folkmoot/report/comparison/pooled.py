@@ -19,7 +19,7 @@ import numpy as np
 
 from folkmoot.engine.run.fork_repeats import has_forks
 from folkmoot.engine.run.grid import GridCell, RunGrid
-from folkmoot.engine.settings.claims import read_sides
+from folkmoot.engine.settings.claims import evaluate_claims, read_sides
 from folkmoot.engine.settings.hypotheses import KEY as STATED
 from folkmoot.engine.study.study import claims_of_run, compute_findings, find_study_of_run
 from folkmoot.errors import InputError
@@ -33,7 +33,7 @@ from folkmoot.kit.findings import (
     format_mean_value,
     format_signed,
 )
-from folkmoot.measures.inference.claims import Claim, Side, evaluate
+from folkmoot.measures.inference.claims import Claim, Side
 from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.estimates import (
     ALPHA,
@@ -262,9 +262,12 @@ def judge_claims(runs: Cells) -> Finding | None:
     `runs`: name → (cell, run). The level of the joint tests is 5 % divided by the number of claims
     (Bonferroni). So the chance that any claim without an effect is called robust is at most 5 %.
     """
-    stated = {name: _primary_claims(run) for name, (_, run) in runs.items()}
-    claims = list(dict.fromkeys(claim for run_claims in stated.values() for claim in run_claims))
-    curves_or_none = [_curve_of(claim, runs, stated, ALPHA / len(claims)) for claim in claims]
+    # The verdicts of a cell are those of its report: all primary claims of the cell are one family.
+    verdicts_by_cell = {name: _judge_cell(run) for name, (_, run) in runs.items()}
+    claims = list(dict.fromkeys(claim for cell in verdicts_by_cell.values() for claim in cell))
+    curves_or_none = [
+        _curve_of(claim, runs, verdicts_by_cell, ALPHA / len(claims)) for claim in claims
+    ]
     curves = [
         curve_and_verdicts
         for curve_and_verdicts in curves_or_none
@@ -335,24 +338,32 @@ def _primary_claims(run: RunFolder) -> list[Claim]:
     return [replace(claim, unit="", estimand="") for claim in claims if claim.family == "primary"]
 
 
+def _judge_cell(run: RunFolder) -> dict[Claim, str]:
+    """Return the primary claims of a cell and their verdicts."""
+    claims = _primary_claims(run)
+    results = evaluate_claims(run, claims)
+    return {claim: result.verdict for claim, result in zip(claims, results, strict=True)}
+
+
 def _curve_of(
-    stated_claim: Claim, runs: Cells, stated: Mapping[str, Sequence[Claim]], level: float
+    stated_claim: Claim, runs: Cells, cell_verdicts: Mapping[str, Mapping[Claim, str]], level: float
 ) -> tuple[Curve, list[str]] | None:
     """Return the specification curve of a claim, and its verdict in each cell that states it.
 
-    Repeats of one specification are joined. `level` is the level of the joint tests. Returns None
-    if no cell can test the claim.
+    Repeats of one specification are joined. `cell_verdicts` maps the name of each cell to the
+    verdicts of its claims. `level` is the level of the joint tests. Returns None if no cell can
+    test the claim.
     """
     parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
     verdicts = []
     claim = None
     for name, (cell, run) in runs.items():
-        sides_or_problem = read_sides(run, stated_claim) if stated_claim in stated[name] else ""
+        is_stated = stated_claim in cell_verdicts[name]
+        sides_or_problem = read_sides(run, stated_claim) if is_stated else ""
         if isinstance(sides_or_problem, str):
             continue
         claim, first, second = sides_or_problem
-        alpha = ALPHA / len(stated[name])
-        verdicts.append(evaluate(claim, first, second, alpha).verdict)
+        verdicts.append(cell_verdicts[name][stated_claim])
         # Different repeats draw different participants, even if their ids are equal.
         arms = tuple(
             replace(side, units=tuple((cell.repeat, unit) for unit in side.units))

@@ -115,13 +115,16 @@ def claim_power(
 ) -> Finding:
     """Return the power of each primary claim, and the number of units that it needs.
 
-    Power is the chance that the test of the claim after the run supports the claim. `expected`: the
-    expected difference of each claim, or None. Without an expected difference, the number of units
-    follows from the margin of the claim. The share in the second condition is assumed to be `BASE`,
-    or 1 − `BASE` for a claim of a decrease. For a mean, differences are in standard deviations,
-    because its spread is unknown before the run.
+    Power is the chance that the rule which decides the claim after the run will support it. With
+    several claims, Holm's method decides: the first supported claim needs the level 5 % divided by
+    their number, and each supported claim leaves a larger level to the others. So the power of a
+    claim lies between those at its smallest and its largest level. Units needed are for the
+    smallest level, so that they suffice whatever the other claims show.
+    `expected`: the expected difference of each claim, or None. Without an expected difference, the
+    margin of the claim decides the number of units. The share in the second condition is assumed to
+    be `BASE`, or 1 − `BASE` for a claim of a decrease. For a mean, differences are in standard
+    deviations, because its spread is unknown before the run.
     """
-    # Bonferroni, as in the report of the run.
     alpha = ALPHA / len(claims)
     rows: list[Row] = []
     sentences = []
@@ -134,6 +137,7 @@ def claim_power(
             if expected_difference is None
             else claim.format_signed(expected_difference),
             "power_rate": None,
+            **({"power_at_most_rate": None} if len(claims) > 1 else {}),
             "units_in_design": None if size is None else size.units,
             "units_needed": None,
         }
@@ -146,7 +150,14 @@ def claim_power(
             says = f"not tested: an illustration of {format_count(size.units, size.unit_name)}"
             row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
         elif claim.kind == "share" and not claim.paired and size.kind != "paired":
-            row["power_rate"], says = _power_of_share(claim, size, expected_difference, alpha, iccs)
+            # A claim that is decided by both bounds never leaves its level to the others.
+            keeping = sum(other.needs_both_bounds for other in claims) - claim.needs_both_bounds
+            levels = (alpha, ALPHA / (1 + keeping))
+            row["power_rate"], most, says = _power_of_share(
+                claim, size, expected_difference, levels, iccs
+            )
+            if len(claims) > 1:
+                row["power_at_most_rate"] = most
             row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
         else:
             says = _least_mean(size, alpha)
@@ -159,20 +170,31 @@ def claim_power(
         " ".join(sentences),
         ResultTable.from_records(
             rows,
-            f"Intervals at a level of {format_percent(1 - alpha, 1)}, as in the report. Units "
-            "needed in "
+            f"{_describe_rule(len(claims))} Units needed in "
             f"each arm for a power of {format_percent(POWER)}: of shares at the expected "
             "difference, else "
             "at twice the margin (of an equivalence at none); of means at a difference that lies "
             "half a standard deviation beyond the margin.",
         ),
         notes=(
-            "A claim is supported when the whole interval lies beyond its margin. Write "
+            "A claim is supported when the whole interval (of several claims: the joint one) lies "
+            "beyond its margin. Write "
             "`expected:` beside a hypothesis for the difference that you expect. `--simulate` "
             "counts how often runs of the study support each claim.",
         ),
         section=SECTION,
         headline=True,
+    )
+
+
+def _describe_rule(claim_count: int) -> str:
+    """Return a sentence on the levels of the claims, as in the report of a run."""
+    if claim_count == 1:
+        return "95 % interval, as in the report."
+    return (
+        "Holm's method, as in the report: power is that at the level of the first step "
+        f"({format_percent(ALPHA / claim_count, 1)}), and power at most that of the last step, "
+        "after the other claims were supported in their directions."
     )
 
 
@@ -224,14 +246,16 @@ def _power_of_share(
     claim: Claim,
     size: DesignSize,
     expected: float | None,
-    alpha: float,
+    levels: tuple[float, float],
     iccs: Sequence[float],
-) -> tuple[float | None, str]:
-    """Return the power at the expected difference, and a sentence about it.
+) -> tuple[float | None, float | None, str]:
+    """Return the power at the expected difference for both levels, and a sentence about it.
 
-    If no difference is expected, the power is None, and the sentence gives the smallest true
-    difference with a power of 80 %.
+    `levels`: the smallest and the largest level at which the claim may be decided. If no difference
+    is expected, the power is None, and the sentence gives the smallest true difference with a power
+    of 80 % at the smallest level.
     """
+    alpha, largest_level = levels
     sign, base = _starting_rate(claim)
     n = float(size.units)
     if size.kind == "clustered":
@@ -239,18 +263,26 @@ def _power_of_share(
     start = f"from {format_percent(base)} in {claim.arm_labels[1]}"
     if expected is not None or claim.direction == "equivalent":
         expected = expected or 0.0
-        chance = _power_of_difference(claim, _directed_difference(claim, expected), n, alpha)
+        aim = _directed_difference(claim, expected)
+        chance, most = (_power_of_difference(claim, aim, n, level) for level in levels)
         if not math.isfinite(chance):
-            return None, f"{format_points(expected)} {start} is not a rate"
-        return chance, f"a power of {format_percent(chance)} at {format_points(expected)} {start}"
+            return None, None, f"{format_points(expected)} {start} is not a rate"
+        more = (
+            f" (up to {format_percent(most)} if other claims are supported)"
+            if largest_level > alpha
+            else ""
+        )
+        says = f"a power of {format_percent(chance)}{more} at {format_points(expected)} {start}"
+        return chance, most, says
     # The smallest difference is searched, because the rule of a claim has no simple inverse.
     steps = (thousandth / 1000 for thousandth in range(1, 1000))
     smallest_difference = next(
         (step for step in steps if _power_of_difference(claim, step, n, alpha) >= POWER), None
     )
     if smallest_difference is None:
-        return None, f"no difference {start} reaches a power of {format_percent(POWER)}"
+        return None, None, f"no difference {start} reaches a power of {format_percent(POWER)}"
     return (
+        None,
         None,
         f"a power of {format_percent(POWER)} from {format_points(sign * smallest_difference)} on, "
         f"{start}",

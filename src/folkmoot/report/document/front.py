@@ -260,19 +260,15 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     parts = []
     # A number before "to" inside brackets shows that the statement gives an interval.
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
-        # Primary claims and several hypotheses have adjusted levels. Their tables give these
-        # levels.
-        own = any(
-            finding.section == STATED or "level_share" in finding.grid.columns for finding in main
-        )
-        own = own or any("adjusted p" in words for words in said)
+        has_joint_intervals = any(" jointly" in words for words in said)
         parts.append(
-            "Brackets and lines: 95 % intervals, joint for primary claims and separate for others."
-            if own
-            else "Brackets and lines: 95 % intervals."
+            "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals of all primary "
+            "claims that hold together at 95 % and agree with adjusted p."
+            if has_joint_intervals
+            else "Brackets and lines: 95 % intervals, each by itself."
         )
     if any("adjusted p" in words for words in said):
-        parts.append("Adjusted p: p multiplied by the number of primary claims.")
+        parts.append("Adjusted p: by Holm's method for all primary claims.")
     if drawn is not None and isinstance(chart, IntervalChart) and chart.unit_values:
         parts.append(f"Filled circle: the mean. Open circles: one for each {drawn.unit}.")
     # Hypotheses may have different independent units. Their table gives these units.

@@ -528,7 +528,8 @@ def _gap_to_others(result: Result) -> str:
     estimate = result.estimate
     if not math.isfinite(estimate.value):
         return ""
-    return f", a gap to the others of {result.claim.format_signed(estimate.value)} ({result.span})"
+    difference = result.claim.format_signed(estimate.value)
+    return f", a gap to the others of {difference} ({result.interval_text})"
 
 
 def _concern_claim(level: str, code: str) -> Claim:

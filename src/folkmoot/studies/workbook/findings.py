@@ -20,7 +20,7 @@ import polars as pl
 
 from folkmoot.hints import join_words
 from folkmoot.kit import findings as kit
-from folkmoot.kit.claims import LEVELS, describe_claims, read_results
+from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.diagnostics import check_answers, check_instability, check_position_bias
@@ -319,6 +319,7 @@ def by_treatment(
     # An treatment without values has no row.
     estimates = {treatment: estimate for treatment, estimate in estimates.items() if estimate.n}
     results_by_treatment = {result.claim.contrast[0]: result for result in results}
+    has_joint_intervals = any(result.joint is not None for result in results)
     rows: list[kit.Row] = [
         {
             "treatment": treatment,
@@ -326,7 +327,7 @@ def by_treatment(
             "participants": estimate.n,
             "sessions": estimate.clusters,
             **(
-                _minus_first(measure, results_by_treatment.get(treatment))
+                _minus_first(measure, results_by_treatment.get(treatment), has_joint_intervals)
                 if results_by_treatment
                 else {}
             ),
@@ -351,7 +352,10 @@ def by_treatment(
         kit.interval_chart(estimates, measure.name, percent=measure.is_share)
         if len(estimates) > 1
         else None,
-        notes=(LEVELS,) if results_by_treatment else (),
+        notes=(
+            *([LEVELS] if results_by_treatment else []),
+            *([JOINT_LEVELS] if has_joint_intervals else []),
+        ),
         section="Treatments",
         headline=main and len(estimates) > 1,
         primary=any(result.claim.family == "primary" for result in results),
@@ -365,20 +369,26 @@ def _mean_cells(measure: Measure, estimate: Estimate) -> kit.Row:
     return kit.estimate_cells(estimate, f"mean{suffix}", suffix)
 
 
-def _minus_first(measure: Measure, result: Result | None) -> kit.Row:
+def _minus_first(
+    measure: Measure, result: Result | None, has_joint_intervals: bool = False
+) -> kit.Row:
     """Return the table cells for the difference between a treatment and the first one.
 
-    All cells are None if there is no result.
+    All cells are None if there is no result. With `has_joint_intervals`, there are cells for the
+    joint interval too.
     """
     suffix = "_points" if measure.is_share else ""
     differences = (f"{name}{suffix}" for name in ("minus_first", "minus_low", "minus_high"))
-    names = (*differences, "p", "adjusted_p")
+    joint_names = [f"minus_joint_low{suffix}", f"minus_joint_high{suffix}"]
+    names = (*differences, "p", "adjusted_p", *(joint_names if has_joint_intervals else ()))
     if result is None:
         return dict.fromkeys(names)
     estimate = result.estimate
     bounds = (estimate.low, estimate.high) if estimate.has_interval else (math.nan, math.nan)
-    values = (estimate.value, *bounds, estimate.p, result.p)
-    return dict(zip(names, map(kit.finite_or_none, values), strict=True))
+    joint_bounds = result.joint[:2] if result.joint is not None else (math.nan, math.nan)
+    values = (estimate.value, *bounds, estimate.p, result.p, *joint_bounds)
+    # Without names for them, the joint bounds are left out.
+    return dict(zip(names, map(kit.finite_or_none, values), strict=False))
 
 
 def by_constants(

@@ -713,7 +713,7 @@ def main_effects(votes: Votes) -> Finding | None:
     )
     clauses = (
         f"{result.claim.outcome} {result.claim.format_signed(result.estimate.value)} "
-        f"({result.span})"
+        f"({result.interval_text})"
         for result in results
     )
     return Finding(
