@@ -21,7 +21,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import (
     FAILED_FINDING_KEY,
-    complete_parts,
+    analysed_parts,
     compute_findings,
     find_study_of_run,
 )
@@ -78,7 +78,7 @@ def complete(folder: Path) -> int:
     if not (folder / "plan.json").exists():
         return 0
     run = open_run(folder)
-    covered = complete_parts(find_study_of_run(run), run)
+    covered = analysed_parts(find_study_of_run(run), run)
     return len(covered.parts.complete) if isinstance(covered, PartialRun) else 0
 
 
