@@ -187,6 +187,16 @@ def _written_by_others(
     }
 
 
+def find_written_by_others(run: RunFolder, utterance_ids: Collection[str]) -> set[str]:
+    """Return which utterances another speaker wrote in the name of the one who seems to speak."""
+    utterances = list(
+        _rows_where(run, UTTERANCES, "utterance_id", utterance_ids, "address", "speaker_id")
+    )
+    addresses = {address for _, address, _ in utterances}
+    asked = dict(_rows_where(run, "answers", "address", addresses, "speaker_id"))
+    return set(_written_by_others(utterances, asked))
+
+
 def _is_said(source: Source) -> bool:
     return source.kind in ("utterance", "answer")
 

@@ -220,6 +220,8 @@ def _list_facts(
         yield CheckFact("Embedding", spec.name)
     if estimate.stages:
         yield CheckFact("Calls", _describe_calls(estimate))
+        for note in estimate.notes:
+            yield CheckFact("Controls", note)
         if estimate.input_range and estimate.output_range:
             token_ranges = (
                 _describe_token_range(estimate.input_range, "in"),

@@ -11,7 +11,7 @@ from these classes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, partial
 from types import NoneType
@@ -21,13 +21,27 @@ from typing import Any, ClassVar, Self, dataclass_transform, get_args, get_type_
 NON_TEXT_TYPES = (bool, int, float)
 
 
-def column(description: str, *, default: Any = MISSING) -> Any:
+@dataclass(frozen=True, slots=True)
+class ComputedWords:
+    """How the words in a column follow from a JSON reply: `words(reply[key])`.
+
+    The row names the reply in its column `utterance_id`.
+    """
+
+    key: str
+    words: Callable[[Any], str]
+
+
+def column(
+    description: str, *, default: Any = MISSING, computed: ComputedWords | None = None
+) -> Any:
     """Return a column with a description for the codebook.
 
-    The engine itself describes common columns, such as `condition` and `round`. Use this function
-    for all other columns.
+    Use it for columns that the engine does not describe. The engine describes `condition`, `round`,
+    … If prompts show words that the study computes from a reply, `computed` says how. A control
+    that asks the reply again can then compute the words again.
     """
-    return field(default=default, metadata={"meaning": description})
+    return field(default=default, metadata={"meaning": description, "computed": computed})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
@@ -36,18 +50,27 @@ class Row:
 
     Columns are in the order of the fields, and fields of a base class come first. `key`: the
     columns that identify a row. The sources of texts in prompts refer to rows by this key
-    (`folkmoot.provenance`).
+    (`folkmoot.provenance`). `from_replies`: the protocol computes the rows from replies, such as
+    the result of a game. A control does not ask a decision again whose prompt would hold such a
+    value of an old reply.
     """
 
     table: ClassVar[str] = ""
     key: ClassVar[tuple[str, ...]] = ()
+    from_replies: ClassVar[bool] = False
 
     def __init_subclass__(
-        cls, *, table: str = "", key: tuple[str, ...] = (), **options: object
+        cls,
+        *,
+        table: str = "",
+        key: tuple[str, ...] = (),
+        from_replies: bool = False,
+        **options: object,
     ) -> None:
         super().__init_subclass__(**options)
         cls.table = table or cls.table
         cls.key = key or cls.key
+        cls.from_replies = from_replies or cls.from_replies
         dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
@@ -86,6 +109,15 @@ class Row:
             for data_field in fields(cls)  # type: ignore[arg-type]
         }
         return {name: meaning for name, meaning in meanings.items() if meaning}
+
+    @classmethod
+    def computed_columns(cls) -> dict[str, ComputedWords]:
+        """Return column → how its words follow from a reply, for the columns that declare it."""
+        computed = {
+            data_field.name: data_field.metadata.get("computed")
+            for data_field in fields(cls)  # type: ignore[arg-type]
+        }
+        return {name: words for name, words in computed.items() if words is not None}
 
 
 def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:

@@ -88,6 +88,7 @@ class RunEstimate:
         incomplete: even the sample was too large, so the run will make more calls than estimated.
         questions: the stages of each question to each participant that was asked, of those whom
             humans can play under the settings `seats`.
+        notes: what the researcher should know about the calls before the run.
     """
 
     stages: tuple[StageEstimate, ...]
@@ -103,6 +104,7 @@ class RunEstimate:
     sampled: tuple[int, int] | None = None
     incomplete: bool = False
     questions: Mapping[Seat, Sequence[tuple[str, ...]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def calls(self) -> int:
@@ -131,9 +133,16 @@ class RunEstimate:
         return middle * min(low for low, _ in shares), middle * max(high for _, high in shares)
 
     def plus(
-        self, stages: Sequence[StageEstimate], models: Mapping[str, StageEstimate]
+        self,
+        stages: Sequence[StageEstimate],
+        models: Mapping[str, StageEstimate],
+        calls_range: tuple[int, int],
+        notes: Sequence[str] = (),
     ) -> RunEstimate:
-        """Return the estimate with further stages that have no chains of calls."""
+        """Return the estimate with further stages that have no chains of calls.
+
+        `calls_range` holds the bounds of the number of their calls.
+        """
         calls = sum(stage.calls for stage in stages)
         tokens_by_model = {**self.models}
         calls_by_model = {**self.model_calls}
@@ -147,7 +156,10 @@ class RunEstimate:
         ranges = [
             None
             if bounds is None
-            else TokenRange(bounds.low + added_tokens, bounds.high + added_tokens)
+            else TokenRange(
+                bounds.low + added_tokens * calls_range[0] // max(1, calls),
+                bounds.high + added_tokens * calls_range[1] // max(1, calls),
+            )
             for bounds, added_tokens in (
                 (self.input_range, sum(stage.input_tokens for stage in stages)),
                 (self.output_range, sum(stage.output_tokens for stage in stages)),
@@ -161,7 +173,8 @@ class RunEstimate:
             batch_wave_sizes=(*self.batch_wave_sizes, *_wave_sizes(calls)),
             models=tokens_by_model,
             model_calls=calls_by_model,
-            calls_range=(low + calls, high + calls),
+            calls_range=(low + calls_range[0], high + calls_range[1]),
+            notes=(*self.notes, *notes),
             input_range=ranges[0],
             output_range=ranges[1],
         )

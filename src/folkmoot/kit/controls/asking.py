@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.conversation.answer_types import AnswerType, Missing
-from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
@@ -31,6 +30,7 @@ from folkmoot.engine.settings.controls import (
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.conversations import (
     FIRST,
     ControlledDecision,
@@ -41,14 +41,21 @@ from folkmoot.kit.controls.conversations import (
 )
 from folkmoot.kit.controls.forking import (
     ForkedDecision,
-    ReplyGraph,
     fork_decision,
-    has_own_replies,
     speaker_of,
     texts_of,
     with_new_replies,
 )
-from folkmoot.kit.controls.replacing import Refusal, Replaced, read_treatments
+from folkmoot.kit.controls.persona_findings import persona_variance_rows
+from folkmoot.kit.controls.replacing import (
+    LACKING,
+    OPEN,
+    Refusal,
+    Replaced,
+    describe_left_out,
+    read_treatments,
+)
+from folkmoot.kit.controls.reply_graph import ReplyGraph
 from folkmoot.kit.controls.respondent import decision_scope, part_for
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
@@ -57,6 +64,7 @@ from folkmoot.kit.controls.tables import (
     REPLACING,
     RETEST,
     ControlRow,
+    PersonaVarianceRow,
 )
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.run_below import (
@@ -231,9 +239,17 @@ def study_of(run: RunFolder) -> Study[ControlsConfig]:
         ControlsConfig,
         partial(_run_controls, run),
         prompts=Path(__file__).parent / "prompts",
-        tables=(ControlRow,),
+        tables=(ControlRow, PersonaVarianceRow),
+        derived_tables=partial(_persona_variance, run),
         respondent_part=part,
     )
+
+
+def _persona_variance(
+    run: RunFolder, controls: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
+) -> list[PersonaVarianceRow]:
+    """Return the rows of the table `persona_variance` of the controls of a run."""
+    return persona_variance_rows(controls.read_table(ControlRow.table), read_attributes(run))
 
 
 async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> None:
@@ -261,6 +277,8 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
     if asked_again := _asked_again(versions):
         plan["asked_again"] = asked_again
     await session.seal("controls", plan)
+    for sentence in describe_left_out(_left_out(samples, conversations, versions)):
+        session.warn(sentence)
     chosen = {
         name: {controlled_decision.address for controlled_decision in sample}
         for name, sample in samples.items()
@@ -281,21 +299,21 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
                     _ask_control, conversation, decision, own, FACT, settings.language
                 )
         # Negative controls work after any decision. The other controls need a decision with a
-        # closed answer.
+        # closed answer, and record why they leave out another one.
         if conversation.answer is not None:
             _record_answer(
                 scope, decision, AS_DESIGNED, decision.decision, conversation.value, None
             )
-            # Retest the first decision only: later ones also depend on the participant's earlier
-            # answers.
-            if decision.address in chosen[RETEST] and decision.moment == FIRST:
-                asked[decision_scope(RETEST)] = partial(_ask_again, conversation, decision)
-            for name in REPLACING:
-                if (decision.key, name) in versions:
-                    version = versions[decision.key, name]
-                    asked[decision_scope(name)] = partial(
-                        _ask_replaced, conversation, decision, name, version
-                    )
+        # Retest the first decision only: later ones also depend on the participant's earlier
+        # answers.
+        if decision.address in chosen[RETEST] and decision.moment == FIRST:
+            asked[decision_scope(RETEST)] = partial(_ask_again, conversation, decision)
+        for name in REPLACING:
+            if (decision.key, name) in versions:
+                version = versions[decision.key, name]
+                asked[decision_scope(name)] = partial(
+                    _ask_replaced, conversation, decision, name, version
+                )
         await scope.map(asked)
 
     # A withdrawal may have removed the conversation of a decision.
@@ -315,23 +333,39 @@ def _build_versions(
     language: Language,
 ) -> _Versions:
     """Return the changed version of each decision, for each control that replaces texts."""
-    treatments, graph = read_treatments(run), ReplyGraph(run, journal)
+    treatments = read_treatments(run)
+    graph = ReplyGraph(run, journal, find_study_of_run(run).tables)
     replacing = {decision.address for control in REPLACING for decision in samples[control]}
     graph.read_behind(
         text
         for address, conversation in conversations.items()
-        if address in replacing and has_own_replies(conversation)
+        if address in replacing and conversation.answer is not None
         for text in texts_of(conversation)
     )
     return {
-        (decision.key, control): fork_decision(
-            control, decision, conversation, treatments, language, graph
-        )
+        (decision.key, control): OPEN
+        if conversation.answer is None
+        else fork_decision(control, decision, conversation, treatments, language, graph)
         for control in REPLACING
         for decision in samples[control]
         if (conversation := conversations.get(decision.address)) is not None
-        and conversation.answer is not None
     }
+
+
+def _left_out(
+    samples: Mapping[str, Sequence[ControlledDecision]],
+    conversations: Mapping[str, DecisionConversation],
+    versions: _Versions,
+) -> Iterator[tuple[str, str, str | None]]:
+    """Yield (control, moment, reason) for the decisions of each control that asks them again."""
+    for control in (RETEST, *REPLACING):
+        for decision in samples[control]:
+            conversation = conversations.get(decision.address)
+            if conversation is None or (control == RETEST and decision.moment != FIRST):
+                continue
+            version = versions.get((decision.key, control))
+            is_open = OPEN if conversation.answer is None else None
+            yield control, decision.moment, version if isinstance(version, str) else is_open
 
 
 def _asked_again(versions: _Versions) -> dict[str, dict[str, list[str]]]:
@@ -390,7 +424,8 @@ async def _ask_again(
     """Ask the decision again in a fresh conversation without the first answer."""
     asked = conversation.asked.utterances
     same = Replaced(conversation.speaker.system, asked, decision.options)
-    await _ask_replaced(conversation, decision, RETEST, ForkedDecision((), same), scope)
+    version = OPEN if conversation.answer is None else ForkedDecision((), same)
+    await _ask_replaced(conversation, decision, RETEST, version, scope)
 
 
 async def _ask_replaced(
@@ -408,10 +443,11 @@ async def _ask_replaced(
     # A `Refusal` is a string, and its text is the reason of the missing answer.
     got: Any = Missing(version) if isinstance(version, str) else None
     new: dict[str, tuple[str, str]] = {}
-    steps = () if isinstance(version, str) else version.steps
-    replies = {step.reply.address: step.reply for step in steps}
-    for step in steps:
-        texts = with_new_replies(step.texts, replies, new)
+    for step in () if isinstance(version, str) else version.steps:
+        texts = with_new_replies(step.texts, step.quotes, new)
+        if texts is None:
+            got = Missing(LACKING)
+            break
         own = step.reply.is_own[1:]
         said = [
             Utterance(step.reply.speaker.id if is_own else "", text)
@@ -425,16 +461,18 @@ async def _ask_replaced(
     if not isinstance(version, str) and got is None:
         changed = version.decision
         said_texts = [changed.system, *(utterance.text for utterance in changed.asked)]
-        texts = with_new_replies(said_texts, replies, new)
-        said = [
-            utterance._replace(text=text)
-            for utterance, text in zip(changed.asked, texts[1:], strict=True)
-        ]
-        answer = Choice(changed.options) if decision.options else conversation.answer
-        assert answer is not None
-        got = await _ask_version(
-            scope, replace(conversation.speaker, system=texts[0]), said, answer
-        )
+        texts = with_new_replies(said_texts, version.quotes, new)
+        if texts is None:
+            got = Missing(LACKING)
+        else:
+            said = [
+                utterance._replace(text=text)
+                for utterance, text in zip(changed.asked, texts[1:], strict=True)
+            ]
+            speaker = replace(conversation.speaker, system=texts[0])
+            got = await _ask_version(
+                scope, speaker, said, conversation.answer_with(changed.options)
+            )
     # The original answer is recorded next to the new one, so that findings need only this table.
     expected = None if conversation.value is None else str(conversation.value)
     _record_answer(scope, decision, control, decision.decision, got, expected)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -19,7 +20,8 @@ from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError, Problem
-from folkmoot.kit.controls.forms import single_field_form
+from folkmoot.kit.controls.attributes import read_ages
+from folkmoot.kit.controls.forms import ChoiceInForm, choice_in_form, single_field_form
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import Source, SourcedText, Span
@@ -28,10 +30,8 @@ from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
 
 FIRST, FINAL = "first", "final"
-# Columns for the age of a persona. Study types use one of these names.
-_AGES = ("age", "demographic_age")
-# Columns for the id of a participant in the tables of study types.
-_IDS = ("participant_id", "persona_id", "member_id")
+# The role of speakers who answer for themselves.
+PARTICIPANT = "participant"
 
 
 class ControlledDecision(NamedTuple):
@@ -76,14 +76,24 @@ class DecisionConversation(NamedTuple):
     answer: AnswerType[Any] | None
     value: str | float | None
 
+    def answer_with(self, options: tuple[str, ...]) -> AnswerType[Any]:
+        """Return the answer type of the decision for options in another order."""
+        if isinstance(self.answer, Choice):
+            return Choice(options)
+        if isinstance(self.answer, ChoiceInForm):
+            return replace(self.answer, options=options)
+        assert self.answer is not None
+        return self.answer
+
 
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     """Return the first decision of each participant and the final decision in each condition.
 
-    The first decision is the participant's first closed choice. Without a closed choice, the
-    participant's first decision of any kind is used. A decision counts only if the participant is
-    the speaker who was asked. If one reply speaks for several participants, no control can continue
-    it. Decisions of humans are left out. Raises InputError if the run has no suitable decision.
+    The first decision is the participant's first closed choice. Without a closed choice, it is the
+    participant's first decision of any kind. A decision counts only if the participant is the
+    speaker who was asked. If one reply speaks for several participants, no control can continue it.
+    Decisions of humans and of leading roles (a mediator's proposals) are left out. Raises
+    InputError if the run has no suitable decision.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
@@ -100,12 +110,13 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     rows = (
         decided.join(asked, on="address", maintain_order="left")
         .filter(pl.col("participant_id") == pl.col("speaker_id"))
+        .filter(pl.col("role") == PARTICIPANT)
         # Humans have left when controls are asked.
         .filter(pl.col("model_asked") != HUMAN_MODEL)
         .sort("at", maintain_order=True)
         .collect()
     )
-    ages = ages_by_participant(run)
+    ages = read_ages(run)
     first: dict[tuple[str, str], ControlledDecision] = {}
     final: dict[tuple[str, str, str], ControlledDecision] = {}
     for row in rows.iter_rows(named=True):
@@ -122,7 +133,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             row["model_asked"],
             options,
             row["recorded"] if options else None,
-            ages.get(who),
+            ages.get((row["unit"], who), ages.get(("", who))),
         )
         known = first.setdefault((row["unit"], who), decision._replace(moment=FIRST))
         # A closed choice can be asked again without the code of its study, so it is preferred.
@@ -202,7 +213,9 @@ def _rebuild_conversation(
     schema = first.request.get("schema")
     answer: AnswerType[Any] | None = Choice(decision.options) if decision.options else None
     value: str | float | None = decision.value
-    if schema is not None:
+    if schema is not None and decision.options:
+        answer = choice_in_form(schema, last.reply, decision.options, decision.value)
+    elif schema is not None:
         answer = single_field_form(schema)
         read = answer.parse_reply(last.reply) if answer is not None else None
         value = read.value if isinstance(read, ParsedAnswer) else None
@@ -254,22 +267,3 @@ def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, 
             span = Span(row["start"], row["end"], source, 0)
             found.setdefault(row["address"], {}).setdefault(row["message"], []).append(span)
     return found
-
-
-def ages_by_participant(run: RunFolder) -> dict[str, int]:
-    """Return participant → age from the table that describes participants.
-
-    Returns an empty dictionary if an id occurs twice in that table.
-    """
-    for name in run.table_names():
-        table = run.scan_table(name)
-        columns = table.collect_schema().names()
-        who = next((column for column in _IDS if column in columns), None)
-        age = next((age for age in _AGES if age in columns), None)
-        if who is None or age is None:
-            continue
-        rows = table.select(who, age).drop_nulls().collect()
-        # Repeated ids mean that the table describes something else than participants.
-        if rows.height and rows[who].is_unique().all() and rows[age].dtype.is_integer():
-            return dict(rows.iter_rows())
-    return {}

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
-from folkmoot.kit.controls.replacing import REPLIED, UNCHANGED
+from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
-    NO_PERSONA,
+    NAMES,
     ORDER,
     REPLACING,
     RETEST,
@@ -45,13 +45,6 @@ SECTION = "Controls"
 ANSWERS_AGAIN = "answers_in_each_version"
 # The reversed order may move at most a tenth of the answers, as much as is allowed for user drift.
 MOST_SHIFT = Margin(high=0.1)
-NAMES = {
-    AS_DESIGNED: "as designed",
-    RETEST: "asked again",
-    NO_PERSONA: "no persona",
-    SAME_LENGTH: "neutral texts of equal length",
-    ORDER: "order reversed",
-}
 
 
 class Version(NamedTuple):
@@ -149,8 +142,8 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
     rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
     values, units, replied, is_changed = [], [], 0, False
     for row in rows.iter_rows(named=True):
-        replied += row["missing"] == REPLIED
-        is_changed |= row["missing"] not in (REPLIED, UNCHANGED)
+        replied += row["missing"] in NOT_ASKED
+        is_changed |= row["missing"] not in (*NOT_ASKED, UNCHANGED)
         # Nothing to replace means that the prompt is as designed, so the original answer counts.
         value = row["expected"] if row["missing"] == UNCHANGED else None
         if value is None and row["missing"] is None:
@@ -263,9 +256,8 @@ def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
     if not told:
         return ""
     return (
-        "Decisions that could not be asked, because the speaker had replied to what would be "
-        "replaced and such a reply could not be asked again (most in one contrast): "
-        f"{', '.join(told)}."
+        "Decisions that could not be asked in a version (most in one contrast; the column missing "
+        f"of the table control_answers says why): {', '.join(told)}."
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from folkmoot.kit.controls.asking import ControlsConfig, open_controls
+from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
 from folkmoot.kit.controls.effects import (
     SECTION,
@@ -24,7 +25,7 @@ from folkmoot.kit.controls.effects import (
     given_answers,
     measure_effects,
 )
-from folkmoot.kit.controls.persona_findings import persona_variance_finding, read_attributes
+from folkmoot.kit.controls.persona_findings import persona_variance_finding
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, ControlRow
 from folkmoot.kit.findings import (
     collect_findings,

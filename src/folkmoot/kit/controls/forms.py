@@ -1,8 +1,8 @@
 """Forms with one closed field, built from the JSON schema of a journaled request.
 
-A decision may ask for a JSON object, such as a reason and a rating. Such a decision can be asked
-again without the code of its study if exactly one field is closed. A closed field is a number, a
-truth value, or one of several texts.
+A decision may ask for a JSON object, such as a reason and a rating. It can be asked again without
+the code of its study if exactly one field is closed. A closed field is a number, a truth value, or
+one of several texts. If the prompt lists options, the closed field is that of the chosen option.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
+    CHOICE,
     DECLINED,
     AnswerType,
     Missing,
@@ -21,6 +22,7 @@ from folkmoot.conversation.answer_types import (
     is_declined,
     parse_way_out,
 )
+from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.json_text import Schema
 
@@ -67,6 +69,51 @@ class SingleFieldForm(AnswerType["str | float"]):
         if "enum" in node and value not in node["enum"]:
             return ParseFailure(f"{self.name} must be one of {', '.join(map(str, node['enum']))}.")
         return ParsedAnswer(str(value), step)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceInForm(AnswerType[str]):
+    """The answer type for a JSON object in which one field holds one of the options of a prompt."""
+
+    name: str
+    options: tuple[str, ...]
+    schema: Schema = field(default_factory=dict)
+    kind: str = "json"
+
+    @property
+    def listed_options(self) -> tuple[str, ...]:
+        """The options in the order in which the prompt lists them."""
+        return self.options
+
+    @property
+    def form_kind(self) -> str:
+        """The embedded respondent answers the field as it answers a choice."""
+        return CHOICE
+
+    def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
+        """Return the option in the field, a way out, or the problem for a re-ask."""
+        for _, candidate in json_candidates(reply, "{"):
+            if isinstance(candidate, dict) and is_declined(candidate.get(DECLINED)):
+                return Missing(DECLINED)
+            if isinstance(candidate, dict) and self.name in candidate:
+                choice = Choice(self.options, with_labels=False, clarify=False)
+                return choice.parse_reply(str(candidate[self.name]))
+        return ParseFailure(f"Reply with only a JSON object that has the key {self.name}.")
+
+
+def choice_in_form(
+    schema: Schema, reply: str, options: tuple[str, ...], chosen: str | None
+) -> ChoiceInForm | None:
+    """Return the answer type for a choice in a form, or None if no field holds the choice.
+
+    `reply` is a reply to the form in which `chosen` was chosen.
+    """
+    for _, candidate in json_candidates(reply, "{")[:1]:
+        if isinstance(candidate, dict):
+            for name, value in candidate.items():
+                if chosen is not None and str(value).strip() == chosen:
+                    return ChoiceInForm(name, options, schema)
+    return None
 
 
 def single_field_form(schema: Schema) -> SingleFieldForm | None:

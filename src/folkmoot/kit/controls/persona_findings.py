@@ -1,4 +1,4 @@
-"""The finding on how much of a decision depends on the persona, and on which attribute."""
+"""How much of a decision depends on the persona, and on which attribute: a table and a finding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from folkmoot.kit.controls.contrasts import unit_name
 from folkmoot.kit.controls.effects import SECTION, expected_answers, given_answers
-from folkmoot.kit.controls.tables import RETEST
+from folkmoot.kit.controls.tables import RETEST, WHOLE_PERSONA, PersonaVarianceRow
 from folkmoot.kit.findings import estimate_cells, interval_chart
 from folkmoot.measures.inference.estimates import Estimate, finite_or_none, format_percent
 from folkmoot.measures.persona_variance import (
@@ -19,86 +19,108 @@ from folkmoot.measures.persona_variance import (
     quartile_groups,
 )
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
-from folkmoot.storage.run_folder import RunFolder
 
 PERSONA_VARIANCE = "persona_variance"
-WHOLE_PERSONA = "the whole persona"
-# Studies with personas from a source have these columns in the table of their participants.
-_PREFIX = "demographic_"
-# Columns of the table `personas` that identify a participant or the source.
-_NO_ATTRIBUTE = ("group", "persona_id", "name", "first_name", "source", "participant_id")
 # An attribute with more values than this is a name or free text, such as an occupation.
 _MOST_VALUES = 12
+# Why there is no share of variance. The values are data: they are in the column `missing`.
+_TOO_FEW, _TOO_MANY_VALUES, _ONE_VALUE, _NO_VARIANCE = (
+    "too_few",
+    "too_many_values",
+    "one_value",
+    "no_variance",
+)
 
 
-def read_attributes(run: RunFolder) -> pl.DataFrame | None:
-    """Return the stated attributes of the participants, with the column `participant_id`.
+def persona_variance_rows(
+    answers: pl.DataFrame, attributes: pl.DataFrame | None
+) -> list[PersonaVarianceRow]:
+    """Return the rows of the table `persona_variance`: for each decision that was asked again.
 
-    Returns None if no table of the run has one row of attributes for each participant.
+    Args:
+        answers: the table `control_answers`.
+        attributes: the stated attributes of the participants, as `read_attributes` returns them.
     """
-    for name in run.table_names():
-        columns = run.scan_table(name).collect_schema().names()
-        who = next((c for c in ("participant_id", "persona_id") if c in columns), None)
-        stated = [column for column in columns if column.startswith(_PREFIX)]
-        if name == "personas":
-            stated = [column for column in columns if column not in _NO_ATTRIBUTE]
-        if who is None or not stated:
+    rows = []
+    for (decision,), own in _asked_again(answers).group_by("question", maintain_order=True):
+        first, second = expected_answers(own), given_answers(own)
+        units = own["unit"].to_list()
+        whole = Estimate(math.nan, math.nan, math.nan, own.height, len(set(units)))
+        reason = _TOO_FEW
+        if own.height >= FEWEST_PARTICIPANTS:
+            whole, reason = intraclass_correlation(first, second, units), _NO_VARIANCE
+        rows.append(_build_row(str(decision), WHOLE_PERSONA, "ICC(1)", whole, reason))
+        if attributes is None:
             continue
-        table = run.scan_table(name).select(who, *stated).collect()
-        if table[who].is_unique().all():
-            names = {column: column.removeprefix(_PREFIX) for column in stated}
-            return table.rename({who: "participant_id", **names})
-    return None
+        # Ids that occur once in each group need the group as well.
+        keys = [key for key in ("unit", "participant_id") if key in attributes.columns]
+        joined = own.join(attributes, on=keys, how="left", maintain_order="left")
+        for name in attributes.columns:
+            if name not in own.columns:
+                share, reason = _share_of(joined[name], first, units)
+                rows.append(_build_row(str(decision), name, "ε²", share, reason))
+    return rows
+
+
+def _asked_again(answers: pl.DataFrame) -> pl.DataFrame:
+    """Return the answers to a retest that can be compared with the first answer."""
+    return answers.filter(control=RETEST).filter(
+        pl.col("missing").is_null() & pl.col("expected").is_not_null()
+    )
+
+
+def _build_row(
+    decision: str, attribute: str, measure: str, share: Estimate, reason: str
+) -> PersonaVarianceRow:
+    """Return the row of a share of variance. `reason`: why it is missing, if it is."""
+    return PersonaVarianceRow(
+        decision=decision,
+        attribute=attribute,
+        measure=measure,
+        variance_share=finite_or_none(share.value),
+        low=finite_or_none(share.low),
+        high=finite_or_none(share.high),
+        participants=share.n,
+        units=share.unit_count,
+        missing=None if math.isfinite(share.value) else reason,
+    )
 
 
 def persona_variance_finding(
-    table: pl.DataFrame, attributes: pl.DataFrame | None
+    answers: pl.DataFrame, attributes: pl.DataFrame | None
 ) -> Finding | None:
     """Return the finding on how much first decisions differ between personas.
 
-    The finding also gives the share of the variance that each attribute explains. Returns None if
-    every decision was asked again of fewer than `FEWEST_PARTICIPANTS` participants.
+    Returns None if no share of variance can be computed.
     """
-    again = table.filter(control=RETEST).filter(
-        pl.col("missing").is_null() & pl.col("expected").is_not_null()
-    )
-    rows: list[dict[str, TableCell]] = []
-    lines: dict[str, Estimate] = {}
-    said: list[str] = []
-    for (decision,), own in again.group_by("question", maintain_order=True):
-        if own.height < FEWEST_PARTICIPANTS:
-            continue
-        first, second = expected_answers(own), given_answers(own)
-        units = own["unit"].to_list()
-        whole = intraclass_correlation(first, second, units)
-        shares = {WHOLE_PERSONA: whole}
-        if attributes is not None:
-            joined = own.join(attributes, on="participant_id", how="left", maintain_order="left")
-            for name in attributes.columns:
-                if name != "participant_id" and name not in own.columns:
-                    shares[name] = _share_of(joined[name], first, units)
-        for name, share in shares.items():
-            if not math.isfinite(share.value):
-                continue
-            lines[f"{decision}: {name}"] = share
-            rows.append(
-                {
-                    "decision": str(decision),
-                    "attribute": name,
-                    "measure": "ICC(1)" if name == WHOLE_PERSONA else "ε²",
-                    **estimate_cells(share, "variance_share", "_share"),
-                    "participants": share.n,
-                }
-            )
-        said.append(_in_words(str(decision), shares))
-    if not rows:
+    found = [row for row in persona_variance_rows(answers, attributes) if row.missing is None]
+    if not found:
         return None
+    lines = {f"{row.decision}: {row.attribute}": _estimate_in(row) for row in found}
+    decisions = dict.fromkeys(row.decision for row in found)
+    said = [
+        _in_words(
+            decision,
+            {row.attribute: _estimate_in(row) for row in found if row.decision == decision},
+        )
+        for decision in decisions
+    ]
+    cells: list[dict[str, TableCell]] = [
+        {
+            "decision": row.decision,
+            "attribute": row.attribute,
+            "measure": row.measure,
+            **estimate_cells(_estimate_in(row), "variance_share", "_share"),
+            "participants": row.participants,
+        }
+        for row in found
+    ]
     return Finding(
         PERSONA_VARIANCE,
         "Does the persona matter?",
         " ".join(said),
         ResultTable.from_records(
-            rows,
+            cells,
             "Whole persona: variance between participants as share of all variance of a first "
             "decision and its retest, ICC(1) (Shrout and Fleiss 1979). Attribute: share of the "
             "variance of first decisions that it explains, adjusted for the number of its values "
@@ -112,25 +134,43 @@ def persona_variance_finding(
         notes=(
             "An ICC near 0 means that the answers of two personas differ no more than two answers "
             "of one persona. An attribute that explains nothing may still matter together with "
-            "others.",
+            "others. The table persona_variance of the controls has each attribute, also those "
+            "without a figure.",
         ),
         section=SECTION,
-        unit=unit_name(again),
-        units=min(estimate.unit_count for estimate in lines.values()),
+        unit=unit_name(_asked_again(answers)),
+        units=min(row.units for row in found),
     )
 
 
-def _share_of(column: pl.Series, answers: list[str | float], units: list[str]) -> Estimate:
-    """Return the share of variance that one attribute explains."""
+def _estimate_in(row: PersonaVarianceRow) -> Estimate:
+    share, low, high = (
+        math.nan if value is None else value for value in (row.variance_share, row.low, row.high)
+    )
+    return Estimate(share, low, high, row.participants, row.units, method="jackknife")
+
+
+def _share_of(
+    column: pl.Series, answers: list[str | float], units: list[str]
+) -> tuple[Estimate, str]:
+    """Return the share of variance that one attribute explains, and why it is missing if it is."""
     known = [n for n, value in enumerate(column.to_list()) if value is not None]
+    own_units = [units[n] for n in known]
+    unknown = Estimate(math.nan, math.nan, math.nan, len(known), len(set(own_units)))
+    if len(known) < FEWEST_PARTICIPANTS:
+        return unknown, _TOO_FEW
     values = column.gather(known)
     if values.dtype.is_numeric() and values.n_unique() > _MOST_VALUES:
         groups = quartile_groups(values.to_numpy())
     else:
         groups = [str(value) for value in values.to_list()]
     if len(set(groups)) > _MOST_VALUES:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    return explained_share([answers[n] for n in known], groups, [units[n] for n in known])
+        return unknown, _TOO_MANY_VALUES
+    share = explained_share([answers[n] for n in known], groups, own_units)
+    frequent = [value for value in set(groups) if groups.count(value) >= FEWEST_PER_VALUE]
+    if len(frequent) < 2:
+        return share, _ONE_VALUE
+    return share, _TOO_FEW if share.n < FEWEST_PARTICIPANTS else _NO_VARIANCE
 
 
 def _in_words(decision: str, shares: dict[str, Estimate]) -> str:

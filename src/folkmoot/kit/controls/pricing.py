@@ -1,22 +1,24 @@
 """Estimate the cost of a study file's controls, one line for each control.
 
-A small part of the study and its controls run in a temporary folder with the embedded respondent.
-The counted calls and tokens are then scaled to the size of the whole study.
+The study or a part of it and its controls run in a temporary folder with the embedded respondent.
+The counted calls and tokens of a part are then scaled to the size of the whole study.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import (
     DRY_RUN_OVERRIDES,
+    SUFFICIENT_SAMPLE_CALLS,
     RunEstimate,
     StageEstimate,
     embedded_provider,
@@ -28,7 +30,8 @@ from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.kit.controls.asking import require_decisions, run_controls, study_of
 from folkmoot.kit.controls.conversations import find_decisions
-from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, ControlRow
+from folkmoot.kit.controls.replacing import describe_left_out
+from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, REPLACING, RETEST, ControlRow
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 # Participants or sessions of the small run, unless the study has fewer.
@@ -40,13 +43,16 @@ EVERYONE = 10**9
 def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> RunEstimate:
     """Return the cost estimate `total` with a line for each control that the study file names.
 
-    Raises InputError for a study type that records no decisions.
+    A study with few calls runs as a whole, so its controls are counted exactly. Raises InputError
+    for a study type that records no decisions.
     """
     settings = found.config.controls
     require_decisions(found)
     if settings is None:
         return total
-    part, share = small_part(found, ENOUGH)
+    part, share = found, 1.0
+    if total.calls > SUFFICIENT_SAMPLE_CALLS:
+        part, share = small_part(found, ENOUGH)
     # The small run costs nothing and must leave no trace.
     with tempfile.TemporaryDirectory(prefix="folkmoot-controls-") as folder:
         # Keep `controls.confounders`: stated attributes make every prompt of the run longer.
@@ -71,7 +77,8 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
             (controlled_decision.condition, controlled_decision.moment)
             for controlled_decision in decisions
         )
-        return total.plus(*_scaled(controls, settings, there, share))
+        asks = list(_count_asks(controls, settings, there, share))
+        return total.plus(*_sum_up(asks), _bounds(asks, share), _describe_unasked(controls, share))
 
 
 def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
@@ -80,42 +87,96 @@ def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
     return {name: EVERYONE if settings.size_of(name) else False for name in names}
 
 
-def _scaled(
+class _Asked(NamedTuple):
+    """The calls that one control makes at one decision of the small run.
+
+    `weight` is the number of decisions of the study that the decision represents. `tokens` maps a
+    model to its calls, input tokens and output tokens.
+    """
+
+    control: str
+    group: tuple[str, str]
+    weight: float
+    tokens: Mapping[str, tuple[int, int, int]]
+
+    @property
+    def calls(self) -> int:
+        return sum(calls for calls, _, _ in self.tokens.values())
+
+
+def _count_asks(
     controls: RunFolder,
     settings: ControlSettings,
     there: Mapping[tuple[str, str], int],
     share: float,
-) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
-    """Return the calls and tokens of the controls, by control and by model.
+) -> Iterator[_Asked]:
+    """Yield the calls of each control at each decision.
 
-    The controls of a small run are counted and scaled up to the whole study. `there` maps
-    (condition, moment) to the number of decisions in the small run. A moment is `first` or `final`.
-    `share` is the factor by which the study is larger than the small run.
+    `there` maps (condition, moment) to the number of decisions in the small run. A moment is
+    `first` or `final`. `share` is the factor by which the study is larger than the small run.
     """
     rows = (
         controls.read_table(ControlRow.table)
         .filter((pl.col("control") != AS_DESIGNED) & (pl.col("address") != ""))
         .select("control", "condition", "moment", "address")
     )
-    lines: dict[str, list[float]] = {}
-    models: dict[str, list[float]] = {}
     with JournalReader(controls.path / JOURNAL) as journal:
         for control, condition, moment, address in rows.iter_rows():
             size = settings.size_of(NEGATIVE if control == FACT else control)
             small = there[condition, moment]
-            # Each decision of the small run represents `weight` decisions of the study, limited by
-            # the sample size.
+            # A sample is limited by its size.
             weight = min(size, round(small * share)) / small if share != 1 else 1.0
             # Count re-asks as well, because they are billed. The scope of a control also holds the
             # replies that are asked again before the decision.
             scope = address.rpartition("/")[0]
+            tokens: dict[str, tuple[int, int, int]] = {}
             for entry in map(journal.entry_at, journal.addresses_in_scope(scope)):
-                if entry is None:
-                    continue
-                tokens = (entry.input_tokens or 0, entry.output_tokens or 0)
-                own = (weight, weight * tokens[0], weight * tokens[1])
-                for sums, key in ((lines, f"controls: {control}"), (models, entry.model_asked)):
-                    before = sums.setdefault(key, [0.0, 0.0, 0.0])
-                    sums[key] = [a + b for a, b in zip(before, own, strict=True)]
+                if entry is not None:
+                    calls, read, written = tokens.get(entry.model_asked, (0, 0, 0))
+                    tokens[entry.model_asked] = (
+                        calls + 1,
+                        read + (entry.input_tokens or 0),
+                        written + (entry.output_tokens or 0),
+                    )
+            yield _Asked(control, (condition, moment), weight, tokens)
+
+
+def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
+    """Return the calls and tokens of the controls, by control and by model."""
+    lines: dict[str, list[float]] = {}
+    models: dict[str, list[float]] = {}
+    for asked in asks:
+        for model, counts in asked.tokens.items():
+            for sums, key in ((lines, f"controls: {asked.control}"), (models, model)):
+                before = sums.setdefault(key, [0.0, 0.0, 0.0])
+                sums[key] = [a + asked.weight * b for a, b in zip(before, counts, strict=True)]
     stages = [StageEstimate(name, *map(round, sums)) for name, sums in lines.items()]
     return stages, {name: StageEstimate(name, *map(round, sums)) for name, sums in models.items()}
+
+
+def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
+    """Return bounds of all calls of the controls.
+
+    They are equal if the small run is the whole study. Otherwise each decision that was not run
+    takes at least as many calls as the cheapest decision of the small run in its condition, and at
+    most as many as the dearest.
+    """
+    groups: dict[tuple[str, str, str], list[_Asked]] = {}
+    for asked in asks:
+        groups.setdefault((asked.control, *asked.group), []).append(asked)
+    low = high = 0.0
+    for group in groups.values():
+        calls = [asked.calls for asked in group]
+        # A decision of the small run represents itself and `weight - 1` others.
+        others = 0.0 if share == 1 else sum(max(0.0, asked.weight - 1) for asked in group)
+        known = sum(min(1.0, asked.weight) * asked.calls for asked in group)
+        low += known + others * min(calls)
+        high += known + others * max(calls)
+    return round(low), round(high)
+
+
+def _describe_unasked(controls: RunFolder, share: float) -> list[str]:
+    """Return sentences on the decisions that the controls do not ask."""
+    rows = controls.read_table(ControlRow.table).select("control", "moment", "missing")
+    again = (row for row in rows.iter_rows() if row[0] in (RETEST, *REPLACING))
+    return describe_left_out(again, "" if share == 1 else " of the dry run")

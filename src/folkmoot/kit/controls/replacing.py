@@ -8,7 +8,8 @@ text, `forking` asks these replies again first. If that is not possible, the dec
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,8 +19,8 @@ from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.settings.controls import Language
 from folkmoot.files import packaged_yaml
 from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
-from folkmoot.kit.controls.tables import NO_PERSONA, ORDER
-from folkmoot.kit.exposure import ExposureRow
+from folkmoot.kit.controls.tables import NAMES, NO_PERSONA, ORDER, REPLACING, RETEST
+from folkmoot.kit.exposure import ExposureRow, find_written_by_others
 from folkmoot.provenance import (
     Replacement,
     Source,
@@ -34,9 +35,32 @@ from folkmoot.storage.run_folder import RunFolder
 
 # Why a decision is not asked with parts replaced. The values are data: they are in the column
 # `missing` of the table of control answers.
-Refusal = Literal["nothing_to_replace", "replied_to_it"]
+Refusal = Literal["nothing_to_replace", "replied_to_it", "computed_from_it", "open_answer"]
 UNCHANGED: Refusal = "nothing_to_replace"
 REPLIED: Refusal = "replied_to_it"
+COMPUTED: Refusal = "computed_from_it"
+OPEN: Refusal = "open_answer"
+# A fork stopped at a new reply that lacks what a later prompt quotes. This is known only then.
+LACKING = "reply_lacks_it"
+# The decisions that a control leaves out. A decision without a text to replace is not left out: its
+# answer in the run counts.
+NOT_ASKED = (REPLIED, COMPUTED, OPEN, LACKING)
+
+# What happens to the decisions that a control does not ask, and why.
+_LEFT_OUT = {
+    UNCHANGED: ("As designed", "There is nothing to replace, so the answers in the run count."),
+    REPLIED: (
+        "Not asked",
+        "The participant has replied to what would be replaced, and a reply before the decision "
+        "cannot be asked again without the code of the study.",
+    ),
+    COMPUTED: (
+        "Not asked",
+        "The participant has replied to what would be replaced, and the prompt holds a value that "
+        "the study computes from replies, such as the result of a game or of a ballot.",
+    ),
+    OPEN: ("Not asked", "The decision is neither a choice nor a form with one closed field."),
+}
 
 # The source of all inserted texts.
 _ID = "study.controls"
@@ -69,16 +93,47 @@ class Treatments:
     """The texts that differ between conditions at each decision.
 
     `shown` maps the address of a decision to the ids of the texts that the design shows there.
-    `common` holds the ids of texts that every condition shows, or is empty with only one condition.
-    A common text cannot cause a difference between conditions, so it is no treatment.
+    `common` holds the ids of texts that every condition shows, if there are several conditions.
+    Such a text cannot cause a difference between conditions, so it is no treatment.
+    `written_by_others` holds the ids of utterances that another speaker wrote in the name of the
+    participant, such as a mediator.
     """
 
     shown: dict[str, frozenset[str]]
     common: frozenset[str]
+    written_by_others: frozenset[str]
 
     def at(self, address: str) -> frozenset[str]:
         """Return the ids of the treatment texts at a decision."""
         return self.shown.get(address, frozenset()) - self.common
+
+
+def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
+    """Return a sentence for each reason for which controls do not ask some decisions.
+
+    `reasons` holds (control, moment, reason) for each decision in the sample of a control. The
+    reason is None if the decision is asked. `where` says which decisions are counted.
+    """
+    counts = Counter(reasons)
+    sentences = []
+    for reason, (what, why) in _LEFT_OUT.items():
+        parts = []
+        for control in (RETEST, *REPLACING):
+            moments = [
+                f"{count:,} of {_total(counts, control, moment):,} {moment}"
+                for (name, moment, own), count in counts.items()
+                if (name, own) == (control, reason)
+            ]
+            if moments:
+                parts.append(f"{NAMES[control]} ({' and '.join(moments)} decisions{where})")
+        if parts:
+            sentences.append(f"{what}: {', '.join(parts)}. {why}")
+    return sentences
+
+
+def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, moment: str) -> int:
+    """Return the number of decisions of a control at a moment, whatever happens to them."""
+    return sum(count for key, count in counts.items() if key[:2] == (control, moment))
 
 
 def read_treatments(run: RunFolder) -> Treatments:
@@ -95,22 +150,23 @@ def read_treatments(run: RunFolder) -> Treatments:
     every = set(table.select("condition").unique().collect()["condition"].to_list())
     # With a single condition, no text can be common to several.
     common = {id for id, own in conditions.items() if len(every) > 1 and own == every}
-    return Treatments({a: frozenset(ids) for a, ids in shown.items()}, frozenset(common))
+    return Treatments(
+        {address: frozenset(ids) for address, ids in shown.items()},
+        frozenset(common),
+        frozenset(find_written_by_others(run, conditions)),
+    )
 
 
 def replaced_texts(
     control: str,
     decision: ControlledDecision,
     texts: Sequence[str],
-    treatment: Collection[str],
+    treatments: Treatments,
     language: Language,
 ) -> list[str]:
-    """Return the texts of a request to the participant with the replacements of a control.
-
-    `treatment` holds the ids of the treatment texts at the decision.
-    """
+    """Return the texts of a request to the participant with the replacements of a control."""
     return [
-        replace_parts(text, _parts(control, decision, text, treatment, language))
+        replace_parts(text, _parts(control, decision, text, treatments, language))
         if isinstance(text, SourcedText)
         else text
         for text in texts
@@ -136,10 +192,11 @@ def _parts(
     control: str,
     decision: ControlledDecision,
     text: SourcedText,
-    treatment: Collection[str],
+    treatments: Treatments,
     language: Language,
 ) -> list[Replacement]:
     """Return the replacements that a control makes in one message."""
+    treatment = treatments.at(decision.address)
     every = spans_of(text)
     spans = list(outermost_spans(every))
     who = decision.participant_id
@@ -149,7 +206,10 @@ def _parts(
         ]
         return _without_persona(own, text, language)
     shown = [
-        span for span in spans if span.source.id in treatment and not _is_own(span.source, who)
+        span
+        for span in spans
+        if span.source.id in treatment
+        and (span.source.id in treatments.written_by_others or not _is_own(span.source, who))
     ]
     if control == ORDER:
         # A moderator's utterance may contain the list of options, so search all spans, not only

@@ -11,6 +11,42 @@ AS_DESIGNED = "as_designed"
 REPLACING = (NO_PERSONA, SAME_LENGTH, ORDER)
 
 
+# The names of the controls in findings and messages.
+NAMES = {
+    AS_DESIGNED: "as designed",
+    RETEST: "asked again",
+    NO_PERSONA: "no persona",
+    SAME_LENGTH: "neutral texts of equal length",
+    ORDER: "order reversed",
+}
+# The value of the column `attribute` for the persona as a whole.
+WHOLE_PERSONA = "the whole persona"
+
+
+class PersonaVarianceRow(Row, table="persona_variance", key=("decision", "attribute")):
+    """How much of the variance of one decision lies between personas, or goes with an attribute."""
+
+    decision: str = column("the first decision of the participants, which was asked again")
+    attribute: str = column(
+        f"an attribute that the personas state, or “{WHOLE_PERSONA}”: whatever differs between them"
+    )
+    measure: str = column(
+        "ICC(1): the variance between participants as share of all variance of a decision and its "
+        "retest; ε²: the share of the variance of the decision that goes with the attribute, "
+        "adjusted for the number of its values (about 0 without an effect, so it can be negative)"
+    )
+    variance_share: float | None = column("the share, at most 1")
+    low: float | None = column("lower bound of its 95 % interval, by jackknife over the units")
+    high: float | None = column("upper bound")
+    participants: int = column("participants behind the share")
+    units: int = column("independent units among them")
+    missing: str | None = column(
+        "why there is no share; too_few: fewer than 30 participants; too_many_values: a name or "
+        "free text; one_value: fewer than two values with five participants each; no_variance: all "
+        "answers are equal"
+    )
+
+
 class ControlRow(Row, table="control_answers"):
     """One answer to a control question, or the reason for a missing one."""
 
@@ -35,6 +71,9 @@ class ControlRow(Row, table="control_answers"):
     missing: str | None = column(
         "why there is no answer; nothing_to_replace: the prompt holds no such text, so the "
         "decision is as designed; replied_to_it: the speaker has replied to the text before, and "
-        "such a reply could not be asked again"
+        "such a reply could not be asked again; computed_from_it: the protocol has computed a "
+        "value in the prompt from such a reply, such as the result of a game; open_answer: the "
+        "decision is no choice and has no single closed field, so it could not be asked again; "
+        "reply_lacks_it: a new reply before the decision lacks what a later prompt quotes from it"
     )
     address: str = column("the control question, in the journal of the controls")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.kit.controls.asking import open_controls
-from folkmoot.kit.controls.conversations import ages_by_participant
+from folkmoot.kit.controls.attributes import read_ages
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN
 from folkmoot.kit.controls.findings import PERSONA_KEPT, RELIABILITY, UNFINISHED, USER_DRIFT
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, ORDER, RETEST, ControlRow
@@ -353,7 +353,7 @@ def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> str:
     """Return advice to the researcher on how to obtain the verdict that a control would give."""
     if not run.has_table(ExposureRow.table):
         return "this study type records no decisions that a control could continue"
-    if control == FACT and not ages_by_participant(run):
+    if control == FACT and not read_ages(run):
         return "the tables of this run hold no age of a persona that a control could ask for"
     if any(finding.key == UNFINISHED for finding in findings):
         return "the controls are not finished, and `folkmoot run STUDY --resume` asks the rest"

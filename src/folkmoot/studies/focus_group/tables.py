@@ -12,7 +12,7 @@ from folkmoot.engine.session.session import Scope
 from folkmoot.kit import coding
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.provenance import Quoted
-from folkmoot.storage.rows import Row, column
+from folkmoot.storage.rows import ComputedWords, Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import (
@@ -158,7 +158,7 @@ class StatementRow(InDiscussion, table="statements", key=(*TALK, "persona_id", "
     name: str = column(NAME)
     when: str = column(WHEN)
     position: float | None = column(VALENCE)
-    leaning: str | None = column(LEANING)
+    leaning: str | None = column(LEANING, computed=ComputedWords("position", describe_position))
     words: str = column("the opinion in the participant's own words")
     planted: bool = column(
         "whether the opinion was drawn with the persona (first_opinion: seeded), not asked for"

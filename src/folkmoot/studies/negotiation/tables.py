@@ -132,7 +132,10 @@ class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topi
 
 
 class ShownDecisionRow(
-    OfDecision, table="shown_decisions", key=("group_id", "condition", "topic", "step")
+    OfDecision,
+    table="shown_decisions",
+    key=("group_id", "condition", "topic", "step"),
+    from_replies=True,
 ):
     """The sentence about a decision in the prompts of one step."""
 
@@ -145,7 +148,10 @@ class ShownDecisionRow(
 
 
 class ShownShareRow(
-    OfDecision, table="shown_shares", key=("group_id", "condition", "topic", "step", "share")
+    OfDecision,
+    table="shown_shares",
+    key=("group_id", "condition", "topic", "step", "share"),
+    from_replies=True,
 ):
     """One share of a decision in the prompts of one step."""
 

@@ -243,7 +243,7 @@ class TypedAnswerRow(OfDiscussion, table="typed_answers"):
     )
 
 
-class ItemRow(OfDiscussion, table="items", key=("discussion_id", "item_id")):
+class ItemRow(OfDiscussion, table="items", key=("discussion_id", "item_id"), from_replies=True):
     """One item of a ballot."""
 
     item_id: str = column("id of the ballot item")
@@ -258,7 +258,12 @@ class ItemRow(OfDiscussion, table="items", key=("discussion_id", "item_id")):
     tie: bool = column("whether there were as many yes as no, so that the item failed")
 
 
-class VoteRow(OfDiscussion, table="votes", key=("discussion_id", "item_id", "agent_id")):
+class VoteRow(
+    OfDiscussion,
+    table="votes",
+    key=("discussion_id", "item_id", "agent_id"),
+    from_replies=True,
+):
     """One resident's vote on one item."""
 
     item_id: str = column("id of the ballot item")

@@ -152,7 +152,10 @@ class Said(UtteranceRow, InSession):
 
 
 class ComputedValue(
-    InSession, table="computed", key=("experiment_id", "session", "name", "participant_id")
+    InSession,
+    table="computed",
+    key=("experiment_id", "session", "name", "participant_id"),
+    from_replies=True,
 ):
     name: str = column("name of the computed value")
     scope: str = column("participant: one value each; session: one value for all")

@@ -1,0 +1,296 @@
+"""Read the replies of a run with their requests, and find what a prompt quotes of them.
+
+A span in a request names the earlier reply from which its text comes. So the replies behind a
+decision are known without the code of the study.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from folkmoot.conversation.answer_types import AnswerType, ParsedAnswer, ParseFailure, Text
+from folkmoot.conversation.choices import Choice
+from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.json_text import Schema
+from folkmoot.kit.controls.conversations import last_entry, messages_of, spans_at
+from folkmoot.kit.controls.replacing import outermost_spans
+from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.provenance import Source, SourcedText, Span, cell_id, spans_of
+from folkmoot.storage.rows import ComputedWords, Row
+from folkmoot.storage.run_folder import RunFolder
+
+
+class ReplyPart(NamedTuple):
+    """The part of a reply that a prompt quotes. By default it is the whole reply.
+
+    `path` leads by keys to one text or number of a JSON reply, and `words` is the text that the
+    study computes from it, if it does. `keys` are the keys of a JSON object that the study has
+    written anew.
+    """
+
+    path: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    words: Callable[[Any], str] = str
+
+
+class Quote(NamedTuple):
+    """A place in a request at which the prompt quotes a reply: message, start, end and source."""
+
+    message: int
+    start: int
+    end: int
+    source: Source
+    address: str
+    part: ReplyPart
+
+
+class JournaledReply(NamedTuple):
+    """A reply of the run with its request.
+
+    `texts` are the system prompt and the messages of the request. `is_own` says for each message
+    whether it is a reply of the speaker. `order` is the position of the reply in the protocol.
+    `reply` is the last reply after re-asks.
+    """
+
+    address: str
+    order: int
+    speaker: Speaker
+    texts: tuple[str, ...]
+    is_own: tuple[bool, ...]
+    kind: str
+    options: tuple[str, ...]
+    recorded: str | None
+    schema: Schema | None
+    reply: str
+
+    @property
+    def answer(self) -> AnswerType[Any]:
+        """The answer type with which the reply can be asked again without the code of its study."""
+        if self.schema is not None:
+            return JsonText(self.schema)
+        return Choice(self.options) if self.options else Text()
+
+    @property
+    def can_be_asked(self) -> bool:
+        """False for a reply of a human, and for a number, because its bounds are not journaled."""
+        is_readable = bool(self.options) or self.schema is not None or self.kind == "text"
+        return self.speaker.model != HUMAN_MODEL and is_readable
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText(AnswerType[str]):
+    """The answer type for any JSON object. The answer is the whole reply."""
+
+    schema: Schema = field(default_factory=dict)
+    kind: str = "json"
+
+    def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure:
+        """Return the reply if it holds a JSON object, or the problem for a re-ask."""
+        if any(isinstance(value, dict) for _, value in json_candidates(reply, "{")):
+            return ParsedAnswer(reply, "exact")
+        return ParseFailure("Reply with only a JSON object.")
+
+
+class ReplyGraph:
+    """The replies of a run by address, with their requests.
+
+    Only replies that `read_behind` has read are included. `tables` are the row classes of the study
+    of the run. They say which values in prompts the protocol computes from replies.
+    """
+
+    def __init__(self, run: RunFolder, journal: JournalReader, tables: Iterable[type[Row]]) -> None:
+        self._run = run
+        self._journal = journal
+        # The ids of values in a table begin with the name of the table and a dot.
+        self._computed = tuple(f"{row.table}." for row in tables if row.from_replies)
+        self._words = _read_computed_words(run, tables)
+        self._replies: dict[str, JournaledReply | None] = {}
+
+    def replies_at(self, addresses: Iterable[str]) -> Iterator[JournaledReply]:
+        """Yield the replies at some addresses. Addresses that were not read are left out."""
+        for address in addresses:
+            if (reply := self._replies.get(address)) is not None:
+                yield reply
+
+    def holds_computed_value(self, texts: Iterable[str]) -> bool:
+        """Return whether any text holds a value that the protocol computed from replies."""
+        return any(
+            span.source.id.startswith(self._computed) for text in texts for span in spans_of(text)
+        )
+
+    def address_of(self, source: Source) -> str:
+        """Return the address of the reply from which a text comes, or an empty string."""
+        if source.id in self._words:
+            return self._words[source.id][0]
+        return source.address
+
+    def reply_spans(self, text: str) -> Iterator[Span]:
+        """Yield the spans of a text that quote a reply, or words computed from it.
+
+        A moderator's prescribed words may quote a reply, so such a span may be inside another one.
+        """
+        return outermost_spans([span for span in spans_of(text) if self.address_of(span.source)])
+
+    def addresses_in(self, texts: Iterable[str]) -> set[str]:
+        """Return the addresses of the replies that some texts contain."""
+        return {self.address_of(span.source) for text in texts for span in self.reply_spans(text)}
+
+    def find_quotes(self, texts: Sequence[str], addresses: Collection[str]) -> list[Quote] | None:
+        """Return the places in some texts that quote a reply at one of the addresses.
+
+        Returns None if a new reply might lack what one of the places quotes.
+        """
+        quotes = []
+        for number, text in enumerate(texts):
+            for span in self.reply_spans(text):
+                address = self.address_of(span.source)
+                if address not in addresses:
+                    continue
+                reply, words = self._replies.get(address), self._words.get(span.source.id)
+                if reply is None:
+                    return None
+                part = (
+                    ReplyPart(path=(words[1].key,), words=words[1].words)
+                    if words is not None
+                    else part_of(reply, str(text)[span.start : span.end])
+                )
+                if part is None:
+                    return None
+                quotes.append(Quote(number, span.start, span.end, span.source, address, part))
+        return quotes
+
+    def read_behind(self, texts: Iterable[str]) -> None:
+        """Read the replies that the texts quote, the replies quoted in their requests, and so on.
+
+        Each round reads all quoted replies that are not yet known, in one scan of the table
+        `provenance`.
+        """
+        waiting = self.addresses_in(texts) - self._replies.keys()
+        while waiting:
+            self._read(sorted(waiting))
+            read = (reply for address in waiting if (reply := self._replies[address]) is not None)
+            behind = {address for reply in read for address in self.addresses_in(reply.texts)}
+            waiting = behind - self._replies.keys()
+
+    def _read(self, addresses: Sequence[str]) -> None:
+        spans = spans_at(self._run, addresses)
+        columns = ("order", "speaker_id", "role", "kind", "options", "recorded", "model_asked")
+        rows = (
+            self._run.scan_table("answers")
+            .with_row_index("order")
+            .filter(pl.col("address").is_in(list(addresses)))
+            .select("address", *columns)
+            .collect()
+        )
+        self._replies.update(dict.fromkeys(addresses))
+        for address, order, who, role, kind, options, recorded, model in rows.iter_rows():
+            first, last = self._journal.entry_at(address), last_entry(self._journal, address)
+            if first is None or last is None:
+                continue
+            messages = messages_of(first, spans.get(address, {}))
+            texts = [text for _, text in messages]
+            is_own = [message_role == "assistant" for message_role, _ in messages]
+            # A request without a system prompt gets an empty one, so that messages count from 1.
+            if not messages or messages[0][0] != "system":
+                texts, is_own = [SourcedText(""), *texts], [False, *is_own]
+            speaker = Speaker(
+                who,
+                role=role,
+                model=model,
+                temperature=first.request.get("temperature"),
+                max_tokens=first.request.get("max_tokens"),
+            )
+            self._replies[address] = JournaledReply(
+                address,
+                order,
+                speaker,
+                tuple(texts),
+                tuple(is_own),
+                kind,
+                tuple(json.loads(options or "[]")),
+                recorded,
+                first.request.get("schema"),
+                last.reply,
+            )
+
+
+def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
+    """Return the part of a reply that a prompt quotes.
+
+    Returns None if a new reply might lack it: an entry of a list, or a text that the study made of
+    several parts.
+    """
+    text = quoted.strip()
+    if text in (reply.reply.strip(), reply.recorded):
+        return ReplyPart()
+    if reply.schema is None or (value := _json_in(reply.reply)) is None:
+        return None
+    if (written := _json_in(text)) is not None:
+        # A study may show notes as JSON that it has written anew, for example without a way out.
+        is_part = written and all(value.get(key) == written[key] for key in written)
+        return ReplyPart(keys=tuple(written)) if is_part else None
+    paths = (path for path, leaf in _leaves(value) if str(leaf).strip() == text)
+    return next((ReplyPart(path=path) for path in paths), None)
+
+
+def _json_in(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that is a whole text, or None."""
+    # Prose that only mentions an object is no JSON. A backtick opens a code fence.
+    if not text.lstrip().startswith(("{", "`")):
+        return None
+    values = (value for _, value in json_candidates(text, "{")[:1])
+    return next((value for value in values if isinstance(value, dict)), None)
+
+
+def _leaves(
+    value: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield the path and the value of each text and number in a JSON object, outside of lists."""
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield from _leaves(item, (*path, key))
+        elif not isinstance(item, list):
+            yield (*path, key), item
+
+
+def part_as_text(part: ReplyPart, reply: str) -> str | None:
+    """Return a part of a new reply as text, or None if the reply lacks it."""
+    if part == ReplyPart():
+        return reply
+    value = next((v for _, v in json_candidates(reply, "{")[:1] if isinstance(v, dict)), {})
+    if part.keys:
+        is_whole = value.keys() >= set(part.keys)
+        own = {key: value.get(key) for key in part.keys}
+        return json.dumps(own, ensure_ascii=False) if is_whole else None
+    found = dict(_leaves(value)).get(part.path)
+    if not isinstance(found, (str, int, float)):
+        return None
+    try:
+        return part.words(found)
+    except (TypeError, ValueError):
+        # A text in place of a number has no words.
+        return None
+
+
+def _read_computed_words(
+    run: RunFolder, tables: Iterable[type[Row]]
+) -> dict[str, tuple[str, ComputedWords]]:
+    """Return id of a cell → address of its reply and how the words in the cell follow from it."""
+    found = {}
+    for row in tables:
+        if not (columns := row.computed_columns()) or not run.has_table(row.table):
+            continue
+        for cells in run.read_table(row.table).iter_rows(named=True):
+            address = Source("utterance", cells["utterance_id"] or "").address
+            if address:
+                keys = [cells[key] for key in row.key]
+                for name, words in columns.items():
+                    found[cell_id(f"{row.table}.{name}", *keys)] = address, words
+    return found

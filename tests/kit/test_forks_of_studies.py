@@ -1,0 +1,208 @@
+"""Decisions after conversations of several speakers: forked, or left out with the reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.kit.controls.asking import run_controls, verify_controls
+from folkmoot.kit.controls.replacing import LACKING, describe_left_out
+from folkmoot.kit.controls.tables import (
+    NO_PERSONA,
+    ORDER,
+    REPLACING,
+    RETEST,
+    SAME_LENGTH,
+    ControlRow,
+)
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.study_check import run_dry_run
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
+from folkmoot.studies.focus_group.positions import describe_position
+from tests.contract.small import people_of, small_study
+
+ALL = {"negative": False, "no_persona": True, "same_length": True, "order": True}
+FEW = {**ALL, "retest": False, "order": False, "participants": 2}
+
+
+@pytest.fixture(scope="module")
+def focus_group(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    folder = tmp_path_factory.mktemp("forks")
+    path = small_study("focus_group", folder)
+    run = folkmoot.run(path, out=folder / "run", model="synthetic").folder
+    run_controls(run, FEW, RunOptions())
+    return run
+
+
+def forks(run: RunFolder, control: str) -> Iterator[tuple[str, str, list[str], list[str]]]:
+    """(participant, group, texts of the requests, old replies that differ) of each fork."""
+    below = RunFolder(run.path / CONTROLS)
+    sealed = json.loads((below.path / PLAN).read_text())["sealed"]["controls"]["data"]
+    with JournalReader(run.path / JOURNAL) as made, JournalReader(below.path / JOURNAL) as asked:
+        rows = below.read_table(ControlRow.table).filter(control=control, moment="final")
+        for row in rows.iter_rows(named=True):
+            key = f"final-{row['condition']}-{row['unit']}-{row['participant_id']}"
+            scope = row["address"].rpartition("/")[0]
+            steps = sealed["asked_again"][control][key]
+            old = [entry.reply for address in steps if (entry := made.entry_at(address))]
+            entries = [asked.entry_at(address) for address in asked.addresses_in_scope(scope)]
+            texts = [
+                "\n".join(message["content"] for message in entry.request["messages"])
+                for entry in entries
+                if entry is not None
+            ]
+            assert len(texts) == len(old) + 1
+            # A new reply may repeat a sentence that is a whole old one.
+            new = "\n".join(entry.reply for entry in entries if entry is not None)
+            yield row["participant_id"], row["unit"], texts, [one for one in old if one not in new]
+
+
+def test_every_decision_of_a_focus_group_is_answered_after_its_fork(focus_group: RunFolder) -> None:
+    table = RunFolder(focus_group.path / CONTROLS).read_table(ControlRow.table)
+    final = table.filter(pl.col("control").is_in([NO_PERSONA, SAME_LENGTH]), moment="final")
+    # Two participants of each of two concepts, in two versions.
+    assert final.height == 8 and not final["missing"].drop_nulls().to_list()
+    for control in (NO_PERSONA, SAME_LENGTH):
+        for _, _, texts, old in forks(focus_group, control):
+            assert len(texts) > 5 and old
+    ((_, verification),) = verify_controls(focus_group)
+    assert not verification.differences
+
+
+def test_no_prompt_of_a_fork_holds_the_persona_or_an_old_reply(focus_group: RunFolder) -> None:
+    described = focus_group.read_table("descriptions")
+    for who, group, texts, old in forks(focus_group, NO_PERSONA):
+        own = described.filter(persona_id=who, group=group)["text"].to_list()
+        asked = [text for text in texts if "You are a person about whom nothing is said" in text]
+        # The opinion, what is said aloud, and the decision.
+        assert len(asked) >= 3
+        assert not any(part in text for text in asked for part in own if len(part) > 40)
+        spoken = [reply for reply in old if not reply.startswith("{") and len(reply) > 40]
+        assert spoken
+        leaks = [(n, reply) for n, text in enumerate(texts) for reply in spoken if reply in text]
+        assert not leaks, (who, group, leaks)
+
+
+def test_words_that_a_study_computes_from_a_reply_follow_the_new_reply(
+    focus_group: RunFolder,
+) -> None:
+    below = RunFolder(focus_group.path / CONTROLS)
+    seen = 0
+    with JournalReader(below.path / JOURNAL) as asked:
+        for address in below.read_table(ControlRow.table).filter(moment="final")["address"]:
+            if not (addresses := asked.addresses_in_scope(address.rpartition("/")[0])):
+                continue
+            opinion, decision = asked.entry_at(addresses[0]), asked.entry_at(address)
+            assert opinion is not None and decision is not None
+            new = json.loads(opinion.reply)
+            system = decision.request["messages"][0]["content"]
+            (words,) = re.findall(r"your own private reaction was that you are (.*?)\. In", system)
+            assert words == describe_position(new["position"]) and new["opinion"] in system
+            seen += 1
+    assert seen == 8
+
+
+def test_a_new_reply_without_the_quoted_part_makes_the_decision_missing(tmp_path: Path) -> None:
+    path = small_study("focus_group", tmp_path)
+    run = folkmoot.run(path, out=tmp_path / "run", model="synthetic").folder
+    people = people_of("focus_group")
+
+    async def answer(request: ModelRequest, address: str) -> Completion:
+        reply = await people.complete_request(request, address=address)
+        if address.endswith(f"/decision-{NO_PERSONA}/ask0"):
+            return Completion('{"position": 0.5}', reply.usage, "scripted", finish="stop")
+        return reply
+
+    settings = {**FEW, "same_length": False, "participants": 1}
+    done = run_controls(run, settings, RunOptions(custom_provider=ScriptedProvider(answer)))
+    final = done.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
+    assert set(final["missing"]) == {LACKING}
+    with JournalReader(done.path / JOURNAL) as journal:
+        assert not any(f"final-oven-group_001-p_0001/decision-{NO_PERSONA}/ask1" in address
+                       for address in journal.list_addresses())  # fmt: skip
+
+
+LEFT_OUT = {
+    "town_hall": {
+        (NO_PERSONA, "final", "computed_from_it"),
+        (SAME_LENGTH, "final", "computed_from_it"),
+        (SAME_LENGTH, "first", "nothing_to_replace"),
+        (ORDER, "first", "nothing_to_replace"),
+        (ORDER, "final", "nothing_to_replace"),
+    },
+    "negotiation": {
+        (NO_PERSONA, "first", "computed_from_it"),
+        (NO_PERSONA, "final", "computed_from_it"),
+        (NO_PERSONA, "final", "open_answer"),
+        (SAME_LENGTH, "final", "open_answer"),
+        (ORDER, "final", "open_answer"),
+        (ORDER, "first", "nothing_to_replace"),
+        (ORDER, "final", "nothing_to_replace"),
+    },
+    "workbook": {
+        (NO_PERSONA, "final", "computed_from_it"),
+        (SAME_LENGTH, "final", "computed_from_it"),
+        (NO_PERSONA, "final", "open_answer"),
+        (SAME_LENGTH, "final", "open_answer"),
+        (ORDER, "final", "open_answer"),
+    },
+}
+
+
+@pytest.mark.parametrize("name", sorted(LEFT_OUT))
+def test_what_a_control_does_not_ask_is_said_before_the_run_and_recorded(
+    name: str, tmp_path: Path
+) -> None:
+    path = small_study(name, tmp_path)
+    if name == "workbook":
+        run = folkmoot.run(path, out=tmp_path / "run", model="synthetic").folder
+        run_controls(run, ALL, RunOptions())
+    else:
+        path.write_text(f"{path.read_text()}\ncontrols: {json.dumps(ALL)}\n")
+        notes = run_dry_run(load_study_file(path), "synthetic").notes
+        run = folkmoot.run(path, out=tmp_path / "run", model="synthetic").folder
+    rows = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
+    again = rows.filter(pl.col("control").is_in([RETEST, *REPLACING]))
+    found = again.select("control", "moment", "missing").rows()
+    assert {row for row in found if row[2] is not None} == LEFT_OUT[name]
+    if name != "workbook":
+        assert list(notes) == describe_left_out(found) and notes
+    logged = (run.path / CONTROLS / "run.log").read_text()
+    assert all(sentence in logged for sentence in describe_left_out(found))
+
+
+def test_a_mediator_is_no_participant_and_writes_no_own_words(tmp_path: Path) -> None:
+    path = small_study("negotiation", tmp_path)
+    run = folkmoot.run(path, out=tmp_path / "run", model="synthetic").folder
+    done = run_controls(run, {**FEW, "no_persona": False, "participants": 9}, RunOptions())
+    rows = done.read_table(ControlRow.table).filter(control=SAME_LENGTH, question="confirmation")
+    assert rows.height and "system" not in set(rows["participant_id"])
+    spoken = run.read_table("utterances").filter(pl.col("author") == "system")
+    with JournalReader(done.path / JOURNAL) as journal:
+        for address in rows["address"]:
+            entry = journal.entry_at(address)
+            assert entry is not None
+            page = entry.request["messages"][-1]["content"]
+            # The lines that the mediator wrote for the members are treatment texts as well.
+            assert not any(text in page for text in spoken["text"] if len(text) > 30)
+
+
+def test_a_choice_in_a_form_is_read_from_its_field(tmp_path: Path) -> None:
+    run = folkmoot.run(
+        small_study("workbook", tmp_path), out=tmp_path / "run", model="synthetic"
+    ).folder
+    done = run_controls(run, {**FEW, "order": True, "participants": 99}, RunOptions())
+    rows = done.read_table(ControlRow.table).filter(control=ORDER, question="task 7")
+    # Task 7 asks for a choice and for how much of it is a guess, as JSON.
+    assert rows.height and not rows["missing"].drop_nulls().to_list()
+    assert all(value.endswith("satisfied") for value in [*rows["value"], *rows["expected"]])
