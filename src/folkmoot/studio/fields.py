@@ -521,7 +521,7 @@ def _read_into(
     *,
     is_entry: bool = False,
 ) -> None:
-    """Write the submitted value of a field into `container`, its group or list.
+    """Write the submitted value of a field into `container`, the mapping or list that holds it.
 
     With `is_entry`, the field is an entry of a mapping. An entry with an empty value is kept.
     """

@@ -31,8 +31,8 @@ class Consent:
 
     `ask_user` receives a list of sentences and returns whether the researcher agrees. `ask_user` is
     None if the researcher cannot be asked. `command_hint` then says how to agree beforehand.
-    `versions` maps code files to the SHA-256 of the content that another process of the run has
-    executed.
+    `versions` lists code that another process of the run has already executed, so it needs no
+    further consent. It maps each file to the SHA-256 of the executed content.
     """
 
     granted: bool = False

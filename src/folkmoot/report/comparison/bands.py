@@ -1,4 +1,4 @@
-"""Findings on human benchmarks: published ones, and benchmarks of a table of human answers."""
+"""Findings on human benchmarks: published ones, and ones computed from a table of human answers."""
 
 from __future__ import annotations
 

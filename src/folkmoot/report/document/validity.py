@@ -233,7 +233,7 @@ def _instructions(findings: Sequence[Finding]) -> list[Evidence]:
 
 
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
-    """Return the evidence of the checks of the model with these titles.
+    """Return the evidence of the respondent checks that have one of these titles.
 
     A check is left out if it measured no value, or if it needed a retest and no retest was made.
     """

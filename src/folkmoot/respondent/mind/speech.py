@@ -66,8 +66,8 @@ class SentenceGenerator:
     def pick_unused(self, items: Sequence[str]) -> str:
         """Return a random item that does not occur in this reply or in earlier utterances.
 
-        A frame occurs if its longest text between two slots occurs. If all items occur, return any
-        item.
+        An item may be a frame: a sentence with slots that words are put into. A frame counts as
+        used if the longest text between its slots occurs. If all items are used, return any item.
         """
         start = self.draws.draw_integer(0, len(items) - 1)
         for offset in range(len(items)):

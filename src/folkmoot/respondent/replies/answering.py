@@ -65,7 +65,10 @@ def answer_choice(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> str:
-    """Return a number within the bounds, according to the leaning on the question."""
+    """Return a number within the bounds.
+
+    The more the participant agrees with the question, the higher the number.
+    """
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:
         mind.mark_unread()

@@ -265,8 +265,9 @@ ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 def fair_price(opinion: Opinion) -> str:
     """Return the price that a participant calls fair, rounded to two figures.
 
-    The starting point is the product's price, or USUAL_PRICE if the prompt shows none. This price
-    is multiplied by a factor from one half (against) to two (in favour), by position.
+    The starting point is the product's price, or USUAL_PRICE if the prompt shows none. The price is
+    multiplied by a factor that depends on the participant's position: one half if fully against the
+    product, two if fully in favour.
     """
     stated_price = opinion.product.price
     reference_price = parse_amount(_only_amount(stated_price)) if stated_price else USUAL_PRICE

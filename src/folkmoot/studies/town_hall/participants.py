@@ -473,7 +473,7 @@ TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """Read the vulnerable residents that a study file names, without ids.
+    """Read the vulnerable residents that a study file names. They have no ids yet.
 
     Raise InputError with all problems in all files.
     """

@@ -721,7 +721,10 @@ def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode
 async def code_concerns(
     session: Session[TownHallConfig], texts: Sequence[coding.TextToCode]
 ) -> None:
-    """Code the outcome of the concerns. If coding is switched off, only record the texts."""
+    """Let the coder state what became of each resident's concern.
+
+    If coding is switched off, only record the texts.
+    """
     if texts:
         await coding.code_texts(session, CODEBOOK, texts)
 

@@ -187,7 +187,11 @@ def argument_push(mind: SimulatedRespondent) -> float:
 
 
 def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
-    """Return the share (0 to 1) of the possible amount that a participant gives now."""
+    """Return the share (0 to 1) of the range from `low` to `high` that a participant gives.
+
+    The share falls with the rounds that the participant has played. The last amounts of other
+    participants pull it towards their mean, and noise is added.
+    """
     own_passages = of_kind(mind.reading.passages, "utterance", own=True)
     rounds = len(
         {passage.source.id for passage in own_passages if _AMOUNT.fullmatch(passage.text.strip())}

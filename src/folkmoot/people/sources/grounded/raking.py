@@ -60,7 +60,7 @@ class RakingMargin:
     def fit_table(self, table: Array) -> None:
         """Scale cells of the table in place so that the margin holds.
 
-        The sum of the part to which the margin applies stays the same.
+        Only `table_part` is scaled, and its sum stays the same.
         """
         observed = self.observed_margin(table)
         factors = np.divide(self.wanted, observed, out=np.zeros_like(observed), where=observed > 0)

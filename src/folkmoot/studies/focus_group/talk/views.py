@@ -188,10 +188,10 @@ def passages_since(mind: SimulatedRespondent) -> list[Passage]:
 
 
 class ReportedView(NamedTuple):
-    """A sentence with views in another participant's utterance.
+    """A sentence of another participant with words for or against the product.
 
-    `views` holds the words for and against in the sentence. `name` is the name of the speaker, or
-    empty if the name is not known.
+    `views` holds these words. `name` is the name of the participant, or an empty string if the name
+    is not known.
     """
 
     name: str

@@ -233,7 +233,7 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
 
 
 def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that a text names without any negation, by first mention."""
+    """Return the options that a text names and never negates, in the order of first mention."""
     mentions = find_mentions(text, options)
     rejected = {mention.option for mention in mentions if mention.negated}
     return tuple(

@@ -64,9 +64,10 @@ def fold_name(name: str) -> str:
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the values that name several members, such as "the parents", with the members' ids.
+    """Return phrase → member ids, for phrases that mean several members, such as "the parents".
 
-    A role has a value only if it has more than one member and at least one member has another role.
+    There is one phrase for all members. A role has a phrase only if more than one member, but not
+    every member, has this role.
     """
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:
