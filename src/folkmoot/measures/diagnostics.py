@@ -254,7 +254,7 @@ def check_malformed(answers: Collection[Row]) -> Check:
 
 
 def check_cut_replies(answers: Collection[Row]) -> Check:
-    """Check that the token limit cut no reply, including re-asks with twice the limit.
+    """Check that no reply was still cut after the request with twice the token limit.
 
     All replies are counted. A single cut reply fails the check, because its text would be used as
     if it were complete. The verdict is "not known" if no reply has a finish reason.

@@ -71,7 +71,8 @@ class Asked(NamedTuple):
 class CallView:
     """The details of one question to a speaker, as its page shows them.
 
-    `tries` holds the journal entry and the prompt by source, for the question and for each re-ask.
+    `tries` holds one pair for the question and one for each re-ask: the journal entry, and the
+    prompt divided by the sources of its text.
     """
 
     address: str

@@ -158,7 +158,10 @@ class Leases:
         self._budget.lend_to_worker(-account.usd, -account.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
-        """Count a journaled call of a worker as spent, in place of the budget lent for it."""
+        """Move the cost (USD) of a worker's journaled call from its loan to the spent budget.
+
+        `cost` is None if it is unknown. Then only the number of calls is counted.
+        """
         account = self._accounts[worker]
         # Never below 0: a call may cost more than the rest of the worker's budget.
         usd, calls = min(account.usd, cost or 0.0), min(1, account.calls)

@@ -75,10 +75,10 @@ class TokenUse:
 
 
 class QuestionLog:
-    """The questions that a dry run asks the participants whom humans could play.
+    """A log of the questions of a dry run to those participants whom humans could play.
 
-    `stages` has the stages of each question to a seat, in the order of the questions. Re-asks are
-    not counted.
+    `stages` maps each seat to its questions in order. A question is given by its stages. Re-asks
+    are not counted.
     """
 
     def __init__(self, seats: Sequence[Seat]) -> None:

@@ -119,7 +119,10 @@ class RunEstimate:
         return sum(stage.output_tokens for stage in self.stages)
 
     def cost_range(self, middle: float) -> tuple[float, float]:
-        """Return the low and the high cost (USD), given the cost at the middle of all ranges."""
+        """Return the lowest and the highest cost (USD) over the ranges of tokens.
+
+        `middle`: the cost of the estimated tokens, which are the middle of the ranges.
+        """
         # Input and output are long or short together: utterances become part of later prompts.
         if self.input_range is None or self.output_range is None or not self.output_tokens:
             return middle, middle

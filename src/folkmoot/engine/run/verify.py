@@ -430,7 +430,10 @@ def _other_prompts_error(run: RunFolder, changed_prompts: Sequence[str]) -> NotR
 
 
 def _describe_code_difference(run: RunFolder) -> str:
-    """Return in brackets the version that made the run, or an empty string for this version."""
+    """Return the version that made the run, in brackets.
+
+    Return an empty string if it is this version.
+    """
     other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 

@@ -354,8 +354,8 @@ class _PersonalTextSearch:
     def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
         """Return the texts of a reply that are not options.
 
-        These are the texts in the JSON of the reply, or the whole reply. For a self-description,
-        its form in prompts is added.
+        These are the texts in the JSON of the reply, or the whole reply. If the reply is a
+        self-description, the text that prompts show for it is included as well.
         """
         try:
             texts = list(find_texts(json.loads(entry.reply)))

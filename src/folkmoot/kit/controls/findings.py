@@ -65,7 +65,8 @@ _EQUAL = {PASSED: "yes", FAILED: "no", NOT_KNOWN: "not known"}
 def control_findings(run: RunFolder) -> list[Finding]:
     """Return the findings of the controls of a run.
 
-    The list is empty without controls, unless the study file of the finished run names controls.
+    Without finished controls, the list is empty. If the study file of a finished run names controls
+    that are not finished, the list holds one finding that says so.
     """
     controls = open_controls(run)
     if controls is None:

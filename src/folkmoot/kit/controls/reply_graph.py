@@ -282,7 +282,10 @@ def part_as_text(part: ReplyPart, reply: str) -> str | None:
 def _read_computed_words(
     run: RunFolder, tables: Iterable[type[Row]]
 ) -> dict[str, tuple[str, ComputedWords]]:
-    """Return id of a cell → address of its reply and how the words in the cell follow from it."""
+    """Return cell id → (address of the reply, function from the reply to the words in the cell).
+
+    The mapping holds the cells whose words the protocol computes from a reply.
+    """
     found = {}
     for row in tables:
         if not (columns := row.computed_columns()) or not run.has_table(row.table):

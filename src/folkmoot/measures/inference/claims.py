@@ -132,7 +132,11 @@ class Claim:
 
     @property
     def needs_both_bounds(self) -> bool:
-        """True if the claim asks whether the difference lies within or beyond ± the margin."""
+        """True if the test needs both bounds of the interval.
+
+        This holds for a claim that the difference lies within ± the margin, and for a claim that it
+        lies outside ± the margin.
+        """
         return self.direction == "equivalent" or (self.direction == "different" and self.margin > 0)
 
     @property
@@ -632,10 +636,11 @@ def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
 
 
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
-    """Return the results with p-values adjusted by Holm's method, which decide the verdicts too.
+    """Return the results with Holm-adjusted p-values and with verdicts that follow from them.
 
     The given results must be unadjusted, each judged as the only claim. Primary claims get p-values
-    of the two-sided tests. `judge_families` replaces these by those with joint intervals.
+    of two-sided tests here. `judge_families` then replaces these p-values, so that they agree with
+    the joint intervals.
     """
     size = Counter(result.claim.family for result in results)
     ps = {family: iter(_adjust_in_family(results, family)) for family in size}

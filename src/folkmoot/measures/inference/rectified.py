@@ -221,7 +221,12 @@ def _corrected_estimate(
     *,
     share: bool,
 ) -> Estimate:
-    """Return the corrected mean. `own`: the mean of human answers minus weighted predictions."""
+    """Return the corrected mean: `own` plus `weight` times the mean of `many`.
+
+    `own`: the mean of human answers minus weighted predictions for the same people. `many`:
+    simulated answers for other people. `simulated_units`: the conversation of each of these, or
+    None.
+    """
     value = own.value + weight * float(many.mean())
     reach_of_many = 1.96 * float(many.std(ddof=1)) / math.sqrt(len(many))
     if simulated_units is not None:

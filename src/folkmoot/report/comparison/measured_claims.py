@@ -121,10 +121,13 @@ def _of_people(
 ) -> tuple[pl.DataFrame, str, Claim] | None:
     """Find a measure in a table of human answers.
 
-    Returns the table, the column with the values and the claim. The condition column may be called
-    `condition`. A filter on a missing column is ignored, because a file contains only rows that
-    count. If a filter names variables, the file may have one column for each variable. The measure
-    is then the mean of these columns. Returns None if no numeric column has the measure.
+    Returns the table, the column with the values and the claim. Returns None if no numeric column
+    has the measure.
+
+    The table may differ from the tables of a run in three ways. The condition column may be called
+    `condition`. A column that the claim filters by may be missing, because the file contains only
+    rows that count. In place of rows for several variables, the table may have one column for each
+    variable. The measure is then the mean of these columns.
     """
     columns = {*table.columns}
     if measure.by and measure.by not in columns and CONDITION in columns:

@@ -356,11 +356,11 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """Return `count` sentences for or against the product, by the sign of the opinion.
+    """Return sentences for the product if the opinion is positive, and against it otherwise.
 
-    A neutral or weak opinion gets further sentences, the last one for the other side. `concern` is
-    the concern of the view to which the turn responds. If `concern` is given, the first sentence is
-    about this concern.
+    There are `count` sentences, and more if the opinion is neutral or weak. A weak opinion ends
+    with a sentence for the other side if `count` is above 1. If `concern` is given, the first
+    sentence is about it, because the turn responds to a view with this concern.
     """
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")

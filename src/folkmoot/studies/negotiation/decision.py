@@ -317,7 +317,7 @@ def _plain_letters(text: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _term_of(written: str) -> str:
-    """Return the term in lexicon.yaml for a word or phrase in the spelling of a text."""
+    """Return the term of lexicon.yaml for a term as a text spells it ("vetoed" → "veto")."""
     terms = sorted(lexicon_terms(), key=lambda term: (-len(term), term))
     return next(term for term in terms if _terms_pattern((term,)).fullmatch(written))
 

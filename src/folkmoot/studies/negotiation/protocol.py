@@ -398,7 +398,7 @@ def _why_undecided(proposal: Proposal) -> str:
 
 
 def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
-    """Return a decision with the fields of a proposal, before anything is decided."""
+    """Return a decision that holds the fields of a proposal and gives no member an option yet."""
     return SlotDecision(
         topic.id,
         "",

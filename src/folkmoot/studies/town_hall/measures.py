@@ -213,12 +213,12 @@ PER_RESIDENT = {
 
 
 def measure(tables: Tables, by: str) -> dict[Any, Json]:
-    """Return, for each group of residents, the source's totals and the `FIGURES`.
+    """Return the totals and figures of each group of residents.
 
     `by` is the column of the table `rounds` that defines the groups: `is_vulnerable` for the two
     groups, or `agent_id` for single residents. The result maps each value of this column to its
-    totals and figures. If the ballot or the closing text could not be read, figures that need it
-    are None and not 0.
+    `TOTALS` and `FIGURES`. If the ballot or the closing text could not be read, figures that need
+    it are None and not 0.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)

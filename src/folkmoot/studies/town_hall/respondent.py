@@ -270,7 +270,7 @@ def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
 
 
 class Statement(TypedDict):
-    """The answer of the embedded respondent to SPEAK."""
+    """The embedded respondent's answer to the prompt SPEAK: a public statement."""
 
     references: list[dict[str, str]]
     new_points: list[str]

@@ -186,7 +186,10 @@ class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
 
 
 class ReactionRow(OfDiscussion, table="reactions"):
-    """One possible reaction of one resident (the speaker) to another (the target) in a round."""
+    """The reaction of one resident (the speaker) to another (the target) in a round.
+
+    If the speaker did not react to the target, the row says so with level 0.
+    """
 
     round: int = column("round of discussion, from 1")
     speaker: str = column("id of the resident who could react")

@@ -475,6 +475,9 @@ def _draw_households(
     def draw_partner_income(people: Index, like: Sequence[tuple[Index, Index]]) -> Array:
         """Return the income of a random partner for each of `people`.
 
+        The partner is a random person of the population who has all wanted attributes. If nobody
+        has them all, the first attribute suffices.
+
         `like`: pairs of arrays, one pair for each attribute. The first array holds the wanted value
         for each of `people`. The second array holds the value of every person of the population.
         """

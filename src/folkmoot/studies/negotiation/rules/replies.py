@@ -462,12 +462,12 @@ class Vocabulary:
 
 
 def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
-    """Return a mediator's statement with options, members and times by their listed names.
+    """Return the mediator's statement with the listed names of options, members and times.
 
-    Entries that differ only in times or only in members are merged. The dropped options are those
-    that the statement drops and gives to no member. Several house rules can apply to a member for
-    the whole trip. If a member gets several options of another topic for the whole trip, each
-    option gets a part of the trip (`_shared_options`).
+    Entries that differ only in times or only in members are merged. An option is dropped if the
+    statement lists it as dropped and gives it to no member. If a member gets several options for
+    the whole trip, each option gets a part of the trip (`_shared_options`). House rules are
+    excepted, because several rules can apply at once.
     """
     group, in_force = vocabulary.group, vocabulary.in_force
     not_options: list[str] = []

@@ -495,9 +495,10 @@ def count_votes(
 def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
     """Return one member's scores: the scores of the text, changed by the ballot.
 
-    An acceptable option gets +1. A top choice that the text does not name gets at least +2. No
-    acceptable option has a higher score than the top choice. A firm rejection lowers the score to
-    −2 or less. If the ballot has scores, they replace the scores of the text.
+    If the ballot has scores, they replace the scores of the text. Otherwise 1 is added to each
+    acceptable option. A top choice that the text does not name gets at least 2, and at least the
+    score of every acceptable option. In any case, an option that the ballot firmly rejects gets −2
+    or less.
     """
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:

@@ -128,7 +128,7 @@ class Record(BaseModel):
 
     @classmethod
     def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Return a mapping of each field without an answer to the reason."""
+        """Return field → reason, for each field without an answer."""
         repeated = {path.rpartition(".")[2] for path in echoed if not _INSIDE_LIST.search(path)}
         missing = {
             name: TEMPLATE_SENTENCE
