@@ -418,6 +418,7 @@ def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
 def _apply_declared_kind(inferred: pl.DataType | None, declared: pl.DataType | None) -> pl.DataType:
     if inferred is None:
         return declared or pl.String()
-    # Only the change from integer to float is safe. For any other difference, the cells decide.
+    # A declared float may replace integers without loss. For any other difference, keep the kind of
+    # the recorded cells.
     is_integer = inferred.is_integer() and declared is not None and declared.is_float()
     return declared if is_integer and declared is not None else inferred

@@ -294,7 +294,7 @@ class Reader:
     def download_run_file(self, request: Request) -> Response:
         """Send a file of the run for download.
 
-        Only files by the engine or the study type are sent.
+        Only files that the engine or the study type wrote are sent.
         """
         run, _ = self._resolve_run(request, "")
         name = request.query_params.get("name", "")

@@ -116,8 +116,8 @@ class CountingProvider:
         # The number of calls that one call of a sampled fork represents. Each task has its own
         # value, because the samples of several forks run side by side.
         self.weight: ContextVar[float] = ContextVar("weight", default=1.0)
-        # Filler tokens in all requests and in all replies. The counts contain half of them, so plus
-        # or minus half of the filler gives the range.
+        # Tokens of the filler words that lengthen replies (`extend_reply`), in all requests and in
+        # all replies. The counts contain half of them. Half more or half less gives the range.
         self.filler: list[float] = [0.0, 0.0]
         self.bytes = 0
         self.max_bytes = max_bytes

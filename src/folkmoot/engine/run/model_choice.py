@@ -107,7 +107,8 @@ def _with_sealed_models(
             f"The run continues with the model of its sealed plan, {model}, although the study "
             f"file now names {config.model}"
         )
-    # One model for everything: set it as an override, as `--model` does. It may have been one.
+    # One model for all roles and seats: set it as an override, as `--model` does. The run may have
+    # been started with `--model`, and the plan does not distinguish the two cases.
     if not roles and not seat_models:
         return replace(study_file, override=model, models_note=note)
     config = config.model_copy(update={"model": model, "models": roles})

@@ -84,7 +84,7 @@ def repair_journal(run: RunFolder, plan: RepairPlan, requested_by: str) -> Path:
     )
     with JournalReader(path) as journal:
         new = copy_journal(journal, lambda entry: entry, skip_damaged=True)
-    # The mark lets the resume accept answers that differ, and goes when the run has ended.
+    # The mark lets the resume accept answers that differ. It is removed when the run has ended.
     mark_repaired(new)
     # The old journal is copied before it is replaced, so that no crash can lose it.
     damaged_copy.write_bytes(path.read_bytes())

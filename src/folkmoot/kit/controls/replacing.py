@@ -40,7 +40,8 @@ UNCHANGED: Refusal = "nothing_to_replace"
 REPLIED: Refusal = "replied_to_it"
 COMPUTED: Refusal = "computed_from_it"
 OPEN: Refusal = "open_answer"
-# A fork stopped at a new reply that lacks what a later prompt quotes. This is known only then.
+# A fork asked an earlier question again, and the new reply lacks what a later prompt quotes. Unlike
+# the reasons above, this is known only after the new reply.
 LACKING = "reply_lacks_it"
 # The decisions that a control leaves out. A decision without a text to replace is not left out: its
 # answer in the run counts.

@@ -208,7 +208,7 @@ def _sentence_phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str],
 def _iterate_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Iterator[tuple[str, _Parts, str]]:
-    """Yield each sentence of a text with its parts, and with the last option named before it."""
+    """Yield (sentence, its `_Parts`, last option named in an earlier sentence) for a text."""
     before = ""
     for raw in _SENTENCE_END.split(text):
         parts = _sentence_parts(raw, names, lexicon)

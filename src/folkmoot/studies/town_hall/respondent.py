@@ -304,7 +304,9 @@ class PlayedResident:
         return self.mind.agreement_with(self.hall.last[other], self.mind.mentioned_names)
 
     def eagerness(self, other: str) -> float:
-        """Return how eager the resident is to respond to `other`."""
+        """Return a score for how much the resident wants to respond to `other`: the higher, the
+        more.
+        """
         if other not in self._eager:
             statements, mind = self.hall.statements_by(other), self.mind
             self._eager[other] = (
