@@ -73,8 +73,8 @@ class CheckFact(NamedTuple):
 class StudyCheck:
     """The result of a check of a study file without problems.
 
-    `warnings` have the place of a mistake that does not stop a run. `facts` are the totals of the
-    estimate, as text.
+    `warnings` are mistakes that do not stop a run, each with its place in the file. `facts` are the
+    totals of the estimate, as text.
     """
 
     file: str

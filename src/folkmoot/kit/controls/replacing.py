@@ -96,8 +96,8 @@ class Treatments:
     `shown` maps the address of a decision to the ids of the texts that the design shows there.
     `common` holds the ids of texts that every condition shows, if there are several conditions.
     Such a text cannot cause a difference between conditions, so it is no treatment.
-    `written_by_others` holds the ids of utterances that another speaker wrote in the name of the
-    participant, such as a mediator.
+    `written_by_others` holds the ids of utterances that another speaker, such as a mediator, wrote
+    in the name of the participant.
     """
 
     shown: dict[str, frozenset[str]]

@@ -5,12 +5,14 @@ at least `high_null`. The tests of each direction are one family for Holm's meth
 level. So a claim is decided together with its sign, and the chance of even one false decision
 (including a wrong sign) is at most the level, however the claims depend on each other.
 
-The intervals hold jointly at 95 %, and they agree with each decision. A rejected value is a bound
-that is itself excluded. If a direction rejects all its hypotheses, its bounds are also those of
-Bonferroni, if they are further away. Otherwise, the bounds of the claims that are left have the
-level at which Holm's method stopped. Strassburger and Bretz (2008), Statistics in Medicine 27,
-4914–4927. Guilbaud (2008), Biometrical Journal 50, 678–692. Signs: Shaffer (1980), Annals of
-Statistics 8, 1342–1347.
+The intervals hold jointly at 95 %, and they agree with each decision. Each direction gives one
+bound per claim. If Holm's method rejects the hypothesis of a claim, the bound is the null value,
+and the interval excludes it. If all hypotheses of the direction are rejected, the Bonferroni bound
+takes its place where it is further from the null value. If a hypothesis is not rejected, the bound
+has the level at which Holm's method stopped.
+
+Strassburger and Bretz (2008), Statistics in Medicine 27, 4914–4927. Guilbaud (2008), Biometrical
+Journal 50, 678–692. Signs: Shaffer (1980), Annals of Statistics 8, 1342–1347.
 """
 
 from __future__ import annotations

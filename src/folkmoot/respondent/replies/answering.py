@@ -52,8 +52,8 @@ def _field_names(mind: SimulatedRespondent) -> Sequence[str]:
 def answer_choice(mind: SimulatedRespondent) -> str:
     """Return one of the options.
 
-    On a rating scale, the person chooses by the leaning on the question. Otherwise, the person
-    chooses by the utilities of the options.
+    On a rating scale, this is the option nearest to the person's judgement of the question.
+    Otherwise, the person chooses by the utilities of the options.
     """
     options = mind.options
     if len(options) < 2:
@@ -67,7 +67,8 @@ def answer_choice(mind: SimulatedRespondent) -> str:
 def answer_number(mind: SimulatedRespondent) -> str:
     """Return a number within the bounds.
 
-    The more the participant agrees with the question, the higher the number.
+    The person's judgement of the question, from −1 to 1, selects the number between the lowest and
+    the highest.
     """
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:

@@ -304,8 +304,9 @@ class PlayedResident:
         return self.mind.agreement_with(self.hall.last[other], self.mind.mentioned_names)
 
     def eagerness(self, other: str) -> float:
-        """Return a score for how much the resident wants to respond to `other`: the higher, the
-        more.
+        """Return a score for how much the resident wants to respond to `other`.
+
+        The resident wishes to respond above `MIN_EAGERNESS`.
         """
         if other not in self._eager:
             statements, mind = self.hall.statements_by(other), self.mind
