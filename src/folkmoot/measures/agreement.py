@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.measures.inference.distributions import student_quantile
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
 from folkmoot.measures.inference.proportions import score_interval
 
@@ -86,8 +87,6 @@ def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[flo
     `parts` (clusters, values, values): the coincidence matrix of each cluster. `units`: the number
     of units with at least two codes.
     """
-    from scipy.stats import t as student
-
     codes = parts.sum(axis=(1, 2))
     apart = codes - np.trace(parts, axis1=1, axis2=2)
     share = float(apart.sum() / codes.sum())
@@ -95,7 +94,7 @@ def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[flo
     # The variance of a ratio estimate, with clusters as sampling units.
     variance = g / (g - 1) * float(((apart - share * codes) ** 2).sum()) / float(codes.sum()) ** 2
     pairs = min(share * (1 - share) / variance, units) if variance else g
-    low, high = score_interval(share, pairs, float(student.ppf(0.975, g - 1)))
+    low, high = score_interval(share, pairs, student_quantile(0.975, g - 1))
     # alpha = 1 − scale · share, so the bounds of the share give those of alpha. The caller rules
     # out equal codes, for which the scale is undefined.
     per_value = parts.sum(axis=(0, 1))
@@ -112,8 +111,6 @@ def _interval_of_distances(
     `parts` (clusters, values, values): the coincidence matrix of each cluster. Both bounds are NaN
     if the jackknife gives no interval.
     """
-    from scipy.stats import t as student
-
     if alpha >= 1:
         # Perfect agreement: every jackknife value is 1, so there is no variance to use.
         return math.nan, math.nan
@@ -122,7 +119,7 @@ def _interval_of_distances(
         return math.nan, math.nan
     _, error = jackknife(-math.log(1 - alpha), -np.log(1 - without), np.ones(len(parts)))
     # A symmetric interval of −log(1 − alpha) keeps the upper bound of alpha below 1.
-    reach = float(student.ppf(0.975, len(parts) - 1)) * error
+    reach = student_quantile(0.975, len(parts) - 1) * error
     return 1 - (1 - alpha) * math.exp(reach), 1 - (1 - alpha) * math.exp(-reach)
 
 
@@ -305,8 +302,6 @@ def correlation_with_oneself(
     is ½ log((1 + (k − 1) r) / (1 − r)). There is no interval with fewer than five units. Fisher
     (1925), Statistical Methods for Research Workers, ch. VII.
     """
-    from scipy.stats import t as student
-
     x, y = np.asarray(first, float), np.asarray(last, float)
     n, asked, own = len(x), _encode_labels(questions), _encode_labels(units)
     if not n:
@@ -325,7 +320,7 @@ def correlation_with_oneself(
         return none
     middle, *others = _fisher_transform(np.array([value, *without]), askings).tolist()
     _, error = jackknife(middle, others, np.ones(g))
-    reach = float(student.ppf(0.975, g - 1)) * error
+    reach = student_quantile(0.975, g - 1) * error
     odds = np.exp(2 * np.array([middle - reach, middle + reach]))
     low, high = (1 - askings / (odds + askings - 1)).tolist()
     return Estimate(value, low, high, n, g, method="jackknife, Fisher's z")

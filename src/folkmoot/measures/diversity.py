@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.measures.inference.distributions import clopper_pearson, student_quantile
 from folkmoot.measures.inference.estimates import Estimate, jackknife
 from folkmoot.randomness import generator
 
@@ -34,9 +35,9 @@ def entropy(counts: ArrayLike) -> float:
 
     Shannon (1948), doi:10.1002/j.1538-7305.1948.tb01338.x, computed by scipy.
     """
-    from scipy.stats import entropy as shannon
+    from scipy.special import entr
 
-    return float(shannon(shares(counts), base=2))
+    return float(entr(shares(counts)).sum()) / math.log(2)
 
 
 def normalised_entropy(counts: ArrayLike) -> float:
@@ -74,8 +75,6 @@ def evenness_estimate(counts: ArrayLike) -> Estimate:
     one other option gets the whole share. For the high bound, all other options divide the share
     equally.
     """
-    from scipy.stats import t as student
-
     votes = np.asarray(counts, float)
     n, k = int(votes.sum()), len(votes)
     value = normalised_entropy(votes)
@@ -90,7 +89,7 @@ def evenness_estimate(counts: ArrayLike) -> Estimate:
     without = _entropies_in_nats(votes - np.eye(k)[cells])
     corrected, error = jackknife(float(_entropies_in_nats(votes)), without, votes[cells])
     error = math.sqrt(error**2 + (k - 1) / (2 * n**2))
-    reach = float(student.ppf(0.975, n - 1)) * error
+    reach = student_quantile(0.975, n - 1) * error
     most = math.log(k)
     value, low, high = (
         min(1.0, max(0.0, bound / most))
@@ -100,11 +99,9 @@ def evenness_estimate(counts: ArrayLike) -> Estimate:
 
 
 def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
-    from scipy.stats import binomtest
-
-    bounds = binomtest(elsewhere, n).proportion_ci(0.95, method="exact")
-    low = normalised_entropy([1 - bounds.low, bounds.low]) / math.log2(k)
-    share = min(float(bounds.high), 1 - 1 / k)
+    least, most = clopper_pearson(elsewhere, n)
+    low = normalised_entropy([1 - least, least]) / math.log2(k)
+    share = min(most, 1 - 1 / k)
     return float(low), normalised_entropy([1 - share, *[share / (k - 1)] * (k - 1)])
 
 
@@ -117,8 +114,6 @@ def effective_ratio(table: ArrayLike) -> Estimate:
     number of moves less one, because participants who did not move carry no information about the
     moves. There is no interval with fewer than 20 participants.
     """
-    from scipy.stats import t as student
-
     pairs = np.asarray(table, float)
     n, k = int(pairs.sum()), len(pairs)
     value = effective_number(pairs.sum(axis=0)) / effective_number(pairs.sum(axis=1))
@@ -131,7 +126,7 @@ def effective_ratio(table: ArrayLike) -> Estimate:
     _, error = jackknife(math.log(value), without, pairs[rows, columns])
     moves = n - float(np.trace(pairs))
     error = math.sqrt(error**2 + (moves + 1) * (k - 1) / n**3)
-    reach = math.exp(float(student.ppf(0.975, max(1.0, moves - 1))) * error)
+    reach = math.exp(student_quantile(0.975, max(1.0, moves - 1)) * error)
     return Estimate(value, value / reach, value * reach, n, method="jackknife")
 
 
@@ -141,8 +136,6 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
     `answers` (participants, items): NaN marks a missing answer, which is left out of its item. The
     interval is the jackknife over participants on the log scale.
     """
-    from scipy.stats import t as student
-
     x = np.asarray(answers, float)
     known = np.isfinite(x)
     # Centring first avoids cancellation in the sums of squares.
@@ -153,7 +146,7 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
     if value <= 0 or not (without > 0).all():
         return Estimate(value, math.nan, math.nan, len(x))
     _, error = jackknife(math.log(value), np.log(without), np.ones(len(x)))
-    reach = math.exp(float(student.ppf(0.975, len(x) - 1)) * error)
+    reach = math.exp(student_quantile(0.975, len(x) - 1) * error)
     return Estimate(value, value / reach, value * reach, len(x), method="jackknife")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.measures.inference.distributions import student_quantile
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
 
 FloatArray = NDArray[np.float64]
@@ -109,12 +110,10 @@ def _over_units(
     if len(names) >= FEWEST_UNITS and math.isfinite(whole) and whole < 1:
         without = [float(statistic(np.flatnonzero(at != unit))) for unit in range(len(names))]
         if all(math.isfinite(value) and value < 1 for value in without):
-            from scipy import stats
-
             middle, error = jackknife(
                 -math.log1p(-whole), -np.log1p(-np.asarray(without)), np.ones(len(names))
             )
-            reach = float(stats.t.ppf(0.975, len(names) - 1)) * error
+            reach = student_quantile(0.975, len(names) - 1) * error
             low, high = -math.expm1(-(middle - reach)), -math.expm1(-(middle + reach))
     return Estimate(whole, low, high, len(at), len(names), method="jackknife")
 

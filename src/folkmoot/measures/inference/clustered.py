@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.measures.inference.distributions import student_p, student_quantile
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
 
 FloatArray = NDArray[np.float64]
@@ -58,8 +59,6 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
     scale, its coverage is below 95 %. Hall (1992), J. R. Statist. Soc. B 54, 221–228,
     doi:10.1111/j.2517-6161.1992.tb01876.x.
     """
-    from scipy.stats import t as student
-
     estimate = clustered_mean(values, clusters, level)
     if not estimate.has_interval:
         return estimate
@@ -71,7 +70,7 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
     skew = third / float(sums.var(ddof=1)) ** 1.5 / math.sqrt(number)
     if abs(skew) < _SYMMETRIC:
         return estimate
-    error, limit = math.sqrt(found.variance), float(student.ppf((1 + level) / 2, found.df))
+    error, limit = math.sqrt(found.variance), student_quantile((1 + level) / 2, found.df)
 
     # The inverse of Hall's transformation gives the bounds.
     def untransformed(statistic: float) -> float:
@@ -80,7 +79,7 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
     zero = estimate.value / error
     at_zero = ((1 + skew * zero / 3) ** 3 - 1) / skew + skew / 6
     low, high = (estimate.value - error * untransformed(way * limit) for way in (1, -1))
-    p = float(2 * student.sf(abs(at_zero), found.df))
+    p = student_p(at_zero, found.df)
     return replace(
         estimate, low=low, high=high, p=p, method=f"{estimate.method}, skewness allowed for"
     )
@@ -94,8 +93,6 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
     freedom come from `clustered_mean` or from `_df_of_squares`, whichever gives fewer. There is no
     interval if all values or no values are hits.
     """
-    from scipy.stats import t as student
-
     estimate = clustered_mean(hits, clusters, level)
     if not estimate.has_interval:
         return on_log_odds(estimate)
@@ -103,7 +100,7 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
     found = bias_reduced(y - estimate.value, np.ones((len(y), 1)), 0, groups)
     sums = np.asarray(np.bincount(groups, weights=y - estimate.value), float)
     df = min(found.df, _df_of_squares(sums))
-    reach = float(student.ppf((1 + level) / 2, df)) * math.sqrt(found.variance)
+    reach = student_quantile((1 + level) / 2, df) * math.sqrt(found.variance)
     low, high = estimate.value - reach, estimate.value + reach
     return on_log_odds(replace(estimate, low=low, high=high, method=_name_method(df)))
 
@@ -182,8 +179,6 @@ def clustered_coefficient(
     Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and Tipton (2018),
     doi:10.1080/07350015.2016.1247004.
     """
-    from scipy.stats import t as student
-
     outcome, groups = np.asarray(y, float), _encode_labels(clusters)
     n, g = len(outcome), len(np.unique(groups))
     if n == 0:
@@ -204,8 +199,8 @@ def clustered_coefficient(
         why = f"{df:.1f} degrees of freedom, fewer than four: independent units of unequal size"
         return replace(none, why=why)
     error = math.sqrt(variance)
-    reach = float(student.ppf((1 + level) / 2, df)) * error
-    p = float(2 * student.sf(abs(value) / error, df))
+    reach = student_quantile((1 + level) / 2, df) * error
+    p = student_p(value / error, df)
     return Estimate(value, value - reach, value + reach, n, g, p, _name_method(df))
 
 

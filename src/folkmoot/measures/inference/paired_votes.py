@@ -12,6 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from folkmoot.measures.inference.distributions import (
+    chi2_p,
+    clopper_pearson,
+    normal_p,
+    normal_quantile,
+    sign_p,
+)
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.inference.proportions import wilson
 
@@ -62,8 +69,6 @@ def bowker(table: IntArray) -> Test:
     With two options, the test is McNemar's without correction. Noise in a re-vote is symmetric, and
     persuasion in one direction is not. Bowker (1948), doi:10.1080/01621459.1948.10483284.
     """
-    from scipy.stats import chi2
-
     i, j = np.triu_indices(len(table), 1)
     there, back = table[i, j].astype(float), table[j, i].astype(float)
     any_move = there + back > 0
@@ -71,7 +76,7 @@ def bowker(table: IntArray) -> Test:
     if not pairs:
         return Test("Bowker", 0.0, 0, 1.0)
     statistic = float(((there - back)[any_move] ** 2 / (there + back)[any_move]).sum())
-    return Test("Bowker", statistic, pairs, float(chi2.sf(statistic, pairs)))
+    return Test("Bowker", statistic, pairs, chi2_p(statistic, pairs))
 
 
 def stuart_maxwell(table: IntArray) -> Test:
@@ -83,8 +88,6 @@ def stuart_maxwell(table: IntArray) -> Test:
     dropped first. Stuart (1955), doi:10.1093/biomet/42.3-4.412. Maxwell (1970),
     doi:10.1192/bjp.116.535.651.
     """
-    from scipy.stats import chi2
-
     off = table - np.diag(np.diag(table))
     active = np.flatnonzero(off.sum(axis=0) + off.sum(axis=1))
     if len(active) < 2:
@@ -94,7 +97,7 @@ def stuart_maxwell(table: IntArray) -> Test:
     value = np.diag(kept.sum(axis=1) + kept.sum(axis=0)) - kept - kept.T
     df = int(np.linalg.matrix_rank(value))
     statistic = float(d @ np.linalg.pinv(value) @ d)
-    return Test("Stuart–Maxwell", statistic, df, float(chi2.sf(statistic, df)))
+    return Test("Stuart–Maxwell", statistic, df, chi2_p(statistic, df))
 
 
 def mcnemar(there: int, back: int) -> Test:
@@ -104,16 +107,13 @@ def mcnemar(there: int, back: int) -> Test:
     back)² / (there + back), df 1. With fewer than 25 moves the exact binomial test is used, and the
     statistic is the smaller count. McNemar (1947), doi:10.1007/BF02295996.
     """
-    from scipy.stats import binomtest, chi2
-
     moves = there + back
     if moves == 0:
         return Test("McNemar", 0.0, 0, 1.0)
     if moves < EXACT_BELOW:
-        fewer = min(there, back)
-        return Test("McNemar (exact)", float(fewer), 0, float(binomtest(fewer, moves).pvalue))
+        return Test("McNemar (exact)", float(min(there, back)), 0, sign_p(there, back))
     statistic = (there - back) ** 2 / moves
-    return Test("McNemar", statistic, 1, float(chi2.sf(statistic, 1)))
+    return Test("McNemar", statistic, 1, chi2_p(statistic, 1))
 
 
 def paired_shares(
@@ -132,13 +132,12 @@ def paired_shares(
     doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     from scipy.optimize import brentq
-    from scipy.stats import binomtest, norm
 
     n = both + first + second + neither
     if n < 1:
         raise ValueError("a share of zero units is not defined (n = 0)")
     difference = (second - first) / n
-    z = float(norm.ppf((1 + level) / 2))
+    z = normal_quantile((1 + level) / 2)
 
     def score_statistic(x: float) -> float:
         b = (2 * n - second + first) * x - second - first
@@ -154,12 +153,12 @@ def paired_shares(
     high = brentq(lambda x: score_statistic(x) + z, difference, edge) if difference < edge else 1.0
     moves = first + second
     if 0 < moves < EXACT_BELOW:
-        of_moves = binomtest(second, moves).proportion_ci(level, method="exact")
-        low = min(low, (2 * of_moves.low - 1) * moves / n)
-        high = max(high, (2 * of_moves.high - 1) * moves / n)
+        least, most = clopper_pearson(second, moves, level)
+        low = min(low, (2 * least - 1) * moves / n)
+        high = max(high, (2 * most - 1) * moves / n)
     p = mcnemar(second, first).p
     if 0 < moves < EXACT_BELOW:
-        p = max(p, float(2 * norm.sf(abs(second - first) / math.sqrt(moves))))
+        p = max(p, normal_p((second - first) / math.sqrt(moves)))
     return Estimate(difference, float(low), float(high), n, p=p, method="Tango, paired")
 
 

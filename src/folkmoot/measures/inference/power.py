@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from folkmoot.measures.inference.distributions import normal_cdf, normal_quantile, student_quantile
 from folkmoot.measures.inference.estimates import ALPHA
 
 # The customary power (Cohen 1988) for which all sizes are computed.
@@ -103,17 +104,15 @@ def _power_of_h(h: float, n: float, alpha: float) -> float:
 
     For h = 0 the power is alpha.
     """
-    from scipy.stats import norm
-
-    critical, shift = norm.isf(alpha / 2), h * math.sqrt(n / 2)
-    return float(norm.sf(critical - shift) + norm.cdf(-critical - shift))
+    critical, shift = -normal_quantile(alpha / 2), h * math.sqrt(n / 2)
+    return normal_cdf(shift - critical) + normal_cdf(-critical - shift)
 
 
 def _power_of_t(shift: float, df: float, alpha: float) -> float:
     """Return the power of a two-sided t test. `shift` is the noncentrality parameter."""
-    from scipy.stats import nct, t
+    from scipy.stats import nct
 
-    critical = t.isf(alpha / 2, df)
+    critical = -student_quantile(alpha / 2, df)
     lower = float(nct.cdf(-critical, df, shift))
     # scipy returns NaN for probabilities below 10⁻¹⁶.
     if math.isnan(lower):
@@ -160,11 +159,9 @@ def power_beyond(
     With `equivalent`, return the chance that the interval lies within ± `smallest`. The estimate is
     normal with mean `difference` and standard error `se`.
     """
-    from scipy.stats import norm
-
-    half = float(norm.ppf(1 - alpha / 2))
+    half = normal_quantile(1 - alpha / 2)
     if equivalent:
         room = smallest / se - half
         shift = difference / se
-        return float(max(0.0, norm.cdf(room - shift) - norm.cdf(-room - shift)))
-    return float(norm.cdf((difference - smallest) / se - half))
+        return max(0.0, normal_cdf(room - shift) - normal_cdf(-room - shift))
+    return normal_cdf((difference - smallest) / se - half)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from folkmoot.measures.inference.distributions import chi2_p, normal_p, normal_quantile
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
 
 # Range of z for the search of p. Beyond the upper end p is 0 in floating point.
@@ -30,9 +31,7 @@ def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
 
 
 def _wilson_bounds(count: int, n: int, alpha: float) -> tuple[float, float]:
-    from scipy.stats import norm
-
-    share, z2 = count / n, float(norm.isf(alpha / 2)) ** 2
+    share, z2 = count / n, normal_quantile(alpha / 2) ** 2
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     # Use exact bounds at 0 % and 100 %, because rounding could exclude the estimate.
@@ -99,13 +98,12 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
     high).
     """
     from scipy.optimize import brentq
-    from scipy.stats import norm
 
     if value == 0:
         return 1.0
 
     def distance_to_zero(z: float) -> float:
-        low, high = bounds(float(2 * norm.sf(z)))
+        low, high = bounds(normal_p(z))
         return low if value > 0 else -high
 
     if distance_to_zero(_FURTHEST) > 0:
@@ -114,20 +112,19 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
     # zero, there is no evidence of a difference.
     if distance_to_zero(_NEAREST) <= 0:
         return 1.0
-    return float(2 * norm.sf(brentq(distance_to_zero, _NEAREST, _FURTHEST, xtol=1e-10)))
+    return normal_p(float(brentq(distance_to_zero, _NEAREST, _FURTHEST, xtol=1e-10)))
 
 
 def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
     """Return the p-value of Pearson's χ² test of equal distributions, for two rows of counts (k,).
 
-    Categories without counts are dropped. Computed by scipy.
+    Categories without counts are dropped.
     """
-    from scipy.stats import chi2_contingency
-
     table = np.array([pair for pair in zip(first, second, strict=True) if sum(pair)]).T
     if table.ndim < 2 or table.shape[1] < 2:
         return 1.0
-    return float(chi2_contingency(table, correction=False).pvalue)
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    return chi2_p(float(((table - expected) ** 2 / expected).sum()), table.shape[1] - 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from folkmoot.measures.inference.distributions import normal_p, normal_quantile
 from folkmoot.measures.inference.estimates import Estimate
 
 FloatArray = NDArray[np.float64]
@@ -194,13 +195,11 @@ def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, Float
 
 
 def _model_terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tuple[Term, ...]:
-    from scipy.stats import norm
-
-    reach = float(norm.ppf(0.975))
+    reach = normal_quantile(0.975)
     errors = np.sqrt(np.clip(np.diag(covariance), 0, None))
     terms = []
     for (variable, name), b, se in list(zip(built.columns, beta, errors, strict=True))[1:]:
-        p = float(2 * norm.sf(abs(b) / se)) if se > 0 else math.nan
+        p = normal_p(b / se) if se > 0 else math.nan
         # Above 700 `math.exp` overflows.
         low, high = math.exp(b - reach * se), math.exp(min(b + reach * se, 700.0))
         terms.append(Term(variable, name, math.exp(b), low, high, p))

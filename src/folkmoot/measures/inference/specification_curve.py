@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.measures.inference.claims import Claim, Side
+from folkmoot.measures.inference.distributions import student_quantile
 from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS
 from folkmoot.randomness import generator
 
@@ -232,11 +233,9 @@ def _share_of_draws(draws: NDArray[np.bool_]) -> float:
 
 def _prediction_interval(observed: FloatArray) -> tuple[float, float]:
     """Return the 95 % prediction interval for another specification."""
-    from scipy.stats import t
-
     k = len(observed)
     if k < FEWEST_SPECIFICATIONS:
         return math.nan, math.nan
     spread = float(observed.std(ddof=1)) * math.sqrt(1 + 1 / k)
-    reach = float(t.ppf(0.975, k - 1)) * spread
+    reach = student_quantile(0.975, k - 1) * spread
     return float(observed.mean()) - reach, float(observed.mean()) + reach
