@@ -25,6 +25,7 @@ from folkmoot.storage.findings import Finding, Heatmap, ResultTable, column_head
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import is_one_of
 
 OWN_WORDS = "own words"
 # Text of a conversation or participant that the design does not show at this decision.
@@ -168,7 +169,7 @@ def _rows_where(
     """
     if not run.has_table(table):
         return iter(())
-    rows = run.scan_table(table).filter(pl.col(key).is_in([*values]))
+    rows = run.scan_table(table).filter(is_one_of(key, values))
     return rows.select(key, *columns).collect().iter_rows()
 
 

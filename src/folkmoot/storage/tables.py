@@ -6,10 +6,11 @@ code reads tables through `RunFolder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import polars as pl
 import polars.selectors as cs
@@ -71,6 +72,15 @@ def write_csv(path: Path, data: pl.LazyFrame) -> None:
 def format_csv(data: pl.DataFrame) -> bytes:
     """Return the CSV file of a table (see `write_table`)."""
     return _escape_formulas(data).write_csv().encode()
+
+
+def is_one_of(column: str, values: Collection[str]) -> pl.Expr:
+    """Return a filter on the rows of a table: those with one of the values in the column.
+
+    The values are one list. Given one by one, polars compares each with the statistics of the file,
+    and planning alone takes 20 ms.
+    """
+    return pl.col(column).is_in(pl.Series([*values], dtype=pl.String).implode())
 
 
 def _escape_formulas(data: Frame) -> Frame:
@@ -160,22 +170,24 @@ def build_codebook(
     }
 
 
-# The streaming engine of polars saves memory, but each query costs about 1 ms. Below this number of
-# rows, a table is read once and described in memory.
+# A query of polars costs some 100 µs, and a codebook asks two or three of each column. Below this
+# number of rows, a table is read once and its columns are described without queries.
 MAX_ROWS_DESCRIBED_IN_MEMORY = 5_000
 
 
 def _describe_table(data: pl.LazyFrame, find_meaning: Callable[[str], str]) -> dict[str, object]:
     """Return the codebook entry of a table. `find_meaning`: column → meaning."""
     rows = data.select(pl.len()).collect().item()
-    engine: Literal["in-memory", "streaming"] = "streaming"
-    if rows <= MAX_ROWS_DESCRIBED_IN_MEMORY:
-        data, engine = data.collect().lazy(), "in-memory"
+    in_memory = data.collect() if rows <= MAX_ROWS_DESCRIBED_IN_MEMORY else None
     return {
         "rows": rows,
         # One column at a time, because a column of texts may be large.
         "columns": {
-            column: _describe_column(data.select(column), kind, find_meaning(column), engine)
+            column: _describe_column(
+                data.select(column) if in_memory is None else in_memory[column],
+                kind,
+                find_meaning(column),
+            )
             for column, kind in data.collect_schema().items()
         },
     }
@@ -192,35 +204,56 @@ def _find_meaning(own_descriptions: Mapping[str, object], table: str, column: st
 
 
 def _describe_column(
-    data: pl.LazyFrame,
-    kind: pl.DataType,
-    meaning: str,
-    engine: Literal["in-memory", "streaming"],
+    cells: pl.Series | pl.LazyFrame, kind: pl.DataType, meaning: str
 ) -> dict[str, object]:
-    """Return the codebook entry of a column. `data`: a table with this column alone."""
-    cells = pl.first()
+    """Return the codebook entry of a column. `cells`: the column, or a table with it alone."""
     entry: dict[str, object] = {"type": _dtype_name(kind), "meaning": meaning}
     if kind.is_numeric():
-        measures = cells.null_count(), cells.min().alias("min"), cells.max().alias("max")
-        missing, low, high = data.select(measures).collect(engine=engine).row(0)
+        missing, low, high = _measure_numbers(cells)
         entry["missing"] = missing
         return entry if low is None else {**entry, "min": low, "max": high}
-    # Count hashes instead of texts. All texts of a run may be distinct, and they would fill the
-    # memory.
-    counts = cells.null_count(), cells.drop_nulls().hash().n_unique().alias("distinct")
-    missing, distinct = data.select(counts).collect(engine=engine).row(0)
+    missing, distinct, count_by_level = _count_values(cells)
     entry["missing"] = missing
     if not distinct:
         return entry
-    if distinct <= MAX_LEVELS:
-        level_counts = data.drop_nulls().group_by(cells).agg(pl.len())
-        count_by_level = dict(level_counts.collect(engine=engine).iter_rows())
-        if all(len(str(level)) <= MAX_LEVEL_CHARACTERS for level in count_by_level):
-            return {
-                **entry,
-                "levels": {str(level): count_by_level[level] for level in sorted(count_by_level)},
-            }
+    if distinct <= MAX_LEVELS and all(
+        len(str(level)) <= MAX_LEVEL_CHARACTERS for level in count_by_level
+    ):
+        return {
+            **entry,
+            "levels": {str(level): count_by_level[level] for level in sorted(count_by_level)},
+        }
     return {**entry, "distinct": distinct}
+
+
+def _measure_numbers(cells: pl.Series | pl.LazyFrame) -> tuple[Any, Any, Any]:
+    """Return the number of missing cells, the minimum and the maximum."""
+    if isinstance(cells, pl.Series):
+        return cells.null_count(), cells.min(), cells.max()
+    column = pl.first()
+    measures = column.null_count(), column.min().alias("min"), column.max().alias("max")
+    missing, low, high = cells.select(measures).collect(engine="streaming").row(0)
+    return missing, low, high
+
+
+def _count_values(cells: pl.Series | pl.LazyFrame) -> tuple[int, int, dict[Any, int]]:
+    """Return the number of missing cells, the number of distinct values, and value → cells.
+
+    With more than `MAX_LEVELS` distinct values, their cells may not be counted.
+    """
+    if isinstance(cells, pl.Series):
+        count_by_value = Counter(cells)
+        missing = count_by_value.pop(None, 0)
+        return missing, len(count_by_value), count_by_value
+    # Count hashes instead of texts. All texts of a run may be distinct, and they would fill the
+    # memory.
+    column = pl.first()
+    counts = column.null_count(), column.drop_nulls().hash().n_unique().alias("distinct")
+    missing, distinct = cells.select(counts).collect(engine="streaming").row(0)
+    if distinct > MAX_LEVELS:
+        return missing, distinct, {}
+    level_counts = cells.drop_nulls().group_by(column).agg(pl.len())
+    return missing, distinct, dict(level_counts.collect(engine="streaming").iter_rows())
 
 
 def _dtype_name(kind: pl.DataType) -> str:

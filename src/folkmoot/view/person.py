@@ -14,6 +14,7 @@ from folkmoot.engine.journal.journal import unescape_address_part
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import is_one_of
 from folkmoot.view.people import (
     KEY_COLUMN,
     MAX_SHORT_CHARACTERS,
@@ -164,7 +165,7 @@ def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[Decis
             if reply.own and reply.value
         ]
     table = run.scan_table(ExposureRow.table)
-    own_rows = table.filter(pl.col("address").is_in(list(outcomes))).collect()
+    own_rows = table.filter(is_one_of("address", outcomes)).collect()
     decisions_by_address: dict[str, tuple[str, list[ShownTexts]]] = {}
     for row in own_rows.iter_rows(named=True):
         _, shown_texts = decisions_by_address.setdefault(row["address"], (row["decision"], []))

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-import polars as pl
-
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import is_one_of
 
 # As in view.css. The ninth speaker has the first colour again.
 SPEAKER_COLOURS = 8
@@ -158,7 +157,7 @@ def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]
     spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):
         return spans_by_address
-    rows = run.scan_table(PROVENANCE).filter(pl.col("address").is_in(list(addresses))).collect()
+    rows = run.scan_table(PROVENANCE).filter(is_one_of("address", addresses)).collect()
     for row in rows.iter_rows(named=True):
         source = Source(row["kind"], row["source_id"], row["speaker"], row["altered"])
         span = Span(row["start"], row["end"], source, row["message"])
@@ -247,7 +246,7 @@ def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
     columns = ("speaker_id", "speaker_name", "speaker_role")
     if not {"utterance_id", *columns} <= {*utterances.collect_schema().names()}:
         return {}
-    rows = utterances.filter(pl.col("utterance_id").is_in(list(ids))).select(columns)
+    rows = utterances.filter(is_one_of("utterance_id", ids)).select(columns)
     return {
         speaker: f"{name} ({speaker})" if name.casefold() not in (speaker, role) else speaker
         for speaker, name, role in rows.unique(maintain_order=True).collect().iter_rows()

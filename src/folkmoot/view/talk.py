@@ -20,6 +20,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.storage.findings import column_heading
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import is_one_of
 from folkmoot.view.sources import Sourced, draw_by_source
 
 # Matches the address of a re-ask, such as `…/ask2.r1`.
@@ -133,7 +134,7 @@ def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, As
         pl.col(column) if column in table_columns else pl.lit(None).alias(column)
         for column in columns
     ]
-    rows = table.select(selected).filter(pl.col("address").is_in(list(addresses))).collect()
+    rows = table.select(selected).filter(is_one_of("address", addresses)).collect()
     return {
         row[0]: Asked(*("" if column is None else str(column) for column in row[1:]))
         for row in rows.iter_rows()

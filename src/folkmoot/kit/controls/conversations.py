@@ -28,6 +28,7 @@ from folkmoot.provenance import Source, SourcedText, Span
 from folkmoot.randomness import digest
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import is_one_of
 
 FIRST, FINAL = "first", "final"
 # The role of speakers who answer for themselves.
@@ -258,7 +259,7 @@ def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, 
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):
         return found
-    own = run.scan_table(PROVENANCE).filter(pl.col("address").is_in(list(addresses)))
+    own = run.scan_table(PROVENANCE).filter(is_one_of("address", addresses))
     # Read in batches: `provenance` is the longest table of a run, with a row for each text of each
     # request.
     for part in own.collect_batches(chunk_size=50_000):

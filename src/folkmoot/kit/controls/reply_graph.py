@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import polars as pl
-
 from folkmoot.conversation.answer_types import AnswerType, ParsedAnswer, ParseFailure, Text
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates
@@ -25,6 +23,7 @@ from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import Source, SourcedText, Span, cell_id, spans_of
 from folkmoot.storage.rows import ComputedWords, Row
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import is_one_of
 
 
 class ReplyPart(NamedTuple):
@@ -185,7 +184,7 @@ class ReplyGraph:
         rows = (
             self._run.scan_table("answers")
             .with_row_index("order")
-            .filter(pl.col("address").is_in(list(addresses)))
+            .filter(is_one_of("address", addresses))
             .select("address", *columns)
             .collect()
         )

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import polars as pl
-
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.fork import fork_change
@@ -24,6 +22,7 @@ from folkmoot.report.comparison.figures import Figure
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.storage.tables import is_one_of
 
 CHANGED_ANSWERS_LABEL = "closed answers that differ from the run"
 SECTION = "What follows from one reply"
@@ -198,7 +197,7 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
     """
     if not run.has_table(PROVENANCE):
         return set()
-    spans = run.scan_table(PROVENANCE).filter(pl.col("source_id").is_in(list(sources)))
+    spans = run.scan_table(PROVENANCE).filter(is_one_of("source_id", sources))
     return set(spans.select("address").collect()["address"])
 
 
