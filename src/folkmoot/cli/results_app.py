@@ -61,7 +61,7 @@ def control_run(
         bool, typer.Option("--retest/--no-retest", help="Ask first decisions again.")
     ] = True,
     no_persona: Annotated[
-        bool, typer.Option("--no-persona", help="Ask first decisions again without a persona.")
+        bool, typer.Option("--no-persona", help="Ask decisions again without a persona.")
     ] = False,
     same_length: Annotated[
         bool,

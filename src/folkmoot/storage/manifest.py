@@ -105,7 +105,7 @@ class ModelUsage:
             "calls": self.calls,
             "input_tokens": None if self.calls_without_token_count else self.input_tokens,
             "output_tokens": None if self.calls_without_token_count else self.output_tokens,
-            "cost_usd": None if self.calls_without_price else round(self.cost_usd, 6),
+            "cost_usd": None if self.calls_without_price else round_cost(self.cost_usd),
         }
 
 
@@ -159,6 +159,13 @@ class RunFacts:
     fork: Mapping[str, object] = field(default_factory=dict)
 
 
+def round_cost(usd: float) -> float:
+    """Return a cost (USD) rounded to six decimals, equal for equal costs in any order of adding."""
+    # A sum of prices per token is often exactly between two roundings. The last bits of the sum
+    # depend on the order of the calls, so they are removed first.
+    return round(round(usd, 10), 6)
+
+
 def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
     """Return the manifest as JSON data."""
     answers = _answer_columns(tables.get("answers"))
@@ -188,7 +195,7 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[
         "lost_tries": sum(usage.lost_calls for usage in usages) + earlier.get("lost_tries", 0),
         "input_tokens": None if has_uncounted else sum(usage.input_tokens for usage in usages),
         "output_tokens": None if has_uncounted else sum(usage.output_tokens for usage in usages),
-        "cost_usd": round(sum(known_costs), 6) if known_costs or not unpriced_models else None,
+        "cost_usd": round_cost(sum(known_costs)) if known_costs or not unpriced_models else None,
         "cost_unknown_for": unpriced_models,
         **_summarise_broken(facts.broken),
         **_possibly_paid(facts.possibly_paid),

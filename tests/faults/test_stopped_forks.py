@@ -1,0 +1,136 @@
+"""Forks that are killed or run out of budget: nothing is lost, nothing is asked twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.errors import BudgetReachedError
+from folkmoot.kit.controls.asking import run_controls
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
+from tests.contract.small import small_study
+from tests.faults.conftest import Serve
+from tests.faults.lab import MODEL, CommandLine, journaled, pilot, tables
+from tests.faults.test_kills import kill
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+# A model with a price, so that a budget in US dollars can run out.
+PRICED = "openai/gpt-4o-mini"
+
+
+def kill_and_finish(
+    server: ServerThread, line: CommandLine, folder: Path, calls: int, *args: object
+) -> Counter[str]:
+    """Run a command, killed after so many calls. Then run it again to its end.
+
+    The second time only what the journal of the folder does not hold may be asked. Returns what it
+    holds more in the end without having been asked: the replies that were taken over.
+    """
+    model, start = server.model, len(server.model.log)
+    line.run_until(lambda: len(model.log) >= start + calls, kill, *args)
+    # What was on its way when the process was killed is still answered.
+    server.wait_until_quiet()
+    known, before = journaled(folder), len(model.log)
+    assert known, "the kill came before the first reply was stored"
+    again = ["fork", folder, "--resume"] if args[0] == "fork" else args
+    line.run(*again)
+    asked, added = Counter(model.log[before:]), journaled(folder) - known
+    assert asked <= added
+    return added - asked
+
+
+@pytest.fixture(scope="module")
+def dialogues(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with interviews and dialogues."""
+    folder = tmp_path_factory.mktemp("dialogues")
+    path = pilot(folder, "conditions: [simple_passive, acp]\n")
+    path.write_text(path.read_text().replace(MODEL, PRICED))
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        CommandLine(server.openai).run("run", path, "--out", folder / "run")
+    return folder / "run"
+
+
+def test_a_kill_inside_a_fork_of_a_control_loses_nothing(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    server = serve(latency=0.02, answers="respondent")
+    line = CommandLine(server.openai)
+    flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "4", "--trust"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        shutil.copytree(dialogues, folder)
+    line.run("controls", whole, *flags)
+    # The forks of four dialogues take most of these calls, one after the other in each.
+    assert not kill_and_finish(server, line, killed / CONTROLS, 20, "controls", killed, *flags)
+    assert tables(killed / CONTROLS) == tables(whole / CONTROLS)
+    line.run("verify", killed)
+
+
+def test_a_killed_fork_of_a_run_goes_on(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
+    server = serve(latency=0.02, answers="respondent")
+    line = CommandLine(server.openai)
+    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    line.run("fork", *change, "--out", whole, "--trust")
+    args = ["fork", *change, "--out", killed, "--trust"]
+    assert kill_and_finish(server, line, killed, 5, *args) <= journaled(dialogues)
+    assert tables(killed) == tables(whole)
+    line.run("verify", killed)
+
+
+def stored(folder: Path) -> Mapping[str, str]:
+    with JournalReader(folder / JOURNAL) as journal:
+        return {entry.address: repr(entry) for entry in journal.read_entries()}
+
+
+def test_a_budget_that_ends_inside_a_fork_of_a_control(tmp_path: Path) -> None:
+    path = small_study("focus_group", tmp_path)
+    base = folkmoot.run(path, out=tmp_path / "run", model="synthetic").path
+    settings = {"negative": False, "retest": False, "no_persona": True, "participants": 2}
+    whole, paused = tmp_path / "whole", tmp_path / "paused"
+    for folder in (whole, paused):
+        shutil.copytree(base, folder)
+    run_controls(RunFolder(whole), settings, RunOptions())
+    total = len(stored(whole / CONTROLS))
+    for calls in (total // 3, 2 * total // 3):
+        with pytest.raises(BudgetReachedError):
+            run_controls(RunFolder(paused), settings, RunOptions(), budget_calls=calls)
+        part = stored(paused / CONTROLS)
+        # Each decision after a discussion is the last of more than eleven calls, one after another.
+        assert 4 < len(part) <= calls and any("final-" in address for address in part)
+    run_controls(RunFolder(paused), settings, RunOptions())
+    done = stored(paused / CONTROLS)
+    assert {address: done[address] for address in part} == part
+    assert done.keys() == stored(whole / CONTROLS).keys()
+    assert tables(paused / CONTROLS) == tables(whole / CONTROLS)
+    assert not folkmoot.load(paused).verify().differences
+
+
+@pytest.mark.nightly(part="kills")
+def test_a_budget_that_ends_inside_a_fork_of_a_run(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    line = CommandLine(serve(answers="respondent").openai)
+    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
+    whole, paused = tmp_path / "whole", tmp_path / "paused"
+    line.run("fork", *change, "--out", whole, "--trust")
+    cost = float(RunFolder(whole).manifest["cost_usd"])
+    assert cost > 0
+    budget = ["--budget", f"{cost / 2:.6f}"]
+    line.run("fork", *change, "--out", paused, "--trust", *budget, expect=75)
+    part = stored(paused)
+    line.run("fork", paused, "--resume", "--trust")
+    done = stored(paused)
+    assert 0 < len(part) < len(done) and {address: done[address] for address in part} == part
+    assert done.keys() == stored(whole).keys()
+    assert tables(paused) == tables(whole)
