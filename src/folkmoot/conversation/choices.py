@@ -578,9 +578,9 @@ class Number(AnswerType[float]):
     def _has_ambiguous_separator(self, number_text: str) -> bool:
         """Return True if the dot in a number may separate thousands, as in `1.000`.
 
-        The dot is ambiguous only if the number times 1,000 is within the bounds. In addition, both
-        bounds must be given, fractions must be excluded, or the number must end in 0. For example,
-        `1.259` without an upper bound counts as a fraction.
+        The dot is ambiguous only if the number times 1,000 is within the bounds. In addition, one
+        of three conditions must hold: both bounds are given, fractions are excluded, or the number
+        ends in 0. For example, `1.259` without an upper bound counts as a fraction.
         """
         match = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", number_text)
         if match is None:

@@ -149,9 +149,9 @@ def undecorated_forms(text: str) -> list[str]:
 
 
 def forms_in_phrases(text: str) -> list[str]:
-    """Return the undecorated forms of a text, then its forms without carrier phrases.
+    """Return the text normalised, then its forms without decoration and carrier phrases.
 
-    A carrier phrase is a phrase such as "My answer is".
+    Decoration is, for example, Markdown. A carrier phrase is a phrase such as "My answer is".
     """
     return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 

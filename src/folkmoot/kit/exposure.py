@@ -189,7 +189,10 @@ def _written_by_others(
 
 
 def find_written_by_others(run: RunFolder, utterance_ids: Collection[str]) -> set[str]:
-    """Return which utterances another speaker wrote in the name of the one who seems to speak."""
+    """Return the ids of utterances that were written in another speaker's name.
+
+    For example, a mediator may write the utterances of all members in one reply.
+    """
     utterances = list(
         _rows_where(run, UTTERANCES, "utterance_id", utterance_ids, "address", "speaker_id")
     )

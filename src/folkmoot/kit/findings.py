@@ -166,7 +166,10 @@ def p_value_cell(estimate: Estimate) -> float | None:
 
 
 def p_value_cells(estimate: Estimate, holm: float = math.nan) -> Row:
-    """Return the cells `p` and `holm_p` of one comparison of a table (see `with_adjusted_p`)."""
+    """Return the cells `p` and `holm_p` for one comparison.
+
+    `holm` is the p-value adjusted by Holm's method (see `with_adjusted_p`).
+    """
     return {"p": p_value_cell(estimate), "holm_p": finite_or_none(holm)}
 
 
@@ -188,7 +191,10 @@ def interval_chart(
     zero: float | None = None,
     bands: tuple[tuple[str, float, float], ...] = (),
 ) -> IntervalChart | None:
-    """Return the chart of estimates by label, or None if no estimate is known."""
+    """Return a chart with one line per labelled estimate, or None if no estimate is known.
+
+    `zero` is the value that means no effect.
+    """
     lines = tuple(
         interval_line(label, estimate)
         for label, estimate in estimates.items()
@@ -237,7 +243,10 @@ def format_share(estimate: Estimate, aside: str = "", digits: int = 0) -> str:
 
 
 def format_points(estimate: Estimate, aside: str = "") -> str:
-    """Return a difference of shares as text, such as "+12 points (+3 to +20)"."""
+    """Return a difference of shares as text, such as "+12 points (+3 to +20)".
+
+    `aside` is added within the brackets.
+    """
     return _format_estimate(
         estimate,
         estimates.format_points(estimate.value),
@@ -247,7 +256,7 @@ def format_points(estimate: Estimate, aside: str = "") -> str:
 
 
 def format_mean(estimate: Estimate, aside: str = "") -> str:
-    """Return a mean as text, such as "1.24 (0.90 to 1.58)"."""
+    """Return a mean as text, such as "1.24 (0.90 to 1.58)". `aside` is added within the brackets."""
     return _format_estimate(
         estimate,
         format_mean_value(estimate.value),
@@ -257,7 +266,10 @@ def format_mean(estimate: Estimate, aside: str = "") -> str:
 
 
 def format_change(estimate: Estimate, aside: str = "") -> str:
-    """Return a difference of means as text, such as "+0.31 (−0.05 to +0.67)"."""
+    """Return a difference of means as text, such as "+0.31 (−0.05 to +0.67)".
+
+    `aside` is added within the brackets.
+    """
     return _format_estimate(
         estimate,
         format_signed(estimate.value),

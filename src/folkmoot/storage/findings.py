@@ -98,7 +98,7 @@ class LineChart:
 class Heatmap:
     """A chart of a matrix. `items`: (row, column, value).
 
-    Rows and columns are in the order of their first mention.
+    Rows and columns are in the order in which `items` first names them.
     """
 
     items: tuple[tuple[str, str, float], ...]

@@ -50,9 +50,9 @@ class Row:
 
     Columns are in the order of the fields, and fields of a base class come first. `key`: the
     columns that identify a row. The sources of texts in prompts refer to rows by this key
-    (`folkmoot.provenance`). `from_replies`: the protocol computes the rows from replies, such as
-    the result of a game. A control does not ask a decision again whose prompt would hold such a
-    value of an old reply.
+    (`folkmoot.provenance`). `from_replies`: the protocol computes the rows from replies, such
+    as the result of a game. A control does not ask a decision again if its prompt would hold
+    such a value of an old reply.
     """
 
     table: ClassVar[str] = ""
@@ -112,7 +112,10 @@ class Row:
 
     @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
-        """Return column → how its words follow from a reply, for the columns that declare it."""
+        """Return column → how its words are computed from a reply.
+
+        Columns that declare no such computation are left out.
+        """
         computed = {
             data_field.name: data_field.metadata.get("computed")
             for data_field in fields(cls)  # type: ignore[arg-type]

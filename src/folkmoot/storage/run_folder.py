@@ -155,7 +155,10 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """The state of an unfinished run: paused, failed, interrupted or unfinished."""
+        """The state of a run that is not finished: paused, failed or interrupted.
+
+        The state is "unfinished" if the manifest does not give one.
+        """
         return str(self.manifest.get("outcome", "unfinished"))
 
     @property

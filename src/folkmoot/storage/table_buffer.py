@@ -184,9 +184,9 @@ class RowFile:
 class TableBuffer:
     """The rows of one table during a run.
 
-    The columns are the union over all rows, in the order of first mention. A column is boolean,
-    integer, float or text. A column with integers and floats becomes float. Cells with lists or
-    mappings become JSON text. NaN becomes null, like a missing cell.
+    The columns are the union over all rows, in the order in which they first occur. A column is
+    boolean, integer, float or text. A column with integers and floats becomes float. Cells with
+    lists or mappings become JSON text. NaN becomes null, like a missing cell.
 
     `file`: receives the rows that do not stay in memory. None: all rows stay in memory. `declared`:
     column → kind (`Row.columns`). The declared kind decides the type of a column if all cells are
@@ -275,7 +275,10 @@ class TableBuffer:
 
     @classmethod
     def from_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> TableBuffer:
-        """Return a buffer for reading the rows that another process recorded."""
+        """Return a buffer for reading the rows that another process recorded.
+
+        `shape` is the result of `describe_shape` in that process.
+        """
         self = cls(name, file, shape["declared"])
         self._count = shape["count"]
         self._kinds = {column: set(kinds) for column, kinds in shape["kinds"].items()}

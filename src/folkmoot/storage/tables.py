@@ -299,9 +299,10 @@ class Units(NamedTuple):
 def units_of(table: pl.DataFrame) -> Units:
     """Return the independent units of a table, which findings use as unit of analysis.
 
-    With at least five draws of the summaries, all participants with the same draw are one unit.
-    Otherwise all participants who share a conversation are one unit. Without shared conversations
-    each participant is a unit, and without participants each row.
+    A study may draw several versions of the same summary and show each participant one of them.
+    With at least five such draws, all participants with the same draw are one unit. Otherwise all
+    participants who share a conversation are one unit. Without shared conversations each
+    participant is a unit, and without participants each row.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(

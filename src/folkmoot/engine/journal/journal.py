@@ -355,9 +355,7 @@ class Journal(JournalReader):
                 return group, notices, True
 
     def _fail_queue(self) -> None:
-        """Run the callbacks of the queue after a failed start. Otherwise callers would wait for
-        ever.
-        """
+        """Run the callbacks of the queue after a failed start, so that no caller waits for ever."""
         while (item := self._queue.get()) is not None:
             if isinstance(item, _AfterCommit):
                 item.callback()

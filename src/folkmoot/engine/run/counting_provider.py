@@ -77,8 +77,8 @@ class TokenUse:
 class QuestionLog:
     """A log of the questions of a dry run to those participants whom humans could play.
 
-    `stages` maps each seat to its questions in order. A question is given by its stages. Re-asks
-    are not counted.
+    `stages` maps each seat to a list with one entry for each question, in order. The entry
+    holds the names of the stages to which the question belongs. Re-asks are not counted.
     """
 
     def __init__(self, seats: Sequence[Seat]) -> None:

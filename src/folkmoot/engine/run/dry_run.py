@@ -142,7 +142,7 @@ class RunEstimate:
         calls_range: tuple[int, int],
         notes: Sequence[str] = (),
     ) -> RunEstimate:
-        """Return the estimate with further stages that have no chains of calls.
+        """Return the estimate with further stages, in which no call waits for another call.
 
         `calls_range` holds the bounds of the number of their calls.
         """

@@ -263,7 +263,7 @@ def _is_structured(reply: str) -> bool:
 
 
 def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
-    """Return the texts of the utterances in the reply at an address, by the utterance's id.
+    """Return utterance id → text for the utterances in the reply at an address.
 
     If `address` is the id of an utterance, return only this utterance.
     """

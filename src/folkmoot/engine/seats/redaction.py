@@ -169,7 +169,10 @@ def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
 
 
 def _find_quoted_ranges(words: Words, quotable: Collection[Gram]) -> Places:
-    """Return the places of these runs as word numbers (first, last excluded), without overlap."""
+    """Return the places of quotable runs of words, as word numbers (first, last excluded).
+
+    The places do not overlap.
+    """
     found: Places = []
     for size in range(2, QUOTED_WORDS + 1) if quotable else ():
         for first in range(len(words) - size + 1):
@@ -285,7 +288,10 @@ class Redaction:
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     def mark(self, text: str) -> str:
-        """Return the mark that replaces a text. A mark and an empty text are returned unchanged."""
+        """Return the mark that replaces a text: `[withdrawn …]` with a digest of the text.
+
+        A mark and an empty text are returned unchanged.
+        """
         if not text or WITHDRAWAL_MARK.fullmatch(text):
             return text
         # From the words alone, so that spellings of the same text in two files get the same mark.
@@ -360,7 +366,7 @@ class Redaction:
     def find_recorded(
         self, text: str, *, altered: bool = False, own: bool = False
     ) -> list[Replacement]:
-        """Return replacements of all recorded texts inside a text without known sources.
+        """Return replacements of all recorded texts inside a text of unknown sources.
 
         White space and escapes of files are ignored. Case is ignored for long texts. If `altered`
         is true, case is ignored for all texts, because prompts may contain texts in capitals. `own`
@@ -444,7 +450,8 @@ class Redaction:
         """Return JSON data without the human's texts and the embeddings of these texts.
 
         `around` holds the keys and names of the objects that contain the data. These keys and names
-        tell whether the data belongs to the human.
+        tell whether the data belongs to the human. `own` means that it is already known to belong
+        to the human.
         """
         if isinstance(value, str):
             return self.redact_text(value, own=own)

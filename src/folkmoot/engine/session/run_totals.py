@@ -43,9 +43,9 @@ def count_batched_calls(context: RunContext) -> int:
 
 
 def list_broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
-    """Return model and maximal cost (USD) of replies that broke off and may have been billed.
+    """Return (model, maximum USD) of each reply that broke off and may have been billed.
 
-    Replies of earlier processes are included.
+    The maximum cost is None if it is unknown. Replies of earlier processes are included.
     """
     with JournalReader(context.journal.path) as journal:
         return [(broken.model, broken.max_usd) for broken in journal.read_broken_replies()]

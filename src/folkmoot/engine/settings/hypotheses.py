@@ -157,10 +157,10 @@ def build_hypotheses_finding(
 ) -> Finding:
     """Return the first finding of a report: each hypothesis with its estimate and verdict.
 
-    Holm's method decides several hypotheses, and the table has both the joint interval that fits
-    the decision and the 95 % interval of each hypothesis by itself. `doubt` is the
-    reason why the plan does not prove that the hypotheses are older than the data. The hypotheses
-    are then exploratory and get no verdict.
+    Holm's method decides several hypotheses. The table then has two intervals for each
+    hypothesis: the joint interval that fits the decision, and the 95 % interval of this
+    hypothesis alone. `doubt` is the reason why the plan does not prove that the hypotheses are
+    older than the data. The hypotheses are then exploratory and get no verdict.
     """
     family: Family = "exploratory" if doubt else "primary"
     results = evaluate_claims(run, [hypothesis.as_claim(family) for hypothesis in hypotheses])
@@ -244,7 +244,7 @@ def _joint_bounds(result: Result) -> dict[str, TableCell]:
 
 
 def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
-    """Return a sentence for each estimate for which missing answers could reverse the sign."""
+    """Return a sentence for each estimate with a sign that missing answers could reverse."""
     return [
         f"{result.claim.says}: {format_count(sum(result.lost), 'missing answer')} could change the "
         "sign "

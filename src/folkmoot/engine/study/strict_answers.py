@@ -157,7 +157,7 @@ def describe_exclusions(
 ) -> Finding:
     """Return the finding on the parts that a failed check of a human excludes.
 
-    `findings` are those without the excluded parts, `included` those with them.
+    `findings` were computed without the excluded parts, `included` with them.
     """
     with_all = {finding.key: finding for finding in included}
     rows = [
@@ -291,7 +291,7 @@ def _significant_rows(finding: Finding) -> dict[str, bool]:
 
 
 def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
-    """Return the finding on how closed answers were given.
+    """Return the finding on how answers to closed questions were obtained.
 
     The finding also gives the number of answers that contradict their first reply.
     """

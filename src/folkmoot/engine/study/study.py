@@ -332,9 +332,9 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
     """Return a view of the parts of a run that its findings cover.
 
-    Parts of an unfinished run that are not complete are left out, and parts of any run that a
-    failed check of a human excludes. A run without such parts is returned unchanged, and so is the
-    run of a study type without parts.
+    The view leaves out incomplete parts of an unfinished run. It also leaves out parts in which
+    a human failed a check, if the check excludes the part. The run itself is returned if no
+    part is left out, or if the study type has no parts.
     """
     if isinstance(run, PartsView):
         return run

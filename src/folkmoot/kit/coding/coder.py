@@ -540,7 +540,10 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return ParsedAnswer(codes, parsed.parse_step, parsed.repairs)
 
     def salvage_reply(self, reply: str) -> ParsedAnswer[tuple[AssignedCode, ...]] | None:
-        """Return the codes of a reply that is still invalid. Wrong codes carry a reason."""
+        """Return the codes of a reply that is still invalid after the last re-ask.
+
+        Each wrong code carries the reason why it is wrong.
+        """
         parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
         codes = self._check_items(parsed.value) if isinstance(parsed, ParsedAnswer) else ()
         return ParsedAnswer(codes, "exact") if codes else None

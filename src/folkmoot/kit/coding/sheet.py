@@ -216,7 +216,10 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
 
 
 def _require_blind_coder(run: RunFolder, amendments: Sequence[Amendment], by: str) -> None:
-    """Raise InputError if a human codes the blind sample after seeing the coder's codes."""
+    """Raise InputError if a human codes the blind sample after seeing the coder's codes.
+
+    `by` is the name of the human.
+    """
     # Names are compared without case, because the same human may write the name differently.
     correctors = {
         amendment.author.casefold()

@@ -1,6 +1,7 @@
 """Compare effect and user drift between the cells of a grid.
 
-A typical grid varies `controls.confounders`: cells with and without stated attributes.
+User drift is a difference in answers that the treatment should not affect. A typical grid varies
+`controls.confounders`: cells with and without stated attributes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 
 class _Pair(NamedTuple):
-    """The effect and the user drift of one contrast in one cell. None means unknown."""
+    """The effect and the user drift of one contrast in one cell. None means unknown.
+
+    User drift is a difference in answers that the treatment should not affect.
+    """
 
     effect: float | None
     drift: float | None

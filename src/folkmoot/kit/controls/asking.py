@@ -156,7 +156,7 @@ def run_grid_with_controls(
 ) -> RunGrid:
     """Run (or resume) a grid and then the controls of its cells, within the budget of the grid.
 
-    Raises the errors of `run_grid`.
+    `samples` returns the requests of the preflight. Raises the errors of `run_grid`.
     """
     # Check before the grid, because it may run for hours.
     first = load_study_with_options(source, options)
@@ -357,7 +357,10 @@ def _left_out(
     conversations: Mapping[str, DecisionConversation],
     versions: _Versions,
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield (control, moment, reason) for the decisions of each control that asks them again."""
+    """Yield (control, moment, reason) for each decision in the samples of the replacing controls.
+
+    The reason says why the control does not ask the decision. It is None if the decision is asked.
+    """
     for control in (RETEST, *REPLACING):
         for decision in samples[control]:
             conversation = conversations.get(decision.address)

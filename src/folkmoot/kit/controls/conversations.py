@@ -197,7 +197,11 @@ def _rebuild_conversation(
     last: JournalEntry,
     spans: dict[int, list[Span]],
 ) -> DecisionConversation:
-    """Build the conversation of a decision from its first and its last journal entry."""
+    """Build the conversation of a decision from its first and its last journal entry.
+
+    The two entries differ if the question was re-asked. `spans` maps the number of a message to the
+    sources of its texts.
+    """
     system, asked = _utterances(decision, first, spans)
     # Ask with the parameters of the original request. Other parameters would be a second treatment.
     speaker = Speaker(

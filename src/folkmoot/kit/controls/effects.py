@@ -113,7 +113,10 @@ def _decisions(
 def measure_effects(
     table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
 ) -> dict[Contrast, dict[str, Effect]]:
-    """Return the effect of each contrast as designed and in each version that changed a prompt."""
+    """Return the effect of each contrast with the prompts as designed and in each changed version.
+
+    A version that changed no prompt of a contrast is left out.
+    """
     made = [name for name in REPLACING if name in set(table["control"])]
     found: dict[Contrast, dict[str, Effect]] = {}
     for contrast, decisions in contrasts.items():
@@ -169,8 +172,8 @@ def effects_finding(
 ) -> Finding | None:
     """Return the finding that compares user drift with the effect in each version of the prompts.
 
-    The prompts as designed are one of the versions. Returns None if no contrast has another
-    version.
+    User drift is a difference in answers that the treatment should not affect. The prompts as
+    designed are one of the versions. Returns None if no contrast has another version.
     """
     if not any(len(versions) > 1 for versions in effects.values()):
         return None

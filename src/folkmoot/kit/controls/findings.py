@@ -1,7 +1,8 @@
 """The findings of the controls of a run.
 
-The findings are on user drift, on effects in changed prompts, on whether participants keep their
-persona, and on the reliability of decisions.
+The findings are on user drift (differences in answers that no treatment should affect) and
+on effects in changed prompts. Others are on whether participants keep their persona, and on
+the reliability of decisions.
 """
 
 from __future__ import annotations
@@ -139,7 +140,10 @@ def _drift_findings(
     effects: Mapping[Contrast, Mapping[str, Effect]],
     margins: Mapping[str, float],
 ) -> tuple[dict[Contrast, Drift], list[Finding]]:
-    """Return the user drift of each contrast, and the findings that show it."""
+    """Return the user drift of each contrast, and the findings that show it.
+
+    User drift is a difference in answers that the treatment should not affect.
+    """
     negative = table.filter(control=NEGATIVE).filter(pl.col("missing").is_null())
     questions = negative["question"].unique(maintain_order=True).to_list()
     drifts = {

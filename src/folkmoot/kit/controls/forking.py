@@ -33,10 +33,11 @@ from folkmoot.provenance import Replacement, SourcedText, Span, replace_parts
 
 
 class ForkStep(NamedTuple):
-    """A reply to ask again, with the texts of its request.
+    """A reply to ask again, with the changed texts of its request.
 
-    `texts` have the replacements of the control. `quotes` are the places of earlier steps in them.
-    The new replies are put in when the step is asked.
+    `texts` are the system prompt and the messages after the replacements of the control. `quotes`
+    are the places in `texts` that quote the replies of earlier steps. The new replies are put into
+    these places when the step is asked.
     """
 
     reply: JournaledReply
@@ -45,7 +46,7 @@ class ForkStep(NamedTuple):
 
 
 class ForkedDecision(NamedTuple):
-    """A changed decision with the replies that have to be asked before it, in order.
+    """A changed decision, with the replies to ask again before it, in order.
 
     `quotes` are the places of these replies in the request of the decision.
     """
@@ -124,10 +125,10 @@ def _has_replied(
     changed: Sequence[str],
     graph: ReplyGraph,
 ) -> bool:
-    """Return whether a request shows a reply of the participant after the first replaced text.
+    """Return whether a request shows that the participant spoke after the first replaced text.
 
-    The reply is a message of its own, or the prompt quotes it, such as in the minutes of a town
-    hall.
+    What the participant said is a separate message, or the prompt quotes it (for example in the
+    minutes of a town hall).
     """
     texts = texts_of(conversation)
     at = next(n for n, text in enumerate(texts) if str(text) != str(changed[n]))
@@ -188,5 +189,5 @@ def _is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def speaker_of(step: ForkStep, texts: Sequence[str]) -> Speaker:
-    """Return the speaker of a step with the system prompt of its changed request."""
+    """Return the speaker of a step, with the first of the changed `texts` as system prompt."""
     return replace(step.reply.speaker, system=texts[0])

@@ -31,7 +31,10 @@ _NUMBERS = ("integer", "number")
 
 @dataclass(frozen=True, slots=True)
 class SingleFieldForm(AnswerType["str | float"]):
-    """The answer type for a JSON object with one closed field. The answer is that field's value."""
+    """The answer type for a JSON object with one closed field. The answer is that field's value.
+
+    A closed field is a number, a truth value or one of several texts.
+    """
 
     name: str
     schema: Schema = field(default_factory=dict)
@@ -129,9 +132,10 @@ def single_field_form(schema: Schema) -> SingleFieldForm | None:
 
 
 def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the closed part of a field's schema, or None if the field is open.
+    """Return the schema of a closed field, or None if the field is open.
 
-    Among alternatives, null is ignored. A field with more than one other alternative is open.
+    A closed field is a number, a truth value or one of several texts. The field may also allow
+    null, but no further alternative.
     """
     if "anyOf" in node:
         others = [each for each in node["anyOf"] if each.get("type") != "null"]

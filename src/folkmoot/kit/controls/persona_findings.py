@@ -35,7 +35,7 @@ _TOO_FEW, _TOO_MANY_VALUES, _ONE_VALUE, _NO_VARIANCE = (
 def persona_variance_rows(
     answers: pl.DataFrame, attributes: pl.DataFrame | None
 ) -> list[PersonaVarianceRow]:
-    """Return the rows of the table `persona_variance`: for each decision that was asked again.
+    """Return the rows of the table `persona_variance`, for each decision that was asked again.
 
     Args:
         answers: the table `control_answers`.
@@ -72,7 +72,10 @@ def _asked_again(answers: pl.DataFrame) -> pl.DataFrame:
 def _build_row(
     decision: str, attribute: str, measure: str, share: Estimate, reason: str
 ) -> PersonaVarianceRow:
-    """Return the row of a share of variance. `reason`: why it is missing, if it is."""
+    """Return the table row for one share of variance.
+
+    `reason`: why the share is missing, or an empty text.
+    """
     return PersonaVarianceRow(
         decision=decision,
         attribute=attribute,
@@ -153,7 +156,7 @@ def _estimate_in(row: PersonaVarianceRow) -> Estimate:
 def _share_of(
     column: pl.Series, answers: list[str | float], units: list[str]
 ) -> tuple[Estimate, str]:
-    """Return the share of variance that one attribute explains, and why it is missing if it is."""
+    """Return the share of variance that one attribute explains, and the reason if it is missing."""
     known = [n for n, value in enumerate(column.to_list()) if value is not None]
     own_units = [units[n] for n in known]
     unknown = Estimate(math.nan, math.nan, math.nan, len(known), len(set(own_units)))

@@ -1,7 +1,8 @@
 """Estimate the cost of a study file's controls, one line for each control.
 
-The study or a part of it and its controls run in a temporary folder with the embedded respondent.
-The counted calls and tokens of a part are then scaled to the size of the whole study.
+The study, or a part of it, runs in a temporary folder, followed by its controls. The
+embedded respondent answers. The counted calls and tokens of a part are then scaled to the
+size of the whole study.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _count_asks(
 
 
 def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
-    """Return the calls and tokens of the controls, by control and by model."""
+    """Return two results: the calls and tokens of each control, and those of each model."""
     lines: dict[str, list[float]] = {}
     models: dict[str, list[float]] = {}
     for asked in asks:
@@ -157,9 +158,9 @@ def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, Stag
 def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
     """Return bounds of all calls of the controls.
 
-    They are equal if the small run is the whole study. Otherwise each decision that was not run
-    takes at least as many calls as the cheapest decision of the small run in its condition, and at
-    most as many as the dearest.
+    The bounds are equal if the small run is the whole study (`share` is 1). Otherwise each
+    decision that was not run takes at least as many calls as the cheapest decision of the small
+    run in its condition, and at most as many as the dearest.
     """
     groups: dict[tuple[str, str, str], list[_Asked]] = {}
     for asked in asks:

@@ -113,7 +113,8 @@ def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str
     """Return a sentence for each reason for which controls do not ask some decisions.
 
     `reasons` holds (control, moment, reason) for each decision in the sample of a control. The
-    reason is None if the decision is asked. `where` says which decisions are counted.
+    moment is `first` or `final`. The reason is None if the decision is asked. `where` says
+    which decisions are counted.
     """
     counts = Counter(reasons)
     sentences = []
@@ -133,7 +134,10 @@ def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str
 
 
 def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, moment: str) -> int:
-    """Return the number of decisions of a control at a moment, whatever happens to them."""
+    """Return the number of decisions in the sample of a control at a moment (first or final).
+
+    Decisions that the control does not ask count as well.
+    """
     return sum(count for key, count in counts.items() if key[:2] == (control, moment))
 
 
@@ -180,7 +184,11 @@ def replaced_version(
     conversation: DecisionConversation,
     texts: Sequence[str],
 ) -> Replaced:
-    """Return the version of a decision with these texts: the system prompt, then the messages."""
+    """Return the changed version of a decision.
+
+    `texts` are the new system prompt and the new messages, in this order. The control ORDER also
+    reverses the options.
+    """
     asked = tuple(
         utterance._replace(text=text)
         for utterance, text in zip(conversation.asked, texts[1:], strict=True)
@@ -318,7 +326,7 @@ def _groups(
 def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Replacement]:
     """Yield replacements that put the parts of a list into reversed order.
 
-    The text between the parts keeps its position.
+    `run` holds the start and end of each part. The text between the parts keeps its position.
     """
     for place, other in zip(run, reversed(run), strict=True):
         if place != other:

@@ -40,7 +40,11 @@ class ReplyPart(NamedTuple):
 
 
 class Quote(NamedTuple):
-    """A place in a request at which the prompt quotes a reply: message, start, end and source."""
+    """A place in a request at which the prompt quotes a reply.
+
+    `message`, `start` and `end` give the place in the request. `address` is the address of the
+    quoted reply, and `part` the part of the reply that is quoted.
+    """
 
     message: int
     start: int
@@ -100,8 +104,8 @@ class JsonText(AnswerType[str]):
 class ReplyGraph:
     """The replies of a run by address, with their requests.
 
-    Only replies that `read_behind` has read are included. `tables` are the row classes of the study
-    of the run. They say which values in prompts the protocol computes from replies.
+    Only replies that `read_behind` has read are included. `tables` are the study's row classes.
+    They say which values in prompts the protocol computes from replies.
     """
 
     def __init__(self, run: RunFolder, journal: JournalReader, tables: Iterable[type[Row]]) -> None:
@@ -223,8 +227,8 @@ class ReplyGraph:
 def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
     """Return the part of a reply that a prompt quotes.
 
-    Returns None if a new reply might lack it: an entry of a list, or a text that the study made of
-    several parts.
+    Returns None if a new reply might lack the part. Examples are an entry of a list, and a text
+    that the study joined from several parts.
     """
     text = quoted.strip()
     if text in (reply.reply.strip(), reply.recorded):
@@ -251,7 +255,10 @@ def _json_in(text: str) -> dict[str, Any] | None:
 def _leaves(
     value: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Yield the path and the value of each text and number in a JSON object, outside of lists."""
+    """Yield the path and the value of each text and number in a JSON object.
+
+    Texts and numbers inside lists are left out.
+    """
     for key, item in value.items():
         if isinstance(item, dict):
             yield from _leaves(item, (*path, key))
@@ -283,7 +290,7 @@ def _read_computed_words(
 ) -> dict[str, tuple[str, ComputedWords]]:
     """Return cell id → (address of the reply, function from the reply to the words in the cell).
 
-    The mapping holds the cells whose words the protocol computes from a reply.
+    The mapping holds only cells with words that the protocol computes from a reply.
     """
     found = {}
     for row in tables:

@@ -43,8 +43,9 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 def answer_choice(mind: SimulatedRespondent) -> object:
     """Answer a negative control: a question that no treatment should affect.
 
-    If the persona states the attribute in question, the answer is this attribute. Otherwise the
-    answer is the persona's stable option, or the first option if the participant has drifted.
+    If the persona states the answer (such as an age), return it. Otherwise each persona always
+    gives the same option. A participant whom the conversation has changed (the setting `drift`)
+    gives the first option instead.
     """
     options = mind.reading.offered
     if not options:
@@ -57,7 +58,7 @@ def answer_choice(mind: SimulatedRespondent) -> object:
 
 
 def _stated(mind: SimulatedRespondent) -> str:
-    """Return the attribute in the persona that a control question asks for, or an empty text."""
+    """Return the sentence of the persona that answers a control question, or an empty text."""
     # The scope of a control question is named by the id of the question.
     id = f"{CONFOUNDER}{mind.at.address.split('/')[-2]}"
     own = (
@@ -67,7 +68,10 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """Return a number: the persona's age if the question asks for it, otherwise a stable number."""
+    """Return the persona's age if the question asks for it, otherwise a number that never changes.
+
+    Each persona has one such number for each question.
+    """
     bounds = mind.reading.number_bounds
     if bounds is None:
         return None

@@ -531,7 +531,7 @@ def _count_choices(sample: Sample, column: str) -> dict[str, int]:
 def compare_figures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
 ) -> Finding | None:
-    """Return the finding on numeric columns that all runs record, by condition.
+    """Return the finding that compares in each condition the numeric columns that all runs record.
 
     Columns that a claim uses are left out.
     """

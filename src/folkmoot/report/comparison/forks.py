@@ -131,7 +131,7 @@ def _in_words(reply: _Reply | None) -> str:
 def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
     """Return the addresses of the questions of both runs in the order of the protocol.
 
-    Questions of the base run alone come last.
+    Questions that only the base run asked come last.
     """
     address_columns = [
         run.scan_table("answers").select("address").collect()["address"] for run in (fork, base)
@@ -283,10 +283,10 @@ def _values(
 
 
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
-    """Return the share of closed answers of a run that differ or are missing in its fork.
+    """Return the share of answers in a run that differ or are missing in a fork of the run.
 
-    The changed reply does not count. Returns None if `fork` is None, is not finished, or is not a
-    fork.
+    Answers in free text and the changed reply do not count. Returns None if `fork` is None, is not
+    finished, or is not a fork.
     """
     change = fork_change(fork) if fork is not None and fork.is_finished else None
     if fork is None or change is None:

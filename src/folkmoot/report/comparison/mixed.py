@@ -275,9 +275,10 @@ def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
 
 
 def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
-    """Return the answers of models and the answers of humans, for an estimate.
+    """Return two sides to compare: the answers of models, and the answers of humans.
 
-    All seats of a session are one independent unit.
+    With `option`, an answer counts as 1 if it is this option, and as 0 otherwise. All seats of a
+    session are one independent unit.
     """
     models, people = (
         Side.from_values(

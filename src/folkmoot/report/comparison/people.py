@@ -101,7 +101,7 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
 
 
 def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Return the measures that a run and a file of human answers have in common, by condition.
+    """Return a pair for each measure and condition that a run and a file of human answers share.
 
     These are the measures of the run's claims, and other columns of the table of participants.
     """
@@ -184,7 +184,11 @@ def _with_ids(
 
 
 def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Return the share of each option of the first choice, for humans who voted only once."""
+    """Return a pair for each option: the share of people who chose it first.
+
+    The pairs are for humans who voted only once. The list is empty if they voted twice, or if
+    either table has no choices.
+    """
     table, real = run.tables.get("participants"), people.tables["participants"]
     if (
         table is None
@@ -546,7 +550,7 @@ def _match_people(pair: Pair) -> Match | None:
 
 
 def _are_shared(units: pl.Series) -> bool:
-    """Return whether some participants are in one independent unit, such as a conversation."""
+    """Return whether any participants share an independent unit, such as a conversation."""
     return units.n_unique() < len(units)
 
 

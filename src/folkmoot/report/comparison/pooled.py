@@ -119,7 +119,7 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
 
 
 def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> list[Figure]:
-    """Return the estimates of all interval charts, in order of first mention.
+    """Return the estimates of all interval charts, in the order in which the cells first show them.
 
     Lines with the same finding and label become one `Figure`.
     """

@@ -188,7 +188,7 @@ def claim_power(
 
 
 def _describe_rule(claim_count: int) -> str:
-    """Return a sentence on the levels of the claims, as in the report of a run."""
+    """Return a sentence on the significance levels of the claims, as in the report of a run."""
     if claim_count == 1:
         return "95 % interval, as in the report."
     return (
@@ -460,7 +460,7 @@ def _share_power_finding(size: DesignSize, title: str) -> Finding:
 
 
 def _power_table(size: DesignSize, title: str) -> Finding:
-    """Return the power by base rate and true difference."""
+    """Return the finding with the power to detect several differences from several base rates."""
     n = size.units
     rows = []
     for rate in BASES:
@@ -496,7 +496,7 @@ def _power_table(size: DesignSize, title: str) -> Finding:
 
 
 def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
-    """Return the number of participants that each condition needs, by true difference."""
+    """Return the number of participants that each condition needs for several true differences."""
     rows = [
         {
             "base_rate": rate,

@@ -241,7 +241,10 @@ def _changed_values(
     recorded_rows: Mapping[str, Mapping[str, object]],
     unit: str,
 ) -> list[str]:
-    """Return, for each column, the units with another value than planned."""
+    """Return a sentence for each column in which units have another value than planned.
+
+    `unit` is the noun for a unit, such as "participant".
+    """
     found: dict[str, list[str]] = {}
     for key, row in planned_rows.items():
         for column, value in row.items():

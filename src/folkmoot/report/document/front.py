@@ -133,7 +133,7 @@ class Front:
 
     @property
     def colour(self) -> Colour:
-        """The worst colour of the lights and of the rows of the validity card."""
+        """The worst colour among the validity card and the lights (reasons to trust the run less)."""
         colours = [light.colour for light in self.lights]
         return min(
             [*colours, *(COLOUR_BY_VERDICT[row.verdict] for row in self.card)],
@@ -214,7 +214,7 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
 
     The order is: hypotheses of the study file, primary claims, findings that draw an estimate,
     other findings. Findings on the quality of the run or of the model are left out, because the
-    lights show them.
+    lights on the first page show them.
     """
     about_trust = (RESPONDENT_CHECKS_KEY, STRICT_ANSWERS_KEY)
     main = [

@@ -117,7 +117,8 @@ def format_prose(text: str) -> Markup:
 def arrange_cards(board: CardBoard) -> dict[str, object]:
     """Return a board as rows of cards.
 
-    Columns are in order of first mention. A missing card is None.
+    Rows and columns are in the order in which `board.items` first names them. A missing card is
+    None.
     """
     columns = list(dict.fromkeys(item[1] for item in board.items))
     rows = list(dict.fromkeys(item[0] for item in board.items))
