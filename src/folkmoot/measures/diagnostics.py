@@ -454,9 +454,9 @@ def check_instability(repeats: Collection[Repeat]) -> Check:
     the share that changed, and numbers by the correlation of the two answers. The limit of the
     correlation is the lowest in human studies over days of deliberation.
 
-    Without a verdict, all repeats are checked for random answers. Answers are random if two answers
-    of one participant agree no more than answers of two random participants. Repeats with new
-    information cannot show that a model is stable.
+    If this check gives no verdict, all repeats are checked for random answers. Answers are random
+    if two answers of one participant agree no more than answers of two random participants. Repeats
+    with new information cannot show that a model is stable.
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))

@@ -70,10 +70,9 @@ def evenness_estimate(counts: ArrayLike) -> Estimate:
     The interval is the jackknife over participants. The variance of the entropy under equal
     popularity, (k − 1) / 2n², is added. There is no interval with fewer than 20 votes.
 
-    Fewer than five votes may be outside the most popular option. The bounds then follow from
-    Clopper and Pearson's interval for the share of these votes. For the low bound of the entropy,
-    one other option gets the whole share. For the high bound, all other options divide the share
-    equally.
+    If fewer than five votes are outside the most popular option, the bounds follow from Clopper and
+    Pearson's interval for the share of these votes. For the low bound of the entropy, one other
+    option gets the whole share. For the high bound, all other options divide the share equally.
     """
     votes = np.asarray(counts, float)
     n, k = int(votes.sum()), len(votes)

@@ -204,9 +204,9 @@ def _is_numeric(question: tuple[Answers, Answers]) -> bool:
 
 
 def _moments_by_unit(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
-    """Return the number, sum and sum of squares of numeric answers.
+    """Return the number, sum and sum of squares of each unit's numeric answers.
 
-    The result has the shape (condition, unit, 3).
+    `named`: the names of all units. The result has the shape (condition, unit, 3).
     """
     place = {unit: index for index, unit in enumerate(named)}
     sums = np.zeros((2, len(named), 3))
@@ -235,7 +235,10 @@ def _standardised_difference(first: FloatArray, second: FloatArray) -> FloatArra
 
 
 def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> FloatArray:
-    """Return the counts of answers with the shape (condition, unit, answer)."""
+    """Return the counts of answers with the shape (condition, unit, answer).
+
+    `named`: the names of all units.
+    """
     kinds = _number_answers(first.values, second.values)
     place = {unit: index for index, unit in enumerate(named)}
     table = np.zeros((2, len(named), 1 + max(kinds.values(), default=0)))
@@ -278,6 +281,9 @@ def _beyond_sampling(
 ) -> tuple[float, float]:
     """Return the mean distance that sampling does not explain, and its standard error.
 
+    `value`: the observed mean distance. `tables`, `again`: for each question the counts, and the
+    differences of shares in each resample.
+
     The distance is multiplied by √(1 − s), see the module docstring. The standard error comes from
     the same correction of each resample. The squared differences of a resample contain the sampling
     variance twice: once from the sample, once from resampling. So twice this variance is
@@ -301,9 +307,10 @@ def _exchange_weights(
 ) -> FloatArray:
     """Return 1 for each unit that keeps its condition and 0 for each other unit.
 
-    The result has the shape (exchanges, units). Units with answers in both conditions change
-    independently with probability ½. The other units exchange conditions among each other, so both
-    conditions keep their sizes.
+    `named`: the names of all units. `units`: the units with answers, by condition. The result has
+    the shape (exchanges, units). Units with answers in both conditions change independently with
+    probability ½. The other units exchange conditions among each other, so both conditions keep
+    their sizes.
     """
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)
@@ -336,6 +343,8 @@ def _resample_counts(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
     """Return how often each unit is drawn in each resample, with the shape (resamples, units).
+
+    `named`: the names of all units. `units`: the units with answers, by condition.
 
     There are three groups of units: in both conditions, in the first only, and in the second only.
     Each group is resampled separately, so it keeps its size.

@@ -296,11 +296,13 @@ class Result:
     def interval_text(self) -> str:
         """The interval as text.
 
-        Of several primary claims, it is the 95 % interval of this claim by itself, and the joint
-        interval that agrees with verdict and p-value. For other claims, the words "by itself" are
-        added if the interval excludes zero but the claim is undecided, because its adjusted p-value
-        is not below 5 %. The interval is not adjusted for the number of claims, so it excludes zero
-        too often.
+        If there are several primary claims, the text of a primary claim has two intervals. One is
+        the 95 % interval of this claim by itself, the other the joint interval, which agrees with
+        verdict and p-value.
+
+        The text of any other claim has only the interval by itself. This interval is not adjusted
+        for the number of claims, so it may exclude zero although the claim is undecided. The words
+        "by itself" are then added.
         """
         own = self.claim.format_interval(self.estimate)
         if self.joint is not None:

@@ -162,7 +162,10 @@ def _uncorrected_estimate(
 
 
 def _design_effect(values: FloatArray, units: Sequence[Hashable]) -> float:
-    """Return the squared ratio of the intervals with and without clusters, at least 1."""
+    """Return the squared ratio of the interval widths with and without clusters, at least 1.
+
+    NaN if one of the two intervals cannot be computed.
+    """
     clustered, independent = (
         clustered_mean(values, units),
         clustered_mean(values, range(len(values))),

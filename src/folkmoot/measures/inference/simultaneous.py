@@ -60,9 +60,9 @@ class DirectionalTests(NamedTuple):
 class JointResult(NamedTuple):
     """The result of a claim within its family.
 
-    `adjusted_p`: the two-sided p-value, adjusted by Holm's method. It is NaN for a claim that keeps
-    its share, because two bounds decide it. `is_above`, `is_below`: True if the value is shown to
-    be above `low_null`, or below `high_null`.
+    `adjusted_p`: the two-sided p-value, adjusted by Holm's method. It is NaN for a claim with
+    `keeps_share`, because two bounds and no p-value decide such a claim. `is_above`, `is_below`:
+    True if the test shows that the difference is above `low_null`, or below `high_null`.
     """
 
     interval: JointInterval

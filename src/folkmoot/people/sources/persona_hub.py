@@ -145,6 +145,8 @@ def _lowest_tickets(
 ) -> tuple[list[str], int, int, tuple[int, ...]]:
     """Return the texts of the `wanted` lines with the lowest tickets, and counts of the file.
 
+    A ticket is the random number that is drawn for a line.
+
     The counts are the number of lines, the number of broken lines, and the line numbers of the
     first broken lines. Broken lines get tickets too, so that correcting one line does not change
     the tickets of other lines.

@@ -109,7 +109,7 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
 def _deal_values(
     key: str, shares: Mapping[str, float], count: int, rng: np.random.Generator
 ) -> list[Any]:
-    """Return `count` values in random order.
+    """Return `count` values of the attribute `key` in random order.
 
     The counts of the values follow `shares`, rounded by largest remainder.
     """

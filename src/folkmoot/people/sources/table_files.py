@@ -141,7 +141,10 @@ def are_whole(column: pl.Series) -> bool:
 
 
 def _ragged_line(path: Path, mark: str) -> str:
-    """Return a message about the first line with too many fields, or an empty string."""
+    """Return a message about the first line with too many fields, or an empty string.
+
+    `mark` is the character that separates fields.
+    """
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file, delimiter=mark)

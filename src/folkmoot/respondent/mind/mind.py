@@ -100,8 +100,8 @@ class SimulatedRespondent:
         """The options that opinions are about in this request.
 
         The options are those that the question offers. If the question offers no options, the
-        options are the texts of `option` passages. Without `option` passages, the options are the
-        study's names that occur in the passages.
+        options are the texts of `option` passages. Without `option` passages, the options are
+        `mentioned_names`.
         """
         reading = self.reading
         if reading.kind == "choice" and reading.offered:
@@ -276,10 +276,11 @@ class SimulatedRespondent:
         return uniform_draw(at.seed, self.who.key, purpose, "length") < chance
 
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's leaning (−1 to 1) on a question, the same in every reply.
+        """Return the person's leaning on a question (`about`), the same in every reply.
 
-        The content words of the question determine the leaning. `answer` selects one possible
-        answer to the question. `part` selects one part of the question.
+        A leaning is a tendency, from −1 (against) to 1 (in favour). The content words of the
+        question determine it. `answer` selects one possible answer to the question. `part` selects
+        one part of the question.
         """
         knobs = self.knobs
         leaning = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)
@@ -287,14 +288,20 @@ class SimulatedRespondent:
         return _clip_to_scale(leaning + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return `stable_leaning` plus random noise that differs between replies."""
+        """Return the person's leaning (−1 to 1) plus random noise that differs between replies.
+
+        The arguments are those of `stable_leaning`.
+        """
         at = self.at
         noise = normal_draw(at.seed, at.address, "rating", about, answer, *filter(None, [part]))
         sd = self.knobs.noise + 2 * self.knobs.instability
         return _clip_to_scale(self.stable_leaning(about, answer, part) + sd * noise)
 
     def draw_judgement(self, about: str, part: str = "") -> float:
-        """Return `draw_rating`, moved towards 1 by arguments in the passages of other speakers.
+        """Return the person's judgement of a question (`about`), from −1 to 1.
+
+        The judgement is the result of `draw_rating`, moved towards 1 by the arguments of other
+        speakers. `part` selects one part of the question.
 
         An argument counts if it names no option, or if it supports an option that the question
         (`about`) names.
@@ -376,9 +383,9 @@ class SimulatedRespondent:
     def talked_about_matters(self) -> tuple[str, ...]:
         """The topics that the person talks about if there are no options.
 
-        The topics are the study's names in the passages. If the passages contain no names, the
-        topics are groups of content words in the question. If the question has few topics, topics
-        of other speakers follow, the last speaker first.
+        The topics are `mentioned_names`. If there are none, the topics are groups of content words
+        in the question. If the question has few topics, topics of other speakers follow, the last
+        speaker first.
         """
         if self.mentioned_names:
             return self.mentioned_names

@@ -76,9 +76,9 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     """Return passages grouped by conversation. Passages outside conversations are the last group.
 
-    If the asked speaker and another speaker both spoke in a scope, its utterances are a
-    conversation. They are sorted by id, because ids follow the order of speech and prompts may have
-    another order.
+    If the asked speaker and another speaker both spoke in a scope, the utterances of this scope are
+    a conversation. They are sorted by id, because ids follow the order of speech and prompts may
+    have another order.
     """
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:

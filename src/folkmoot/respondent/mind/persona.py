@@ -88,8 +88,9 @@ class PersonaTraits:
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return a fixed leaning in (−1, 1) on a question or on one `answer` to it.
+        """Return a fixed leaning on a question (`about`) or on one `answer` to it.
 
+        A leaning is a tendency, from −1 (against) to 1 (in favour).
         Leanings have a uniform distribution over people. Each content word contributes one draw.
         Leanings on two questions therefore correlate if the questions share words. Leanings on two
         parts of one question have a correlation of 1/3.

@@ -23,7 +23,7 @@ _GOLDEN = 0.6180339887498949
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """Return all sentence frames by kind.
+    """Return all frames (sentences with slots for phrases and names) by kind.
 
     If frames differ between voices, they are grouped by voice.
     """
@@ -34,7 +34,8 @@ def load_frames() -> Mapping[str, Any]:
 class SentenceGenerator:
     """Generates the sentences of one speaker in one reply.
 
-    Frames and phrases that occur in `earlier_text`, the speaker's earlier utterances, are avoided.
+    `earlier_text` holds the speaker's earlier utterances. Frames (sentences with slots) and phrases
+    that occur in it are avoided.
     """
 
     def __init__(
@@ -80,7 +81,10 @@ class SentenceGenerator:
         return item
 
     def fill_frame(self, frame: str, **names: str) -> str:
-        """Return a frame with `names` in their slots and with drawn phrases in all other slots."""
+        """Return the sentence that a frame gives. A frame is a sentence with slots.
+
+        `names` fill the slots of the same name, and drawn phrases fill all other slots.
+        """
         for slot, phrase in (
             ("N", self.draw_noun),
             ("M", self.draw_noun),

@@ -116,10 +116,10 @@ def _all_matching_codes(
 def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[str, str]:
     """Return the code that fits a text best, with a quote.
 
-    `references` are the texts of the question's subject. If the codes have an order and the
-    question has a subject, the share of the subject's words that occur in the text decides. If the
-    codes lead from praise to blame, the sentiment of the text decides. In all other cases,
-    similarity decides.
+    `references` are the texts that the question is about, such as an opposing view. If there are
+    references and the codes have an order, the share of the references' words in the text decides.
+    Otherwise, if the codes lead from praise to blame, the sentiment of the text decides. In all
+    other cases, similarity decides.
     """
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if references and book.data.get("level") == "ordinal":

@@ -29,11 +29,17 @@ _PADDING = (
 
 
 def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
-    """Return the reply with the pathologies applied, and its finish reason."""
+    """Return the reply, changed by at most one fault of weak models, and its finish reason.
+
+    Examples of faults are refusals and cut replies. All faults are off by default.
+    """
     knobs = mind.knobs
 
     def draw_pathology(knob: str) -> Draws | None:
-        """Return the random draws of a pathology if it affects this reply, and None otherwise."""
+        """Return the random draws for a fault if the fault affects this reply, and None otherwise.
+
+        `knob` is the name of the setting with the chance of the fault.
+        """
         chance = getattr(knobs, knob)
         draw_key = (mind.at.seed, mind.at.address, knob)
         return Draws(*draw_key, "how") if chance and uniform_draw(*draw_key) < chance else None

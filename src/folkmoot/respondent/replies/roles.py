@@ -221,7 +221,11 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 
 
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
-    """Return the distance (0 to 1) of two mixtures: half the sum of absolute differences."""
+    """Return the distance (0 to 1) of two mixtures of argument words from the three camps.
+
+    `first`, `second`: number of words by camp (way to justify choices). The distance is half the
+    sum of the absolute differences of shares.
+    """
     return (
         sum(abs(first[camp] / first.total() - second[camp] / second.total()) for camp in range(3))
         / 2

@@ -422,7 +422,8 @@ async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Pe
     """Return the personas of a run, made from lines of Persona Hub.
 
     With `use_persona_storage` the pool is first filled up to 1.5 times the number of participants.
-    Participants are then drawn from the pool. Otherwise new lines are enriched for each run.
+    Participants are then drawn from the pool. Otherwise models turn new lines into personas for
+    each run.
     """
     scope, n = session.child("recruitment"), session.config.participant_count
     if not session.config.use_persona_storage:

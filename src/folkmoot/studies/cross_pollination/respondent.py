@@ -1,4 +1,4 @@
-"""How the embedded respondent answers this study: each option is a subject of its opinions.
+"""How the embedded respondent answers this study. The respondent has an opinion on each option.
 
 This module answers rankings and questions about confidence, from the respondent's opinions after
 all texts in the prompt. Code shared by all studies answers the other questions.

@@ -523,7 +523,7 @@ async def adversarial_dialogue(
 async def cross_pollination(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Ask readers of summaries without a dialogue for the final vote (phase 6, second part)."""
+    """Ask participants with summaries but no dialogue for the final vote (phase 6, second part)."""
 
     async def read_and_vote(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(

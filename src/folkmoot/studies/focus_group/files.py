@@ -579,7 +579,11 @@ def _representativeness(position: float, message: DiscussionMessage) -> float:
 
 
 def _across_groups(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    """Return counts of groups: mean position rose, mean position fell, and most would buy."""
+    """Return the number of groups, the mean shift of position in each group, and three counts.
+
+    The counts are the groups in which the mean position rose, the groups in which it fell, and the
+    groups in which most participants would buy the product.
+    """
     mean_shifts, majority_count = [], 0
     for discussion_transcript in group:
         position_pairs = discussion_transcript.positions_before_and_after().values()

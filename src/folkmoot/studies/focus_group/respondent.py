@@ -141,9 +141,10 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions for the first opinion in the system prompt, or None without one.
+    """Return the range of opinions that the first opinion in the system prompt can mean.
 
     The system prompt states the first opinion in one of five wordings. Each wording has its range.
+    Return None if the system prompt states no opinion.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -212,8 +213,9 @@ def answer_intent(mind: SimulatedRespondent) -> str | None:
 def answer_at_table(mind: SimulatedRespondent) -> str:
     """Return one answer in the discussion.
 
-    If the question is about the category and no other participant has given views yet, the answer
-    is an introduction. Any other answer gives views, and may refer to another participant.
+    The answer is an introduction if the question is about the product category and no other
+    participant has spoken for or against the product yet. Any other answer speaks for or against
+    the product, and may refer to another participant.
     """
     opinion = form_opinion(mind)
     question = current_question(mind)
@@ -283,8 +285,8 @@ def fair_price(opinion: Opinion) -> str:
 def own_concern(mind: SimulatedRespondent) -> str:
     """Return the concern of the participant's last utterance.
 
-    Return an empty string if the utterance had no views, or if other participants have given views
-    after it.
+    Return an empty string if the utterance had no word for or against the product, or if other
+    participants have spoken for or against the product after it.
     """
     own_texts = own_words(mind)
     if not own_texts or views_of_others(mind, passages_since(mind)):
@@ -319,11 +321,12 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return a sentence that agrees or disagrees with a view, and the concern of the view.
+    """Return a sentence that agrees or disagrees with another participant, and its concern.
 
-    The last view of each of the last three speakers is considered, the latest first. The respondent
-    agrees only with views on the respondent's own side (for or against). Whether a view gets a
-    response is partly random. Return two empty strings without a response.
+    `reported_views` holds the other participants' sentences for or against the product. The last
+    sentence of each of the last three speakers is considered, the latest first. The respondent
+    agrees only with a sentence on the respondent's own side (for or against). Whether a sentence
+    gets a response is partly random. Return two empty strings without a response.
     """
     side = 1 if opinion.now >= 0 else -1
     latest = {
@@ -584,7 +587,7 @@ _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
     """Return the fields of the answer type `OpinionReading` for one answer.
 
-    The coder counts the views in the answer for and against the product.
+    The coder counts the words for and against the product in the answer.
     """
     passages = [passage for passage in talk_passages(mind) if passage.source.speaker != MODERATOR]
     current = [passage for passage in passages if passage.text == mind.reading.about]

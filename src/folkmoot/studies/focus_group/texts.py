@@ -140,7 +140,10 @@ class DiscussionTexts:
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:
-        """Return the summary in the moderator's notes of a question."""
+        """Return the summary `text` from the moderator's notes on a question, with its source.
+
+        `moderator` is the id of the moderator.
+        """
         return quote_value(text, "summary", self._cell_id(SUMMARY, question), moderator)
 
     def unanswered(self, question: int, texts: Iterable[str], moderator: str) -> list[str]:

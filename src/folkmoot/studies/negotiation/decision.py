@@ -376,7 +376,7 @@ OwnScoresOfTopic = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class DialogueTurn:
-    """One utterance of a dialogue with its intent and phase."""
+    """One utterance of a dialogue, with its intent (such as `user_vote_lodging`) and its phase."""
 
     utterance: Utterance
     intent: str
@@ -408,7 +408,7 @@ class Origin(NamedTuple):
 
 
 def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> dict[str, Any]:
-    """Return the columns of this study in a row of `utterances`."""
+    """Return this study's columns in a row of `utterances`. `intent` is a key of `PHASES`."""
     return {
         "group_id": group.id,
         "group_type": group.type.id,
@@ -559,7 +559,7 @@ class Negotiation:
     ) -> DialogueTurn:
         """Record an utterance of a member (by id) or of the System.
 
-        Without `origin` the text counts as rendered from the decision.
+        `intent` is a key of `PHASES`. Without `origin` the text counts as rendered from data.
         """
         # These texts are rendered. The text of a member is never changed.
         if speaker == SYSTEM or intent == "user_vote":
@@ -588,8 +588,9 @@ class FeedbackRound:
     """One feedback round: the member asked, the result, and the change.
 
     `resolved` is True if the member accepts the decision, and None if the mediator's reply leaves
-    this open. `change` is rendered from data. If the revision was rejected, `because` is the
-    reason, and `refused` lists the options that caused the rejection.
+    this open. `change` is a sentence with the portions that the revision added and removed
+    (`render_change`). If the revision was rejected, `because` is the reason, and `refused` lists
+    the options that caused the rejection.
 
     The reasons are `struck` (removed by a hard constraint), `rejected` (given against a strong
     rejection), `split` (a required split is undone) and `unstated` (shares are missing).

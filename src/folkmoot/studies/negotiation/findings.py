@@ -678,7 +678,10 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
 
 
 def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
-    """Return the finding on how often coder, stated preferences and mediator agree on conflicts."""
+    """Return the finding on how often the coder and the record agree whether there is a conflict.
+
+    The mediator's statement about the conflict is compared as well.
+    """
     rows = []
     judged = decisions.filter(~pl.col("parse_error"))
     for (condition,), selected in judged.group_by("condition", maintain_order=True):

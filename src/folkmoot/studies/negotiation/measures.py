@@ -595,8 +595,9 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     An excluded answer is removed from `confirmations`. A firm rejection is removed from `decisions`
     if all answers that gave the rejection are excluded.
 
-    The addresses are `negotiation/group-condition/topic/confirm/member/ask0`. If C5 does not change
-    a decision of C4, it keeps C4's answers and asks nothing.
+    The addresses in `excluded` have the form
+    `negotiation/group-condition/topic/confirm/member/ask0`. If C5 does not change a decision of C4,
+    C5 keeps the answers of C4, and members are not asked again.
     """
     keys = ["group_id", "condition", "topic", "member_id"]
     excluded_answers = _confirmed_at(excluded["address"])

@@ -288,9 +288,10 @@ def say_for_members(
     lines: Sequence[tuple[str, str]],
     origin: Origin,
 ) -> list[DialogueTurn]:
-    """Record utterances (name, text) that the mediator wrote for members.
+    """Record utterances that the mediator wrote for members.
 
-    In the origin of each utterance, the name of the part ends with a number, counted from 1.
+    `lines` holds (name, text) pairs. `intent` is the purpose of the utterances (a key of `PHASES`).
+    In the origin of each utterance, the line's number (from 1) is added to `origin.part`.
     """
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [

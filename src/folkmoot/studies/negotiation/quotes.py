@@ -225,8 +225,9 @@ def show_shares(
     *,
     stated: bool = False,
 ) -> tuple[Share, ...]:
-    """Record the shares of a decision, and return them with sources for the prompts of a step.
+    """Record the shares of a decision, and return them with their sources for prompts.
 
+    `step` names the prompts that show the shares, such as `round1` (the first feedback round).
     `stated` is True if the mediator stated the decision, and False if an operator decided it.
     """
     # A stated decision counts as text of the mediator, a decision of an operator as data.
@@ -266,9 +267,11 @@ def show_shares(
 def show_sentence(
     scope: Scope, case: Negotiation, topic: Topic, step: str, text: str, *, stated: bool = False
 ) -> str:
-    """Record a sentence about a decision, and return it with its source for the prompts of a step.
+    """Record a sentence about a decision, and return it with its source for prompts.
 
-    Parts of the sentence that have a source already keep their source.
+    `step` names the prompts that show the sentence, such as `round1` (the first feedback round).
+    `stated` is True if the mediator stated the decision. Parts of the sentence that have a source
+    already keep their source.
     """
     if not text:
         return ""

@@ -405,8 +405,8 @@ class Meeting:
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return the sentence with which a member reacts to a decision.
 
-        The sentence is glad, negative, indifferent or resigned. If `content` is False, the member
-        asks for the first choice in place of being resigned.
+        The sentence is glad, negative, indifferent or resigned. With `content=False`, a request for
+        the first choice replaces the resigned sentence.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]
@@ -419,7 +419,10 @@ def _row_key(passage: Passage) -> str:
 
 
 def _text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last text from a column, or an empty string if the request shows none."""
+    """Return the last text in the request that was quoted from a table's column `column`.
+
+    Return an empty string if there is none.
+    """
     return next((passage.text for passage in reversed(_shown_passages(mind, column))), "")
 
 

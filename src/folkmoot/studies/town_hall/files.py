@@ -598,9 +598,9 @@ def _round_actions(round_: Round, at: float | None) -> Iterator[Entry]:
 
 
 def _round_memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
-    """Yield one log entry per resident with the length of the history after a round.
+    """Yield one log entry per resident with the length of the history after the last of `rounds`.
 
-    A level with a shared session has no entries of this kind.
+    `at` is the time of the entries, in seconds since the Unix epoch.
     """
     last = rounds[-1]
     for resident in last.order:

@@ -550,8 +550,9 @@ def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
 def _why_no_stance(
     answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the reason why an answer holds no stance.
+    """Return the reason why an answer holds no stance in its field `field`.
 
+    `further` holds the reasons (field → reason) of a nested part, which may lack the stance.
     Returns None if the answer holds a stance or was not asked for.
     """
     if answer is None:

@@ -135,15 +135,16 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
-    """Return the matters in a text, without those in wishes such as "a street that …"."""
+    """Return the matters in a text, such as "the crossing". Wishes ("a street that …") are none."""
     return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
 def own_matters(mind: SimulatedRespondent) -> list[str]:
-    """Return the three matters that a resident likes best, from the persona and the topic.
+    """Return the three matters (nouns such as "the crossing") that a resident likes best.
 
-    Some sentences of the topic name an ownership (for example tenants). The matters in these
-    sentences count only for residents with this ownership.
+    The matters come from the persona and the topic. Some sentences of the topic name an ownership
+    (for example tenants). The matters in these sentences count only for residents with this
+    ownership.
     """
     own_status = _OWNERSHIP.search(mind.who.key)
     told_matters = [
@@ -524,7 +525,7 @@ def _clip_level(level: float) -> int:
 def _played_residents(
     mind: SimulatedRespondent, ids: Iterable[str], hall: HeardStatements
 ) -> dict[str, PlayedResident]:
-    """Return the residents that one session plays, by id."""
+    """Return the residents with these `ids`, all of whom are played in one reply, by id."""
     personas = {
         resident_id: "\n".join(persona_of(mind.reading.passages, resident_id)) or resident_id
         for resident_id in ids

@@ -312,7 +312,11 @@ def _single_option(value: object) -> Options:
 
 
 def read_nested(text: str) -> Options:
-    """Return the options of one value in a dict: plain text, or a quoted list or range."""
+    """Return the options in the text of one value of a dict (role → options).
+
+    A text such as "range(11)" or "['yes', 'no']" is read as a literal. Any other text is returned
+    as plain text.
+    """
     # Dicts of options often hold their ranges as quoted text.
     if looks_like_literal(text):
         value = read_literal(text)
@@ -602,7 +606,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
         """Return (answer, speculation score, parse step, problem) of a reply.
 
-        The score is None without a usable score. The problem is None if the reply could be read.
+        The score is None if the reply has no usable one. The problem is None if the reply could be
+        read.
         """
         reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:

@@ -79,7 +79,7 @@ def fill_prompt(
 ) -> FilledPrompt:
     """Return the prompt of a task for one speaker, with all placeholders filled in.
 
-    If `speaker` is a role's label, return the wording for speakers who are not asked.
+    If `speaker` is the label of a role, the prompt contains no values of a single participant.
     """
     text, names = _fill_prompt(state, task, speaker, options)
     # Parts of the text that come from an answer or a computed value.

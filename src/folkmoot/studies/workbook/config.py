@@ -289,7 +289,7 @@ class Profiles(_Part):
 
     @property
     def column_titles(self) -> tuple[str, ...]:
-        """The row that contains the title "ID": the short names or the questions."""
+        """The column titles: the short names if one of them is "ID", otherwise the questions."""
         return self.names if "ID" in self.names else self.questions
 
     def ids(self) -> list[str]:

@@ -372,7 +372,7 @@ def _mean_cells(measure: Measure, estimate: Estimate) -> kit.Row:
 def _minus_first(
     measure: Measure, result: Result | None, has_joint_intervals: bool = False
 ) -> kit.Row:
-    """Return the table cells for the difference between a treatment and the first one.
+    """Return the table cells for the difference between a treatment and the first treatment.
 
     All cells are None if there is no result. With `has_joint_intervals`, there are cells for the
     joint interval too.

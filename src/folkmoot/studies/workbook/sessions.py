@@ -459,7 +459,7 @@ def participant_speaker(
 
 
 def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker:
-    """Return a special role with its system prompt."""
+    """Return the special role with this label as a speaker with a system prompt."""
     special = state.experiment.find_special_role(label)
     assert special is not None
     role, treatment, context = render_system_texts(state, label, special)

@@ -27,7 +27,10 @@ _REFUSED_ANSWER = re.compile(
 
 @lru_cache(maxsize=1)
 def _value_meanings() -> dict[str, dict[str, str]]:
-    """Return key of a profile → normalised survey word → valid value of the key."""
+    """Return the valid values that survey words mean, as {key of a profile: {word: value}}.
+
+    The words are normalised by `fold_answer`.
+    """
     data: dict[str, dict[str, list[str]]] = packaged_yaml(__file__, "survey_answers.yaml")
     return {
         key: {fold_answer(word): value for value, words in of.items() for word in words}

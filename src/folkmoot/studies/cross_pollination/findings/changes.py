@@ -567,7 +567,7 @@ def regression_finding(votes: Votes) -> Finding | None:
 
 
 def _odds_claim(condition: str, base: str, has_demographics: bool, votes: Votes) -> Claim:
-    """Return the exploratory claim that the odds of changing differ between two conditions."""
+    """Return the exploratory claim that the odds of changing differ from those in `base`."""
     equal = f"first choice{' and demographics' if has_demographics else ''} held equal"
     return Claim(
         CHANGED,

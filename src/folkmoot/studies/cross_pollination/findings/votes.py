@@ -209,7 +209,7 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with the draws of the summaries as its clusters.
+        """Return the estimate with the number of draws of the summaries as its number of clusters.
 
         Return the estimate unchanged if there are fewer than FEWEST_UNITS draws.
         """
@@ -233,7 +233,10 @@ class Votes:
 
     @property
     def conditional_basis(self) -> Basis:
-        """The unit of analysis of results that hold only for this run's summaries: participants."""
+        """The unit of analysis and the number of units, for results that take summaries as given.
+
+        The unit is the participant. Such results hold only for the summaries of this run.
+        """
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1
@@ -271,7 +274,10 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return the independent unit of each participant with both votes (`analysis_basis`)."""
+        """Return the independent unit of each participant with both votes.
+
+        `analysis_basis` says what the unit is: a participant, or a draw of the summaries.
+        """
         return [
             self._unit_of_participant[voter.participant_id]
             for voter in condition_votes.two_vote_voters

@@ -316,8 +316,9 @@ class Moderator:
         questions_left: int,
         rng: np.random.Generator,
     ) -> list[Participant]:
-        """Return the participants who answer a question, in their order (`choose_respondents`).
+        """Return the participants who answer a question, in the order in which they answer.
 
+        `choose_respondents` gives the rules of the choice.
         `called` holds the ids of the participants whom the question addresses by name.
         `questions_left` is the number of questions that follow.
         """

@@ -231,7 +231,7 @@ async def code_remarks(
 def kind_and_name(code: str) -> tuple[str, str]:
     """Return the kind and the name of a code: ("objection", "price") for "objection_price".
 
-    A code of another codebook has the kind "theme".
+    The kinds are objection, need and theme. A code without one of these prefixes is a theme.
     """
     kind, separator, name = code.partition("_")
     return (kind, name) if separator and kind in ("objection", "need", "theme") else ("theme", code)

@@ -47,9 +47,9 @@ class TableDiscussion:
         """Ask one question. The chosen participants answer in turn, and at most one is probed.
 
         The first probe asks for the reason, the second why the reason matters. Answers to probes
-        count towards the maximum number of answers. So a probe may leave no answer for another
-        participant (`_remaining_respondents`). There are at most half as many probes as questions,
-        which limits the length of a discussion.
+        count towards the maximum number of answers. If a probe would exceed this number, another
+        participant no longer answers (`_remaining_respondents`). There are at most half as many
+        probes as questions, which limits the length of a discussion.
         """
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")

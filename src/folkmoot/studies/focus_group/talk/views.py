@@ -54,7 +54,7 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 
 @lru_cache(maxsize=16384)
 def sentence_views(sentence: str) -> tuple[View, ...]:
-    """Return the views of a sentence.
+    """Return the words in a sentence that speak for or against the product, as views.
 
     A negation reverses the side of a word that follows it. In a first-person sentence, quoted text
     does not count, because the speaker repeats the words of others.
@@ -99,7 +99,10 @@ def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
 
 
 def text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last passage from a column, or an empty string if none is shown."""
+    """Return the last text in the request from `column` (a table column or study file key).
+
+    Return an empty string if there is none.
+    """
     passages = shown_passages(mind, column)
     return passages[-1].text if passages else ""
 
@@ -211,7 +214,7 @@ def names_of(mind: SimulatedRespondent) -> dict[str, str]:
 def views_of_others(
     mind: SimulatedRespondent, passages: Sequence[Passage] | None = None
 ) -> list[ReportedView]:
-    """Return the sentences with views by other participants, in order.
+    """Return other participants' first-person sentences for or against the product, in order.
 
     By default all utterances are searched. If `passages` is given, only these are searched.
     """

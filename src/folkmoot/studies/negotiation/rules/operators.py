@@ -368,9 +368,9 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
     """Remove the options that a binding member strongly rejects, then pick from the rest.
 
-    The pick is the remaining option that the binding members like most. For house rules, all
-    remaining options that a binding member wants apply together. If no option remains, the outcome
-    is infeasible and selects the option with the fewest binding rejections.
+    Binding members have the strategy's binding role (such as parent). The pick is the remaining
+    option that they like most. For house rules, all remaining options that one of them wants apply
+    together. If none remains, the outcome is infeasible and selects the least rejected option.
     """
     binding = tally.of_role(case.strategy.binding)
     removed = {
@@ -481,7 +481,7 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """Give all members a shared option by least misery, and each member also the first choice."""
+    """Give all one shared option (by least misery), and each member also their own first choice."""
     frame = least_misery(tally, case)
     shared_option = frame.selected_option or ""
     pick = Pick(shared_option, frame.decided_by, frame.margin)
@@ -561,7 +561,7 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
 
 
 def _traded_options(tally: Tally) -> dict[str, list[str]]:
-    """Return the options that each member wins, by member id, the most valued first."""
+    """Return member id → the options that this member gets in `log_roll`, most valued first."""
     points = {member.id: _score_points(tally, member.id) for member in tally.voters}
     wins: dict[str, list[str]] = {member.id: [] for member in tally.voters}
     for option in tally.ranked_options():

@@ -354,8 +354,9 @@ def read_hard_no(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options that a member firmly rejects, and the member's objections.
 
-    Objections are in the member's words: the field `objection` of the reply, and entries of
-    `hard_no` that name no listed option. These entries are also added to `unmatched`.
+    `own_option` is a new option that the member adds to `options`, or empty. Objections are in the
+    member's words: the field `objection` of the reply, and entries of `hard_no` that name no
+    option. These entries are also added to `unmatched`.
     """
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
@@ -368,8 +369,8 @@ def _match_all(
 ) -> tuple[str, ...]:
     """Return the distinct options that match entries. Add entries without a match to `unmatched`.
 
-    Empty entries and ways out (such as "none of these") are skipped, because entries that name no
-    option need no re-ask.
+    `own` is a new option that the same reply adds, or empty. Empty entries and ways out (such as
+    "none of these") are skipped, because entries that name no option need no re-ask.
     """
     known_options = (*options, own) if own else tuple(options)
     matched: dict[str, None] = {}

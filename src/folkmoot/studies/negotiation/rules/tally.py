@@ -199,15 +199,16 @@ def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
 def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     """Return the score of each option in a text, in the order of options.
 
-    An option that is named in full gets +2. A negation cue in the window of a mention adds −4. A
-    positive cue before a mention without a negation adds +2. Each of the three is added at most
-    once, even if the text repeats it.
+    An option that is named in full gets +2. A negation cue near a mention adds −4. A positive cue
+    before a mention without a negation adds +2. Each of the three is added at most once, even if
+    the text repeats it. In a list of options ("A or B"), a cue near the list counts for all of its
+    options.
 
     An option that is not named gets +1 for each distinct word in common with the text. Stop words,
     words of other options and words under a negation cue do not count.
 
     If the option itself is negative, such as "no parties", words under a negation cue count and
-    words after a positive cue do not. The window covers the whole list that contains the option.
+    words after a positive cue do not.
     """
     clauses = _parse_clauses(text, options)
     mentions_of: dict[str, list[Mention]] = {}

@@ -81,7 +81,7 @@ def call_of(
     """Return the record of one answer.
 
     `residents` is the number of residents that the answer covers. If the answer could not be read,
-    each of these residents gets a minimal structure.
+    each of these residents gets a minimal structure (an answer with empty fields).
     """
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""

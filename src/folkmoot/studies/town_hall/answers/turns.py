@@ -519,7 +519,7 @@ def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
 
 
 def turn_answer_type(asked: AskContext) -> Json[Turn]:
-    """Return the answer type of one resident's turn in a reply of a shared session.
+    """Return the answer type of one turn, if one reply holds the turns of several residents.
 
     The turn has SPEAK, and also THINK if the question asks for thoughts.
     """

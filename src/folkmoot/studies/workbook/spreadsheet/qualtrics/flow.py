@@ -223,7 +223,8 @@ class SurveyFlow:
     ) -> None:  # fmt: skip
         """Visit a branch of the flow.
 
-        If the condition of the branch is unknown, all participants are asked its questions.
+        `condition` says when the flow reaches the branch. `found` is the branch's own condition. If
+        it is None (unknown), all participants are asked the branch's questions.
         """
         if found is not None:
             self._walk(children, key, all_of(condition, found))

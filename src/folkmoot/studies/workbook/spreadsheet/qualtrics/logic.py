@@ -251,7 +251,9 @@ def _selection_condition(
 ) -> Condition | None:
     """Return the condition that a choice or a cell of a matrix was selected.
 
-    Return None if the workbook cannot express the condition.
+    `locator` names the choice or cell. `start` holds the ids that come before the ids of the
+    locator in the keys of the question's tasks. Return None if the workbook cannot express the
+    condition.
     """
     ids = (*start, *locator.ids)
     if not locator.ids:
@@ -268,6 +270,7 @@ def _selection_condition(
 def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
     """Return the condition that a scale point was selected for at least one statement.
 
+    `answer` is the id of the scale point. Only tasks with a key that begins with `start` count.
     Return None if the workbook cannot express the condition.
     """
     found: list[Condition | None] = []
@@ -303,10 +306,9 @@ def _count_condition(asked: Asked, name: str, operand: str) -> Condition | None:
 def _recoded_value_condition(
     asked: Asked, ids: tuple[str, ...], name: str, operand: str
 ) -> Condition | None:
-    """Return the condition that the selected choice has a recoded value that fulfils a comparison.
+    """Return the condition that compares the recoded value of the selected choice with `operand`.
 
-    `name` is the operator, and `operand` the value to compare with. Returns None if the workbook
-    cannot express the condition.
+    `name` is the operator. Returns None if the workbook cannot express the condition.
     """
     found = asked.variable(*ids)
     if found is None:
@@ -324,10 +326,9 @@ def _recoded_value_condition(
 def _entry_condition(
     item: Item, variable: str, name: str, operand: str, ignore_case: bool
 ) -> Condition | None:
-    """Return the condition that the number or text entered by a participant fulfils a comparison.
+    """Return the condition that compares a participant's number or text with `operand`.
 
-    `name` is the operator, and `operand` the value to compare with. Returns None if the workbook
-    cannot express the condition.
+    `name` is the operator. Returns None if the workbook cannot express the condition.
     """
     number = as_number(operand)
     if item.bounds is not None or item.var_type in ("integer", "float"):

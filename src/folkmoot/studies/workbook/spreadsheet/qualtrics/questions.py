@@ -240,7 +240,10 @@ class FormMaker:
         *,
         many: bool,
     ) -> Iterator[Item]:
-        """Yield one text task for each choice with a text field, such as "Other: ___"."""
+        """Yield one text task for each choice with a text field, such as "Other: ___".
+
+        `many` is True if participants can select several choices.
+        """
         for choice in choices:
             if not has_text_field(choice):
                 continue
@@ -463,7 +466,10 @@ class FormMaker:
         self, question: Question, words: Callable[[str], str], bounds: tuple[float, float],
         *, is_whole: bool,
     ) -> QuestionForm | None:  # fmt: skip
-        """Return a form with one number for each choice, or None without choices."""
+        """Return a form with one number for each choice, or None without choices.
+
+        `words` returns the text of a task from the text of its choice.
+        """
         choices = self._choices_of(question)
         if not choices:
             return self._no_form(question, "a question without items")
