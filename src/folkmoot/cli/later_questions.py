@@ -55,7 +55,10 @@ def show_codes_command(name: str) -> None:
 
 
 def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, trust: bool) -> None:
-    """Let a model code the texts of a finished run. An interrupted coding is resumed."""
+    """Let a model code the texts of a finished run. An interrupted coding is resumed.
+
+    With `sample`, only the sample of each codebook is coded.
+    """
     run = find_run(name)
     if options.key:
         print_warning(KEY_WARNING)
@@ -76,7 +79,7 @@ def write_sheet_command(name: str, path: Path, *, blind: bool) -> None:
 
 
 def read_sheet_command(name: str, path: Path, by: str) -> None:
-    """Read the sheet of a human coder into the run."""
+    """Read the sheet of a human coder into the run. `by` is the name of the coder."""
     run = find_run(name)
     amendments = read_sheet(run, path, by)
     output_console().print(

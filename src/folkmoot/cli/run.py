@@ -325,7 +325,7 @@ def run_command(
 
 
 def _require_checks_with_a_place(study_file: StudyFile, options: RunOptions) -> None:
-    """Raise InputError if a check would be asked of nobody, and print what is doubtful.
+    """Raise InputError if a check would be asked of nobody. Print warnings about other checks.
 
     Humans are invited once, so such a mistake must not be found after the run.
     """

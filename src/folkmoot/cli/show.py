@@ -180,7 +180,8 @@ def _render_remaining_count(count: int) -> Iterator[Text]:
 def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
     """Yield the lines that the study type adds to `folkmoot show`.
 
-    Yields nothing for an unfinished run without the needed files.
+    `key` is the key of a conversation or a participant, and is empty for the whole run. Yields
+    nothing for an unfinished run without the needed files.
     """
     try:
         study = find_study_of_run(run)

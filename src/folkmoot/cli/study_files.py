@@ -110,7 +110,7 @@ def _load_for_check(path: Path, options: RunOptions, consent: Consent) -> StudyF
 
 
 def _print_check_as_json(path: Path, options: RunOptions, consent: Consent, trust: bool) -> None:
-    """Print a check as JSON: for programs such as the studio. Problems are part of it.
+    """Print a check with its problems as JSON, for programs such as the studio.
 
     Raises typer.Exit with the exit code of the first problem.
     """

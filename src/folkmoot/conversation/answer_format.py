@@ -115,6 +115,7 @@ def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> So
     """Return the text that a prompt prints after the name of a field.
 
     `node` is the schema of the field. `inner` is the schema that `_resolve` returns for `node`.
+    `values` are the allowed values, or empty if any value is allowed.
     """
     is_list = node.get("type") == "array"
     each_prefix = "each " if is_list else ""

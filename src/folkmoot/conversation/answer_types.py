@@ -142,7 +142,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def fields_for_people(self) -> Mapping[str, FieldForPeople]:
-        """How a human's page shows the fields of a JSON reply, by dotted path or by name."""
+        """Field of a JSON reply → how a human's page shows it. The key is a dotted path or a name."""
         return {}
 
     @property

@@ -223,8 +223,8 @@ class Choice(AnswerType[str]):
     def _has_wrong_label(self, forms: Sequence[str], found: frozenset[str]) -> bool:
         """Return True if a reply combines the text of one option with the label of another option.
 
-        The intended option is then unknown. A leading 1 is ignored, because a reply may be a list
-        with one entry.
+        The intended option is then unknown. `found` holds the options that the text of the reply
+        names. A leading 1 is ignored, because a reply may be a list with one entry.
         """
         is_list_of_one = re.match(r"\W*1\b", forms[0])
         option_by_label = {

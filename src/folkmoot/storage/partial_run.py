@@ -162,7 +162,7 @@ class PartialRun(PartsView):
 
 
 def describe_parts(run: PartialRun) -> Finding:
-    """Return the finding that lists the complete parts by condition.
+    """Return the finding that lists the complete parts of each condition.
 
     The finding also names the comparisons that are still missing.
     """

@@ -164,7 +164,10 @@ def _cell_field(
 
 
 def complete_rows(values: Mapping[str, Sequence[Mapping[str, str]]], before: Rows) -> Rows:
-    """Return submitted values with every column of a sheet in each of its rows."""
+    """Return submitted values with every column of a sheet in each of its rows.
+
+    The columns are those of the submitted rows and of the old rows (`before`).
+    """
     complete: Rows = {}
     for name, rows in values.items():
         # A new column is in the submitted rows only, and an emptied cell in the old rows only.

@@ -594,7 +594,10 @@ class Gateway:
 
 
 def unknown_cost_message(reason: str) -> str:
-    """Return the error message for a model of unknown cost under a budget in USD."""
+    """Return the error message for a model of unknown cost under a budget in USD.
+
+    `reason` is a clause that says why the cost is unknown.
+    """
     return (
         f"{reason}, so budget_usd cannot be kept. Leave it out (and --budget) and limit the "
         "calls instead, with budget_calls or --set budget_calls=N. All answers are saved"

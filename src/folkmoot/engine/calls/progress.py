@@ -306,7 +306,10 @@ class ProgressTally:
 
     @property
     def current_stage(self) -> StageTally | None:
-        """The unfinished stage that progressed last, or the last stage started if all are done."""
+        """The unfinished stage that progressed last, or the last stage if all are done, or None.
+
+        The value is None before the first stage has started.
+        """
         stages = list(self.stages.values())
         unfinished = [stage for stage in stages if not stage.is_done]
         return max(

@@ -372,7 +372,11 @@ def _fair_share(free: float, demands: Sequence[float], index: int, first: float)
 def _bucket_share(
     bucket: TokenBucket | None, now: float, demands: Sequence[float], index: int, first: float
 ) -> float:
-    """Take a worker's fair share out of a token bucket and return it."""
+    """Take a worker's fair share out of a token bucket and return it.
+
+    `demands` are those of all workers, and `index` selects this worker. `first` is the need of the
+    worker's oldest waiting call (see `_fair_share`).
+    """
     if bucket is None:
         return UNLIMITED
     bucket.seconds_until(0.0, now)

@@ -375,7 +375,10 @@ def mark_repaired(path: Path) -> None:
 
 
 def supersede_entry(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:
-    """Move an entry to the table `superseded` in the caller's transaction. Return the new chain."""
+    """Move an entry to the table `superseded` in the caller's transaction. Return the new chain.
+
+    `at` is the present time in seconds since 1970.
+    """
     number = chain.length + 1
     event = hash_superseding(number, address, at)
     db.execute(

@@ -153,7 +153,10 @@ class JournalReader:
     def _read_rows(
         self, where: str, parameters: Sequence[object] = (), table: str = "entries"
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the cells of entries. Raises ForeignJournalError at an entry that was changed."""
+        """Yield the cells of entries. Raises ForeignJournalError at an entry that was changed.
+
+        `where` is the end of the SQL query: a condition, an order, or both.
+        """
         # Entries of older formats have no hashes to check.
         if self.format_version < BINDING_FORMAT:
             yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", parameters)
@@ -370,7 +373,10 @@ class JournalReader:
         )
 
     def read_entries(self, kind: str | None = None) -> Iterable[JournalEntry]:
-        """Yield the committed entries in address order, with long texts restored."""
+        """Yield the committed entries in address order, with long texts restored.
+
+        `kind` selects one kind of entry: ask, embed or compute.
+        """
         where, parameters = ("WHERE kind = ?", (kind,)) if kind else ("", ())
         return self._read_entries(f"{where} ORDER BY address", parameters)
 

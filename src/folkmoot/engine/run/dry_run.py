@@ -618,7 +618,7 @@ def _smallest_limit(study_file: StudyFile, size: int) -> int:
 
 
 def _summarise_stages(counting: CountingProvider, scale: float) -> list[StageEstimate]:
-    """Return one row for each stage.
+    """Return one row for each stage, with all counts multiplied by `scale`.
 
     If there are many stages, stages with names that differ only in a number are added up in one
     row.

@@ -224,7 +224,7 @@ def _unknown_address_problem(run: RunFolder, journal: JournalReader, address: st
 
 
 def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
-    """Return the raw reply that contains the new text in place of the old utterance.
+    """Return the raw reply that contains the new text (`words`) in place of the old utterance.
 
     If the old reply is JSON, one string in it is replaced, unless the new text is JSON itself. Any
     other reply is replaced by the new text. Raises InputError if the reply holds several utterances

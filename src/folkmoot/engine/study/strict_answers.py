@@ -269,7 +269,7 @@ def _describe_side(value: float, low: float, high: float, zero: float) -> str:
 
 
 def _significant_rows(finding: Finding) -> dict[str, bool]:
-    """Return the significance of each test in the table of a finding, by label.
+    """Return label → whether a test is significant, for each test in the table of a finding.
 
     The label consists of the texts of the row. If the table has adjusted p-values, only these
     count.

@@ -109,7 +109,7 @@ def choice_in_form(
 ) -> ChoiceInForm | None:
     """Return the answer type for a choice in a form, or None if no field holds the choice.
 
-    `reply` is a reply to the form in which `chosen` was chosen.
+    `reply` is the filled-in form, in which the option `chosen` was chosen.
     """
     for _, candidate in json_candidates(reply, "{")[:1]:
         if isinstance(candidate, dict):

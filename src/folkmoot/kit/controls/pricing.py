@@ -177,7 +177,11 @@ def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
 
 
 def _describe_unasked(controls: RunFolder, share: float) -> list[str]:
-    """Return sentences on the decisions that the controls do not ask."""
+    """Return sentences on the decisions that the controls do not ask.
+
+    `share` is the factor by which the study is larger than the dry run. Above 1, the sentences say
+    that they count decisions of the dry run.
+    """
     rows = controls.read_table(ControlRow.table).select("control", "moment", "missing")
     again = (row for row in rows.iter_rows() if row[0] in (RETEST, *REPLACING))
     return describe_left_out(again, "" if share == 1 else " of the dry run")

@@ -110,7 +110,7 @@ class Treatments:
 
 
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
-    """Return a sentence for each reason for which controls do not ask some decisions.
+    """Return a sentence for each reason why controls do not ask some decisions.
 
     `reasons` holds (control, moment, reason) for each decision in the sample of a control. The
     moment is `first` or `final`. The reason is None if the decision is asked. `where` says
@@ -265,10 +265,10 @@ def _sourced(text: str) -> str:
 def _without_persona(
     own: Sequence[Span], text: SourcedText, language: Language
 ) -> list[Replacement]:
-    """Return replacements for persona texts.
+    """Return replacements for the persona texts at the spans `own`.
 
-    The first full description is replaced by that of a person without attributes. All other persona
-    texts are replaced by "not stated".
+    The first full description is replaced by the description of a person without attributes.
+    All other persona texts are replaced by "not stated".
     """
     parts, is_described = [], False
     for span in own:

@@ -29,9 +29,9 @@ from folkmoot.storage.tables import is_one_of
 class ReplyPart(NamedTuple):
     """The part of a reply that a prompt quotes. By default it is the whole reply.
 
-    `path` leads by keys to one text or number of a JSON reply, and `words` is the text that the
-    study computes from it, if it does. `keys` are the keys of a JSON object that the study has
-    written anew.
+    `path` leads by keys to one text or number of a JSON reply. `words` is a function from this
+    value to the words in the prompt. If the prompt quotes several fields of the reply as a JSON
+    object, `keys` are the keys of these fields.
     """
 
     path: tuple[str, ...] = ()

@@ -68,9 +68,10 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """Return the persona's age if the question asks for it, otherwise a number that never changes.
+    """Return a number: one that the persona states (such as the age), or one that it always gives.
 
-    Each persona has one such number for each question.
+    A participant whom the conversation has changed (the setting `drift`) gives the middle of the
+    range in place of the number that the persona always gives.
     """
     bounds = mind.reading.number_bounds
     if bounds is None:

@@ -255,7 +255,10 @@ def tell_result(result: Result, margin: float) -> str:
 
 
 def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | None:
-    """Return the chart of differences of shares, or of means if there are no shares."""
+    """Return the chart of differences of shares, or of means if there are no shares.
+
+    Returns None if no difference is known.
+    """
     # Shares and means have different units, so one chart cannot show both.
     shares = [result for result in results if result.claim.in_points]
     drawn_results, size = (shares, 100.0) if shares else (results, 1.0)
@@ -279,7 +282,10 @@ def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | No
 def compare_effects(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> Finding | None:
-    """Return the finding on the effects of claims in each run, and on differences between runs."""
+    """Return the finding on the effects of claims in each run, and on differences between runs.
+
+    A claim counts only if every run has its conditions. Returns None if no claim counts.
+    """
     base, *others = runs
     tests: list[tuple[Claim, str, Result]] = []
     for measure, measure_claims in claims.items():

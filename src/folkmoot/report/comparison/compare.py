@@ -533,7 +533,7 @@ def compare_figures(
 ) -> Finding | None:
     """Return the finding that compares in each condition the numeric columns that all runs record.
 
-    Columns that a claim uses are left out.
+    Columns that a claim uses are left out. Returns None if no column is left.
     """
     claimed_measures = {measure.measure for measure in claims}
     names = [

@@ -29,7 +29,10 @@ class Measured:
     arms: dict[str, pl.DataFrame]
 
     def rows(self, arm: str) -> pl.DataFrame | None:
-        """Return the rows of a condition. A sample without conditions gives all its rows."""
+        """Return the rows of a condition, or None if the sample lacks the condition.
+
+        A sample without conditions gives all its rows.
+        """
         return self.arms.get(arm, self.arms.get(EVERYBODY))
 
 

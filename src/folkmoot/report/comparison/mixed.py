@@ -263,7 +263,10 @@ def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[st
 
 
 def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
-    """Return the exploratory claim that models and humans answer a question differently."""
+    """Return the exploratory claim that models and humans answer a question differently.
+
+    The claim is about the share of `option`, or about the mean if `option` is None.
+    """
     return Claim(
         f"answers.{question}",
         ("models", "people"),

@@ -251,9 +251,9 @@ def _power_of_share(
 ) -> tuple[float | None, float | None, str]:
     """Return the power at the expected difference for both levels, and a sentence about it.
 
-    `levels`: the smallest and the largest level at which the claim may be decided. If no difference
-    is expected, the power is None, and the sentence gives the smallest true difference with a power
-    of 80 % at the smallest level.
+    `levels`: the smallest and the largest significance level at which the claim may be decided.
+    If no difference is expected, the power is None, and the sentence gives the smallest true
+    difference with a power of 80 % at the smallest level.
     """
     alpha, largest_level = levels
     sign, base = _starting_rate(claim)
@@ -414,7 +414,7 @@ def people_power(
 
 
 def _share_power_finding(size: DesignSize, title: str) -> Finding:
-    """Return the smallest detectable differences between two conditions, by base rate."""
+    """Return the finding with the smallest detectable differences from several base rates."""
     n, strict = size.units, ALPHA / max(1, size.pair_count)
     if n < 2:
         return _too_small(title, size)
@@ -567,7 +567,10 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
 
 
 def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
-    """Return the effective number of participants in a condition, by intraclass correlation."""
+    """Return the finding with the effective number of participants for several correlations.
+
+    A correlation is the intraclass correlation within a group. The number is that of one condition.
+    """
     people = size.units * size.size
     rows = [
         {
@@ -660,7 +663,7 @@ def _unknown_size_finding(title: str) -> Finding:
 
 
 def _assumed_icc(iccs: Sequence[float]) -> float:
-    """Return the one intraclass correlation for which sentences report results.
+    """Return the one intraclass correlation that the sentences of the findings assume.
 
     The value is .05 if `iccs` contains .05 or is empty, and otherwise the first value of `iccs`.
     """

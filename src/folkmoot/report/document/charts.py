@@ -249,8 +249,8 @@ def _line_spec(chart: LineChart) -> Any:
 def _colour_encoding(field: str, values: list[str], shown: bool = True) -> alt.Color:
     """Return the colour encoding of a field.
 
-    The encodings of colour and shape have the same explicit domain, so that Vega-Lite merges both
-    legends.
+    The legend is left out unless `shown` is true. The encodings of colour and shape have the
+    same explicit domain, so that Vega-Lite merges both legends.
     """
     scale = alt.Scale(domain=values, range=[COLOURS[i % len(COLOURS)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
@@ -258,7 +258,10 @@ def _colour_encoding(field: str, values: list[str], shown: bool = True) -> alt.C
 
 
 def _shape_encoding(field: str, values: list[str], shown: bool = True) -> alt.Shape:
-    """Return the shape encoding of a field, for colour-blind readers and greyscale prints."""
+    """Return the shape encoding of a field, for colour-blind readers and greyscale prints.
+
+    The legend is left out unless `shown` is true.
+    """
     scale = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
     return alt.Shape(f"{field}:N", scale=scale, title=None, legend=legend)

@@ -345,7 +345,10 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
 
 
 def _arms_in_words(arms: Sequence[str], by: str) -> str:
-    """Return the names of conditions for readers, such as "Simple voting" or "Levels 1, 2-1"."""
+    """Return the names of conditions for readers, such as "Simple voting" or "Levels 1, 2-1".
+
+    `by` is the word for a condition, which is added if the names are numbers.
+    """
     named = ", ".join("Everybody" if arm in OF_ALL else condition_name(arm) for arm in arms)
     return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 

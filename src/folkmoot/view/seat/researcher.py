@@ -55,7 +55,11 @@ class ResearcherPages:
     def _render_overview(
         self, *, remind: str = "", text: str = "", problem: str = "", status: int = 200
     ) -> Response:
-        """Render the page. `remind` is the name of the seat whose human the researcher reminds."""
+        """Render the page.
+
+        `remind` is the name of the seat to remind. `text` is a typed message that stays in the
+        form.
+        """
         seat_manager = self.seat_manager
         names = [seat_state.seat.name for seat_state in seat_manager if not seat_state.ended]
         context = {
