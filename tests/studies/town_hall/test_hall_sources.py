@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 
 
 DAILY = (
-    *("level 1", "only the last round is remembered", "with codes"),
+    *("only the last round is remembered", "with codes"),
     *("switches of a shared session", "residents in other words"),
 )
 
@@ -177,8 +177,25 @@ def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -
         assert describe_deviations(run) == []
 
 
-def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
-    run = play(tmp_path, {"levels": ["1", "4"]})
+@pytest.fixture(scope="session")
+def example(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+    """One set of the example, at the lowest and at the highest level."""
+
+    def make(folder: Path) -> None:
+        overrides = ("sets=1", "levels=[1,4]", "coding=off")
+        folkmoot.run(EXAMPLE, model="synthetic", out=folder / "run", overrides=overrides)
+
+    return folkmoot.load(shared_folder("hall/example", make) / "run").folder
+
+
+def test_every_text_in_a_prompt_of_the_example_is_what_its_source_recorded(
+    example: RunFolder,
+) -> None:
+    assert_every_text_has_its_source(example, STUDY)
+
+
+def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(example: RunFolder) -> None:
+    run = example
     said, answers = run.read_table("utterances"), set(run.read_table("answers")["address"])
     assert said["utterance_id"].is_unique().all()
     assert set(said["address"]) <= answers
@@ -205,10 +222,8 @@ def shown_at(run: RunFolder) -> dict[tuple[str, str], set[str]]:
 
 
 def test_each_decision_of_the_example_has_the_texts_that_the_protocol_gives_it(
-    tmp_path: Path,
+    example: RunFolder,
 ) -> None:
-    overrides = ("sets=1", "levels=[1,4]", "coding=off")
-    run = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", overrides=overrides)
     story, own = "life story", "own words"
     heard = {story, own, STATEMENTS}
     moderated = {*heard, "moderator's words"}
@@ -228,8 +243,8 @@ def test_each_decision_of_the_example_has_the_texts_that_the_protocol_gives_it(
     }
     expected = {("1", name): kinds for name, kinds in shared.items()}
     expected |= {("4", name): kinds for name, kinds in separate.items()}
-    assert shown_at(run.folder) == expected
-    assert describe_deviations(run.folder) == []
+    assert shown_at(example) == expected
+    assert describe_deviations(example) == []
 
 
 def test_a_short_statement_is_found_like_a_long_one(tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ PLAIN = {
     "again": {"like": "quiet"},
     "chaired": {"like": "quiet", "moderator": "model"},
 }
+# Five sets are the fewest with intervals and tests.
+SMALL: dict[str, Any] = {"sets": 5, "residents": {"general": 4}}
 CONTROLS = {
     "unlisted": {"like": "chaired", "moderator_list": False},
     "placebo": {"like": "chaired", "labels": "shuffled"},
@@ -53,7 +55,7 @@ def hold(folder: Path, levels: Sequence[str], **more: Any) -> Run:
     settings = {
         "study": "town_hall",
         "topic": STREET,
-        "sets": 8,
+        "sets": 6,
         "rounds": 3,
         "levels": list(levels),
         "level_settings": {**PLAIN, **CONTROLS},
@@ -114,13 +116,13 @@ def test_who_was_answered_ends_more_content(run: Run) -> None:
 
 
 def test_without_persuasion_every_effect_is_gone(tmp_path: Path) -> None:
-    none = hold(tmp_path, ["quiet", "chaired"], sets=5, respondent={"persuasion": 0})
+    none = hold(tmp_path, ["quiet", "chaired"], **SMALL, respondent={"persuasion": 0})
     found = change(none, "quiet", "chaired")
     assert abs(found["estimate"]) < 0.15 and found["p"] > 0.05
 
 
 def test_the_shared_session_is_no_other_hall(tmp_path: Path) -> None:
-    both = hold(tmp_path, ["1", "quiet"], sets=5)
+    both = hold(tmp_path, ["1", "quiet"], **SMALL)
     found = change(both, "1", "quiet")
     assert abs(found["estimate"]) < 0.3 and found["p"] > 0.05
 
@@ -200,7 +202,7 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
         return re.sub(r"\{\{ (?:e\.)?moderator \}\}", "(…)", text)
 
     prompts = without(tmp_path, "heard", deaf)
-    unheard = hold(tmp_path, ["quiet", "chaired"], sets=5, prompts=prompts)
+    unheard = hold(tmp_path, ["quiet", "chaired"], prompts=prompts, **SMALL)
     assert change(unheard, "quiet", "chaired")["p"] > 0.05
     assert any(
         "moderator's words: required by the design" in d
@@ -252,7 +254,7 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
         if file.stem != "portrait":  # who somebody is, is content
             text = scrambled(text)
         (tmp_path / "prompts" / file.name).write_text(text, "utf-8")
-    held = hold(tmp_path, ["quiet", "chaired"], sets=5, prompts=str(tmp_path / "prompts"))
+    held = hold(tmp_path, ["quiet", "chaired"], prompts=str(tmp_path / "prompts"), **SMALL)
     found = change(held, "quiet", "chaired")
     assert found["estimate"] > 0.2 and found["low"] > 0
     assert held.table("rounds")["speaking_parse_error"].sum() == 0
@@ -388,37 +390,28 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
     assert abs(found.value) < 0.12 or found.low < 0.12
 
 
-def test_votes_do_not_hang_on_how_a_ballot_is_asked_for(tmp_path: Path) -> None:
-    """A line near whose beginning the ids stood was taken for the first item, which then failed."""
+def test_votes_and_first_satisfaction_do_not_hang_on_how_they_are_asked_for(tmp_path: Path) -> None:
+    """Ids near the beginning of a line were taken for the first item, which then failed; an
+    instruction with a colon behind somebody's id was taken for what they had said before a meeting.
+    """
     folder = tmp_path / "prompts"
     copytree(PROMPTS, folder)
-    text = (folder / "vote.md").read_text("utf-8")
-    other = text.replace(
+    ballot = (folder / "vote.md").read_text("utf-8")
+    other = ballot.replace(
         "Reply with only a JSON object with these keys:\n{{ answer_format }}",
         'JSON with {{ items | map(attribute="id") | join(", ") }}: each a reason and a vote.',
     )
-    assert other != text
+    assert other != ballot
     (folder / "vote.md").write_text(other, "utf-8")
-    votes = [
-        hold(tmp_path / name, ["quiet"], sets=1, rounds=1, prompts=str(prompts)).table("votes")
-        for name, prompts in (("shipped", PROMPTS), ("other", folder))
-    ]
-    assert votes[0].equals(votes[1])
-
-
-def test_who_is_asked_before_a_meeting_has_not_spoken(tmp_path: Path) -> None:
-    """An instruction with a colon behind somebody's id was taken for what they had said."""
-    folder = tmp_path / "prompts"
-    copytree(PROMPTS, folder)
-    path = folder / "satisfaction_before.md"
-    text = path.read_text("utf-8")
-    other = re.sub(r"(?s)Before the meeting.*?\n\n", "To {{ me }} alone, in advance: ", text)
-    assert other != text
-    path.write_text(other, "utf-8")
-    befores = [
+    before = (folder / "satisfaction_before.md").read_text("utf-8")
+    other = re.sub(r"(?s)Before the meeting.*?\n\n", "To {{ me }} alone, in advance: ", before)
+    assert other != before
+    (folder / "satisfaction_before.md").write_text(other, "utf-8")
+    shipped, changed = (
         hold(tmp_path / name, ["quiet"], sets=1, rounds=1, prompts=str(prompts))
-        .table("satisfaction")
-        .select("pre_satisfaction", "pre_reason")
         for name, prompts in (("shipped", PROMPTS), ("other", folder))
-    ]
+    )
+    assert shipped.table("votes").equals(changed.table("votes"))
+    columns = ("pre_satisfaction", "pre_reason")
+    befores = [run.table("satisfaction").select(columns) for run in (shipped, changed)]
     assert befores[0].equals(befores[1])
