@@ -363,18 +363,22 @@ class CrossPollinationConfig(CodingStudyConfig):
     )
     confidence: bool = Field(
         False,
-        description="ask how sure each participant is of the choice (0 to 100), before and after",
+        description="ask how sure each participant is of the choice (0 to 100), before and after; "
+        "about 26 % more calls",
     )
-    ranking: bool = Field(False, description="ask for a ranking of all options, before and after")
+    ranking: bool = Field(
+        False,
+        description="ask for a ranking of all options, before and after; about 26 % more calls",
+    )
     restatement: bool = Field(
         False,
         description="ask each participant to state the opposing view in words that its holders "
-        "would accept",
+        "would accept; about 26 % more calls",
     )
     delayed_vote: bool = Field(
         False,
         description="ask for a third vote at the end, with only the two earlier votes in the "
-        "prompt",
+        "prompt; about 13 % more calls",
     )
     judge_sample: int = Field(
         12, ge=1, description="number of positions shown to the judge of `llm_judge`"
