@@ -215,7 +215,11 @@ def _client_timeout(total: float | None, silence: float | None = None) -> aiohtt
 
 
 def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSession:
-    """Return a session without cookies and without a limit on connections."""
+    """Return a session without cookies and without a limit on connections.
+
+    `secure`: True for https addresses. `silence`: the number of seconds without data after which a
+    transfer fails.
+    """
     context = _ssl_context() if secure else True
     return aiohttp.ClientSession(
         # The rate limiter of the engine limits the calls, so the connector does not.

@@ -142,7 +142,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def fields_for_people(self) -> Mapping[str, FieldForPeople]:
-        """Field of a JSON reply → how a human's page shows it. The key is a dotted path or a name."""
+        """The fields of a JSON reply, by dotted path or by name: how a human's page shows each."""
         return {}
 
     @property

@@ -154,7 +154,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
         """Concatenate the operands of the operator `~`. The result keeps their recorded sources.
 
-        In templates of researchers, the work is counted too.
+        In a template of a researcher, the operation also counts towards the work limit.
         """
         if self.allowed:
             context[WORK_VARIABLE].spend_work(sum(len(str(value)) for value in values))
@@ -327,7 +327,10 @@ def _work_size(value: object) -> int:
 
 
 class _KeepingSources(CodeGenerator):
-    """The code generator that compiles `~` to a call of `TemplateSandbox.joined`."""
+    """The code generator that compiles `~`, Jinja's operator to join texts, to a call of `joined`.
+
+    The joined text then keeps the sources of its parts.
+    """
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self.write("environment.joined(context, (")

@@ -256,7 +256,10 @@ def format_points(estimate: Estimate, aside: str = "") -> str:
 
 
 def format_mean(estimate: Estimate, aside: str = "") -> str:
-    """Return a mean as text, such as "1.24 (0.90 to 1.58)". `aside` is added within the brackets."""
+    """Return a mean as text, such as "1.24 (0.90 to 1.58)".
+
+    `aside` is added within the brackets.
+    """
     return _format_estimate(
         estimate,
         format_mean_value(estimate.value),

@@ -103,7 +103,7 @@ class Row:
 
     @classmethod
     def column_meanings(cls) -> dict[str, str]:
-        """Return the description of each column that has one, by column."""
+        """Return column → description, for the columns that have a description."""
         meanings = {
             data_field.name: data_field.metadata.get("meaning", "")
             for data_field in fields(cls)  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ class Piece(NamedTuple):
 
     @property
     def marked(self) -> tuple[Source, ...]:
-        """The sources whose names are shown before the piece, so that colour is not the only sign.
+        """The sources to name before the piece, so that colour is not the only sign.
 
         Short values, such as names and numbers, are not marked, because a prompt has many of them.
         """

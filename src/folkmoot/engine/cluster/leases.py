@@ -207,7 +207,10 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Return by model how many seconds its calls must still wait. Other models are left out."""
+        """Return model → seconds for which its calls must still wait.
+
+        Models without a wait are left out.
+        """
         hold_seconds = {
             model: limiter.hold_seconds for model, limiter in self._shared_limits.limiters.items()
         }

@@ -182,7 +182,10 @@ class Budget:
         self._admit_waiting_calls()
 
     def take_free(self) -> tuple[float, int]:
-        """Take the budget that is neither spent nor reserved (USD, calls) out of the limits."""
+        """Take the free budget (USD, calls) out of the limits and return it.
+
+        Budget is free if it is neither spent nor reserved.
+        """
         usd, calls = self.remaining()
         # `remaining` adds the tolerance, which is no money.
         usd = max(0.0, usd - _USD_TOLERANCE)

@@ -86,8 +86,8 @@ class RunEstimate:
         sampled: the number of items of outermost forks that were run, and the number of all items.
             None if all were run.
         incomplete: even the sample was too large, so the run will make more calls than estimated.
-        questions: the stages of each question to each participant that was asked, of those whom
-            humans can play under the settings `seats`.
+        questions: one entry for each participant who was asked and whom humans can play under
+            `seats`. The entry holds the stages of each question to this participant.
         notes: what the researcher should know about the calls before the run.
     """
 
@@ -311,7 +311,7 @@ class Sampler:
 
 
 def _with_own_sources(result: R, path: tuple[str, ...], original_key: str, copy_key: str) -> R:
-    """Return a copy of a result with the ids of the item `copy_key`.
+    """Return a copy of a result with the ids of the item `copy_key` in place of `original_key`.
 
     A result without utterances and sources, or one that cannot be copied, is returned unchanged.
     """
@@ -535,7 +535,7 @@ def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]
 
 
 def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
-    """Return a part of a study, in which humans have about the same share of the seats.
+    """Return a part of a study, with about the same share of humans in its seats as the study.
 
     Seats that the study file names may not be in the part.
     """

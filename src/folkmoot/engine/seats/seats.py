@@ -68,7 +68,7 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """The beginning of the addresses of questions to the human outside the protocol."""
+        """The first part of the address of each question to the human outside the protocol."""
         return f"seats/{self.name.replace('/', '.')}"
 
     @property

@@ -147,9 +147,10 @@ class CodebookResults:
         return krippendorff_interval(ratings, level, ids)
 
     def agreement_by_code(self, other: CoderResult) -> dict[str, float]:
-        """Return code → α of the decision whether this code applies to a text.
+        """Return code → Krippendorff's α of the primary coder and another coder.
 
-        α is NaN if the code is never or always assigned.
+        A unit is the decision whether this code applies to a text. α is NaN if the code is never or
+        always assigned.
         """
         alphas = {}
         for code in self.book.code_names:
@@ -160,10 +161,10 @@ class CodebookResults:
     def _rating_matrix(
         self, other: CoderResult, code: str | None
     ) -> tuple[list[str], FloatArray, Level]:
-        """Return the units, their ratings and the level of measurement.
+        """Return the ids of the shared texts, both coders' ratings, and the level of measurement.
 
-        The units are text ids. The ratings are an array with one row for each of the two coders and
-        one column for each unit.
+        The ratings are an array with one row for each of the two coders and one column for each
+        text. With `code`, a rating says whether this code applies.
         """
         units = list(self._shared_units(other, code))
         ids = [unit[0] for unit in units]
@@ -218,8 +219,8 @@ class CodebookResults:
     def describe_withheld(self, content: str) -> str:
         """Return the statement of a finding that is withheld because the coder was embedded.
 
-        `content` is the beginning of a sentence. `content` names the result that codes of a model
-        or a human would show.
+        `content` names what the finding would show, as the beginning of a sentence ("The agreement
+        of …").
         """
         return f"{content} would be shown here. {EMBEDDED_NOTE}"
 

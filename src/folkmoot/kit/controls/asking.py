@@ -248,7 +248,7 @@ def study_of(run: RunFolder) -> Study[ControlsConfig]:
 def _persona_variance(
     run: RunFolder, controls: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
 ) -> list[PersonaVarianceRow]:
-    """Return the rows of the table `persona_variance` of the controls of a run."""
+    """Return the rows of the table `persona_variance`, which the controls of a run derive."""
     return persona_variance_rows(controls.read_table(ControlRow.table), read_attributes(run))
 
 
@@ -357,9 +357,9 @@ def _left_out(
     conversations: Mapping[str, DecisionConversation],
     versions: _Versions,
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield (control, moment, reason) for each decision in the samples of the replacing controls.
+    """Yield (control, moment, reason) for each sampled decision that a control asks again.
 
-    The reason says why the control does not ask the decision. It is None if the decision is asked.
+    The reason says why the decision cannot be asked again. It is None if the decision is asked.
     """
     for control in (RETEST, *REPLACING):
         for decision in samples[control]:

@@ -41,8 +41,8 @@ def read_ages(run: RunFolder) -> dict[tuple[str, str], int]:
 def read_attributes(run: RunFolder) -> pl.DataFrame | None:
     """Return the stated attributes of the participants, with the column `participant_id`.
 
-    The table has the column `unit` if an id occurs once in each group. Returns None if no table of
-    the run has one row of attributes for each participant.
+    The table also has the column `unit` (the group) if ids are unique only within their group.
+    Returns None if no table of the run has one row of attributes for each participant.
     """
     for name, who, group in _tables_of_participants(run):
         table = run.scan_table(name)
@@ -60,8 +60,8 @@ def read_attributes(run: RunFolder) -> pl.DataFrame | None:
 def _tables_of_participants(run: RunFolder) -> Iterator[tuple[str, str, str | None]]:
     """Yield the names of the tables with one row for each participant.
 
-    Each comes with its column for the id of the participant, and its column for the group if an id
-    occurs in several groups.
+    Each name comes with two columns: that of the participant's id, and that of the group. The
+    second is None if the ids alone are unique.
     """
     for name in run.table_names():
         table = run.scan_table(name)

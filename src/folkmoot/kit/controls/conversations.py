@@ -36,7 +36,7 @@ PARTICIPANT = "participant"
 
 
 class ControlledDecision(NamedTuple):
-    """One decision of a participant that controls continue.
+    """One decision of a participant. Controls continue its conversation or ask it again.
 
     `moment` is `first` for the participant's first decision in the run, and `final` for the last
     decision in this condition. `options` is empty and `value` is None unless the decision is a

@@ -169,7 +169,7 @@ def replaced_texts(
     treatments: Treatments,
     language: Language,
 ) -> list[str]:
-    """Return the texts of a request to the participant with the replacements of a control."""
+    """Return the texts of a request after a control has replaced parts of them."""
     return [
         replace_parts(text, _parts(control, decision, text, treatments, language))
         if isinstance(text, SourcedText)

@@ -196,7 +196,7 @@ def measures_finding(
 def result_cells(result: Result) -> Row:
     """Return the table cells of a result.
 
-    The cells are difference, interval, p, unit, method, verdict and words.
+    The cells are difference, interval, p, unit, method, verdict, and the result in words.
     """
     estimate = result.estimate
     has_interval = estimate.has_interval

@@ -508,7 +508,7 @@ class Match:
 
     @property
     def claim(self) -> Claim:
-        """A claim of the same kind as the measure, without conditions, to format differences."""
+        """A claim without conditions and of the same kind as the measure, to format differences."""
         return Claim("", NO_ARMS, "share" if self.share else "mean")
 
     def format_level(self, mean: float) -> str:

@@ -364,7 +364,7 @@ def _least_mean(size: DesignSize, alpha: float) -> str:
 def people_power(
     width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
 ) -> Finding:
-    """Return the number of humans needed to correct the simulation to an interval of `width`.
+    """Return the number of humans with which a corrected estimate has an interval of this `width`.
 
     The number depends on the correlation between simulated and human answers. For a share, `width`
     is a difference of shares. For a mean, `width` is a number of standard deviations of human

@@ -133,7 +133,7 @@ class Front:
 
     @property
     def colour(self) -> Colour:
-        """The worst colour among the validity card and the lights (reasons to trust the run less)."""
+        """The worst colour of the card's rows and of the lights (reasons to trust the run less)."""
         colours = [light.colour for light in self.lights]
         return min(
             [*colours, *(COLOUR_BY_VERDICT[row.verdict] for row in self.card)],
