@@ -384,9 +384,10 @@ _WORD = re.compile(r"\w+")
 
 
 def repeats_itself(text: str) -> bool:
-    """Return True if a passage of up to 60 words occurs 4 times in a row, with 20 words in total.
+    """Return True if a passage of up to 60 words occurs at least 4 times in a row.
 
-    In a JSON object only the values are checked, because field names repeat by design.
+    The repetitions must have at least 20 words in total. In a JSON object only the values are
+    checked, because field names repeat by design.
     """
     return any(map(_is_looping, _texts_in(text)))
 

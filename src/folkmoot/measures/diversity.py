@@ -130,10 +130,11 @@ def effective_ratio(table: ArrayLike) -> Estimate:
 
 
 def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
-    """Return the median over items of the standard deviation of `answers`, divided by `scale`.
+    """Return the median of the items' standard deviations, divided by `scale`.
 
-    `answers` (participants, items): NaN marks a missing answer, which is left out of its item. The
-    interval is the jackknife over participants on the log scale.
+    `answers` (participants, items): NaN marks a missing answer, which is left out of its item.
+    `scale`: the width of the rating scale. The interval is the jackknife over participants on the
+    log scale.
     """
     x = np.asarray(answers, float)
     known = np.isfinite(x)

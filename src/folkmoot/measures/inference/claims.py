@@ -198,7 +198,7 @@ class Claim:
         return f"{self.format_signed(e.low)} to {self.format_signed(e.high)}"
 
     def format_joint_interval(self, joint: JointInterval) -> str:
-        """Return a joint interval as text: "+2 to +21", or "above 0 to +24" without its bound."""
+        """Return a joint interval as text: "+2 to +21", or "above 0 to +24" if 0 is excluded."""
         low, high = (
             self.format_signed(bound).removesuffix("s").removesuffix(" point") if bound else "0"
             for bound in joint[:2]
@@ -423,8 +423,8 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
     """Return the values of both conditions, which `estimate_difference` subtracts.
 
-    A value is the mean over all values of the condition. If both conditions have the same units and
-    subjects are not matched, it is the mean over the means of units.
+    A condition's value is the mean over all its values. It is the mean over the means of units if
+    both conditions have the same units and no matched subjects.
     """
     by_units = set(first.units) == set(second.units) and not first.subjects
     sides = [

@@ -218,7 +218,7 @@ class BiasReduced:
 
     @property
     def df(self) -> float:
-        """The smaller degrees of freedom of both models."""
+        """The degrees of freedom of the model in which they are smaller."""
         return min(self.df_independent, self.df_alike)
 
 

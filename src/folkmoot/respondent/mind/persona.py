@@ -90,10 +90,10 @@ class PersonaTraits:
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
         """Return a fixed leaning on a question (`about`) or on one `answer` to it.
 
-        A leaning is a tendency, from −1 (against) to 1 (in favour).
-        Leanings have a uniform distribution over people. Each content word contributes one draw.
-        Leanings on two questions therefore correlate if the questions share words. Leanings on two
-        parts of one question have a correlation of 1/3.
+        A leaning is a tendency, from −1 (against) to 1 (in favour). Leanings have a uniform
+        distribution over people. Each content word contributes one draw. Leanings on two questions
+        therefore correlate if the questions share words. Leanings on two parts of one question have
+        a correlation of 1/3.
         """
         words = sorted(content_words(about))
         if not words:

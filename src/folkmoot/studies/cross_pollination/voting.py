@@ -552,7 +552,7 @@ async def cross_pollination(
 async def second_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Ask the participants without summaries and dialogue to vote again.
+    """Ask the participants who get neither summaries nor a dialogue to vote again.
 
     The condition of these participants is simple voting (the noise floor), a placebo, or an
     interview alone.

@@ -363,7 +363,7 @@ def give_reasons(
 
     There are `count` sentences, and more if the opinion is neutral or weak. A weak opinion ends
     with a sentence for the other side if `count` is above 1. If `concern` is given, the first
-    sentence is about it, because the turn responds to a view with this concern.
+    sentence is about it, because the turn responds to a participant who mentioned it.
     """
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")

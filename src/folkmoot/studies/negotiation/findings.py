@@ -200,7 +200,7 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
 
 
 def _left_open(satisfaction: pl.DataFrame) -> str:
-    """Return text with the number of member scores that belong to undecided slots, by condition.
+    """Return text with the number of satisfaction values for undecided slots, by condition.
 
     Return an empty string if no slot is undecided.
     """

@@ -81,7 +81,7 @@ def _option_phrases() -> Mapping[str, str]:
 
 
 def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
-    """Return a sentence of respondent.yaml. `names` gives the options that fill its gaps."""
+    """Return a sentence of this `kind` from respondent.yaml. `names` fill the gaps in it."""
     frames, phrases = _load_frames()[kind], _option_phrases()
     voice_frames = frames[mind.who.voice] if isinstance(frames, dict) else frames
     spelled_names = {key: phrases.get(name, name) for key, name in names.items()}
@@ -375,8 +375,8 @@ class Meeting:
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal: the most common first choice for all members.
 
-        A mediator that follows the minority also gives the other first choices to their members, on
-        another day.
+        With probability `follows`, the mediator also gives each other first choice to the members
+        who want it, on another day.
         """
         first_choices = self.tally.first_choices()
         wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])
@@ -456,7 +456,7 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
     """Return the fields of a proposal.
 
     If the request shows the operator's decision, the mediator states this decision. Otherwise the
-    mediator proposes a decision (`Meeting.propose_shares`).
+    mediator proposes a decision (`Meeting.propose_shares`, which explains `follows`).
     """
     meeting = Meeting(mind)
     shares = meeting.in_force or meeting.propose_shares(follows)
@@ -505,7 +505,8 @@ def _strategy_label(mind: SimulatedRespondent) -> str:
 def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
     """Return the fields of the mediator's reply in a feedback round.
 
-    If the asked member does not get the first choice, the mediator may add it on another day.
+    If the asked member does not get the first choice, the mediator adds it on another day with
+    probability `follows`.
     """
     meeting = Meeting(mind)
     name, shares = meeting.asked, meeting.in_force

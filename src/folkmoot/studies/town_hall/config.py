@@ -517,8 +517,8 @@ SATISFACTION = "satisfaction.satisfaction"
 def declare_claims(config: TownHallConfig) -> list[Claim]:
     """Return the claims of a town hall. Most compare the inclusion gap of two levels within sets.
 
-    Comparisons of consecutive main levels are primary up to a maximum number, and then secondary.
-    All other claims are exploratory:
+    Comparisons of consecutive main levels are primary. If there are more of them than a maximum
+    number, the further ones are secondary. All other claims are exploratory:
 
     - the inclusion gap at other pairs of main levels
     - the inclusion gap at a supplementary and a main level, if only their models differ

@@ -544,7 +544,10 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
 
 
 def _call_entries(call: Call, full: bool) -> Iterator[Entry]:
-    """Yield the log entry of a call, and one further entry for each irregularity of the call."""
+    """Yield the log entry of a call, and one further entry for each irregularity of the call.
+
+    If `full` is True, the first entry contains the complete question and response.
+    """
 
     def build_entry(level: str, action: str, **data: object) -> Entry:
         # The three speakers that are no residents have components of the same name.

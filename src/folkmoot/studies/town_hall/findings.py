@@ -533,7 +533,7 @@ def _gap_to_others(result: Result) -> str:
 
 
 def _concern_claim(level: str, code: str) -> Claim:
-    """Return the exploratory claim that compares the response to both groups' concerns."""
+    """Return the exploratory claim that compares how often both groups' concerns get a code."""
     return Claim(
         "codes.code",
         ("vulnerable", "general"),

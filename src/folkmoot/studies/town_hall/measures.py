@@ -327,7 +327,7 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
     """Return the counts of ballot items and concerns by group (source, section 7.4).
 
     An item counts as vulnerable-originated if at least one vulnerable resident raised it. The
-    reflection rate is passed ÷ originated, or None if no item was originated.
+    reflection rate of a group is the share of its items that passed, or None without items.
     """
     items = tables["items"]
     vulnerable = find_vulnerable(tables)

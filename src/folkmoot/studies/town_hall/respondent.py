@@ -135,7 +135,7 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
-    """Return the matters in a text, such as "the crossing". Wishes ("a street that …") are none."""
+    """Return the matters in a text, such as "the crossing". Argument phrases are ignored."""
     return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
@@ -290,7 +290,7 @@ class PlayedResident:
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
-        """Return the view of the plan (−1 to 1), raised if other speakers named the resident."""
+        """Return how far the resident is for the plan (−1 to 1), raised if others named them."""
         naming_effect, leaning = (
             saturating_share(self.hall.naming_weight(self.me)) * self.push,
             self.mind.stable_leaning(title),
@@ -548,7 +548,7 @@ _PARTS: Mapping[str, Callable[[PlayedResident], Fields]] = {
 
 
 def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
-    """Return an answer for each resident that the schema names, or None for other schemas."""
+    """Return an answer for each resident that the schema names, or None if it names no resident."""
     parts = mind.schema.get("properties", {})
     first: Mapping[str, str] = next(iter(parts.values()), {})
     answer = _PARTS.get(first.get("title") or first.get("$ref", "").rsplit("/", 1)[-1])

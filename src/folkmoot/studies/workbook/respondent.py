@@ -169,7 +169,7 @@ def giving_inclination(mind: SimulatedRespondent) -> float:
 
 
 def argument_push(mind: SimulatedRespondent) -> float:
-    """Return the change of the given share that arguments cause.
+    """Return by how much arguments change the share that the participant gives.
 
     The balance is the number of distinct words for giving minus the number of words against giving.
     The balance is divided by `_MAX_BALANCE` and limited to ±1. The change is the balance times

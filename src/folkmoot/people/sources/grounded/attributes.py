@@ -64,6 +64,8 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
 def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
     """Return the expected score of a trait for this age and sex, in standard deviations.
 
+    `terms` holds the published differences by sex and age.
+
     There are no figures for nonbinary people ("X"), so they get the mean of women and men.
     """
     if sex == "X":

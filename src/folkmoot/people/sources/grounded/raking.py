@@ -31,7 +31,7 @@ class RakingMargin:
     groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def table_part(self, table: Array) -> Array:
-        """Return the part of a table to which the margin applies, as a view."""
+        """Return the part of a table to which the margin applies, as a view and not a copy."""
         cut = tuple(self.within.get(axis, slice(None)) for axis in range(table.ndim))
         part: Array = table[cut]
         return part

@@ -251,7 +251,7 @@ def quality_findings(votes: Votes) -> list[Finding]:
 def _condition_mean(
     votes: Votes, condition_votes: ConditionVotes, value_of: Callable[[Voter], float | None]
 ) -> Estimate | None:
-    """Return the mean of `value_of` over the participants of a condition with both votes.
+    """Return the mean of `value_of` over those participants of a condition who have both votes.
 
     Participants for whom `value_of` returns None are left out. Return None if no participant is
     left. If draws of the summaries are the independent units, the interval is clustered by draw.

@@ -318,9 +318,9 @@ class Moderator:
     ) -> list[Participant]:
         """Return the participants who answer a question, in the order in which they answer.
 
-        `choose_respondents` gives the rules of the choice.
-        `called` holds the ids of the participants whom the question addresses by name.
-        `questions_left` is the number of questions that follow.
+        `choose_respondents` gives the rules of the choice. `called` holds the ids of the
+        participants whom the question addresses by name. `questions_left` is the number of
+        questions that follow.
         """
         shares = self.speaking_shares(so_far, questions_left)
         willing = [
@@ -461,7 +461,7 @@ def choose_respondents(
     limits: tuple[int, int],
     rng: np.random.Generator,
 ) -> list[str]:
-    """Return the ids of the participants who answer, in their order.
+    """Return the ids of the participants who answer, in speaking order.
 
     `willing` are the participants who want to answer. `called` are those addressed by name.
 
@@ -496,9 +496,8 @@ def _overdue_participants(
 ) -> list[str]:
     """Return the participants without any answer so far who must answer this question.
 
-    If the remaining questions have too few answers for all participants, some participants must
-    answer now. Once the discussion has as many answers as two full questions, at least one
-    participant without an answer must answer.
+    If the remaining questions leave too few answers for all of them, some must answer now. Once the
+    discussion has as many answers as two full questions, at least one of them must answer.
     """
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen

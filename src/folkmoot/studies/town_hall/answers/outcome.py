@@ -380,7 +380,7 @@ class Satisfaction(Record):
 
     @classmethod
     def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Map each field without an answer to the reason. Null means "cannot say"."""
+        """Return field → reason, for each field without an answer. Null means "cannot say"."""
         missing = super()._find_missing(raw, echoed)
         if "satisfaction" in raw and raw["satisfaction"] is None:
             missing["satisfaction"] = CANNOT_SAY

@@ -173,7 +173,10 @@ class Reaction(Record):
 
     @classmethod
     def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Map each field without an answer to the reason. A null level means "cannot say"."""
+        """Return field → reason, for each field without an answer.
+
+        A level of null means "cannot say".
+        """
         missing = super()._find_missing(said, echoed)
         if "agree_level" in said and said["agree_level"] is None:
             missing["agree_level"] = CANNOT_SAY

@@ -65,7 +65,10 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A whole spreadsheet: its sheets in order, and the problems and notes of their cells."""
+    """A whole spreadsheet: its sheets in order, and the problems and notes of their cells.
+
+    `hidden` holds the names of hidden sheets.
+    """
 
     sheets: dict[str, Sheet]
     problems: Problems

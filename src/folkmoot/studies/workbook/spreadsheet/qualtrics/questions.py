@@ -194,7 +194,11 @@ class FormMaker:
         numbered: bool = False,
         asked_one_by_one: bool = False,
     ) -> dict[str, str]:
-        """Return id → text of the options. Texts are made distinguishable from each other."""
+        """Return id → text of the options. Texts are made distinguishable from each other.
+
+        With `numbered`, each text begins with its number. With `asked_one_by_one`, the display
+        logic of a choice is kept. Otherwise a note says that it is left out.
+        """
         texts: list[str] = []
         for number, choice in enumerate(choices, 1):
             text = self._plain_text(question, choice.html, in_one_line=True)
