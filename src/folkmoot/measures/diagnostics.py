@@ -386,8 +386,7 @@ _WORD = re.compile(r"\w+")
 def repeats_itself(text: str) -> bool:
     """Return True if a passage of up to 60 words occurs at least 4 times in a row.
 
-    The repetitions must have at least 20 words in total. In a JSON object only the values are
-    checked, because field names repeat by design.
+    All repetitions together must have at least 20 words. JSON field names are not checked.
     """
     return any(map(_is_looping, _texts_in(text)))
 
