@@ -340,9 +340,9 @@ def exposure_finding(
 ) -> Finding | None:
     """Return the finding with the matrix of conditions and kinds of text.
 
-    A cell is the share of decisions with a text of this kind in the prompt. `label` returns the
-    name of a condition that the chart shows. Returns None if the run has no table `exposure` or no
-    decisions.
+    A cell is the share of decisions with a text of this kind in the prompt. `label` turns a
+    condition into the name that the chart shows. Returns None if the run has no table
+    `exposure` or no decisions.
     """
     if not run.has_table(ExposureRow.table):
         return None

@@ -266,7 +266,7 @@ class PageServer(uvicorn.Server):
 
 
 def trust_connection(scope: Scope) -> None:
-    """Mark the connection of an ASGI request with a valid token as trusted."""
+    """Mark the connection of an ASGI request as trusted, because the request has a valid token."""
     connection = scope.get("state", {}).get(CONNECTION)
     if isinstance(connection, PageConnection):
         connection.trust()

@@ -77,7 +77,7 @@ DELETED_FILES = ("report.html", "report.pdf", "export-*", CONTROLS)
 
 
 def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -> None:
-    """Remove the texts of a human and their quotations from a run.
+    """Remove the texts of a human, and all quotations of these texts, from a run.
 
     The caller must hold the lock of the run folder.
     """

@@ -135,10 +135,11 @@ class CodebookResults:
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
         """Return Krippendorff's α of the primary coder and another coder on their shared texts.
 
-        With `code`, a unit is the decision whether this code applies to a text. Without `code`, the
-        unit depends on the codebook. For `choose: one`, a unit is the code of a text and slot
-        value, and "none" counts as a code. For `choose: any`, a unit is the decision whether a code
-        applies to a text. See `krippendorff_interval`.
+        With `code`, a unit is a text with a slot value, and its rating says whether this code
+        applies. Without `code`, the unit depends on the codebook. For `choose: one`, a unit is a
+        text with a slot value, and its rating is the assigned code or "none". For `choose: any`,
+        each code gives a separate unit, and its rating says whether that code applies. See
+        `krippendorff_interval`.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         # No shared text means an unknown agreement, not one of zero.
@@ -161,10 +162,10 @@ class CodebookResults:
     def _rating_matrix(
         self, other: CoderResult, code: str | None
     ) -> tuple[list[str], FloatArray, Level]:
-        """Return the ids of the shared texts, both coders' ratings, and the level of measurement.
+        """Return the text id of each unit, both coders' ratings, and the level of measurement.
 
         The ratings are an array with one row for each of the two coders and one column for each
-        text. With `code`, a rating says whether this code applies.
+        unit. See `agreement_with` for what a unit is.
         """
         units = list(self._shared_units(other, code))
         ids = [unit[0] for unit in units]
@@ -394,7 +395,7 @@ def _coder_row(results: CodebookResults, coder: CoderResult | None) -> Row:
 
 
 def _format_code_agreement(results: CodebookResults, coder: CoderResult | None) -> list[str]:
-    """Return a sentence with the α of each code between this coder and the primary coder.
+    """Return a sentence with Krippendorff's α of each code, for this coder and the primary coder.
 
     The list is empty without a coder, for the primary coder, and if no α is known.
     """

@@ -151,7 +151,7 @@ def compare_runs(
 
 
 def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
-    """Return the sources that are runs as run folders, without files of human answers."""
+    """Return the run folders among the sources. Files of human answers are left out."""
     runs = (
         source for source in sources if isinstance(source, RunFolder) or not Path(source).is_file()
     )

@@ -145,10 +145,11 @@ def _with_ids(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return both tables with the columns `who`, `unit` and `value`, without missing values.
 
-    `who` identifies the human or simulated participant. A run may have several id columns, such as
-    the participant id and the persona id. The function uses the id column that has most ids in
-    common with the file. If ids are not unique, `who` also includes the conversation. Without ids,
-    `who` is the conversation.
+    `who` identifies the human or simulated participant. A run may have several id columns, such
+    as the participant id and the persona id. The function uses the id column that has most ids
+    in common with the file. If ids are not unique, `who` also includes the conversation.
+    Without ids, `who` is the conversation. `measured` holds the measure as read from the run
+    and from the file.
     """
     model_subject, human_subject = (measure.claim.subject for measure in measured)
     shared = [
