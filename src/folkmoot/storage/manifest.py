@@ -160,7 +160,7 @@ class RunFacts:
 
 
 def round_cost(usd: float) -> float:
-    """Return a cost (USD) rounded to six decimals, equal for equal costs in any order of adding."""
+    """Return a cost (USD) rounded to six decimals, so that the order of addition has no effect."""
     # A sum of prices per token is often exactly between two roundings. The last bits of the sum
     # depend on the order of the calls, so they are removed first.
     return round(round(usd, 10), 6)

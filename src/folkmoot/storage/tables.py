@@ -75,10 +75,10 @@ def format_csv(data: pl.DataFrame) -> bytes:
 
 
 def is_one_of(column: str, values: Collection[str]) -> pl.Expr:
-    """Return a filter on the rows of a table: those with one of the values in the column.
+    """Return a filter for the rows that have one of these values in a column.
 
-    The values are one list. Given one by one, polars compares each with the statistics of the file,
-    and planning alone takes 20 ms.
+    The values are passed as one list. If they are passed one by one, polars compares each value
+    with the statistics of the file, and planning alone takes 20 ms.
     """
     return pl.col(column).is_in(pl.Series([*values], dtype=pl.String).implode())
 
@@ -206,7 +206,10 @@ def _find_meaning(own_descriptions: Mapping[str, object], table: str, column: st
 def _describe_column(
     cells: pl.Series | pl.LazyFrame, kind: pl.DataType, meaning: str
 ) -> dict[str, object]:
-    """Return the codebook entry of a column. `cells`: the column, or a table with it alone."""
+    """Return the codebook entry of a column.
+
+    `cells`: the column, or a table with this column alone.
+    """
     entry: dict[str, object] = {"type": _dtype_name(kind), "meaning": meaning}
     if kind.is_numeric():
         missing, low, high = _measure_numbers(cells)
@@ -237,9 +240,9 @@ def _measure_numbers(cells: pl.Series | pl.LazyFrame) -> tuple[Any, Any, Any]:
 
 
 def _count_values(cells: pl.Series | pl.LazyFrame) -> tuple[int, int, dict[Any, int]]:
-    """Return the number of missing cells, the number of distinct values, and value → cells.
+    """Return three counts: missing cells, distinct values, and value → number of its cells.
 
-    With more than `MAX_LEVELS` distinct values, their cells may not be counted.
+    With more than `MAX_LEVELS` distinct values, the mapping may be empty.
     """
     if isinstance(cells, pl.Series):
         count_by_value = Counter(cells)

@@ -66,7 +66,7 @@ Cells = Mapping[str, tuple[GridCell, RunFolder]]
 
 
 def findings_of_cells(grid: RunGrid) -> CellFindings:
-    """Return finished cell → its findings, or None as the value of a cell without usable results."""
+    """Return finished cell → its findings. The value is None for a cell without usable results."""
     return {
         name: None
         if run.unusable_reason
