@@ -72,7 +72,10 @@ class JointResult(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One direction of a claim, turned so that its hypothesis is "at most `null`"."""
+    """One direction of a claim, as a test of the hypothesis that a value is at most `null`.
+
+    For the direction "below", the value is the difference with its sign reversed.
+    """
 
     null: float
     p: float

@@ -104,7 +104,10 @@ def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str]
 
 
 def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
-    """Return the ids of the cluster descriptions on each page, by draw of the summaries."""
+    """Return the ids of the cluster descriptions on each page of summaries, by number of the draw.
+
+    A draw is one generation of the summaries by the model.
+    """
     summary_ids: dict[int, list[str]] = defaultdict(list)
     for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
         summary_ids[draw].append(cell_id(SUMMARY, draw, cluster))

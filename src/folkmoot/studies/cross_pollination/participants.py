@@ -221,8 +221,9 @@ class Reasons(NamedTuple):
 class Cluster:
     """A group of participants who chose the same option for similar reasons.
 
-    A model describes each cluster once per draw of the summaries. A description is empty if the
-    model gave none. `embedding` is the embedding of the first description, a one-dimensional array.
+    A model describes each cluster several times, once for each draw of the summaries. A description
+    is empty if the model gave none. `embedding` is the embedding of the first description, a
+    one-dimensional array.
 
     A description combines the words of several participants, so its source is the summarizer and
     not a participant.
@@ -320,8 +321,8 @@ def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -
 async def recruit_participants(session: Session[CrossPollinationConfig]) -> State:
     """Assign conditions, load personas and return the first state.
 
-    The assignment and the draws of the summaries are sealed before any call is made. The hashes of
-    the personas are sealed after the personas are loaded.
+    The assignment, and the draw of the summaries that each participant will read, are sealed before
+    any call is made. The hashes of the personas are sealed after the personas are loaded.
     """
     config = session.config
     assignment = _draw_assignment(config, session.child("assignment").rng)
@@ -347,7 +348,8 @@ async def _summary_draws(
 ) -> dict[str, int]:
     """Assign a draw of the summaries to each reader and return the draws by participant id.
 
-    Draws are numbered from 1 and are equally frequent within each condition.
+    A draw is one generation of the summaries by the model. Draws are numbered from 1 and are
+    equally frequent within each condition.
     """
     config, draw_of = session.config, dict[str, int]()
     draws = [str(n) for n in range(1, config.summary_draws + 1)]

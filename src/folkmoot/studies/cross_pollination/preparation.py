@@ -97,8 +97,9 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     """Return settings with at most `limit` participants, but at least one in each condition.
 
-    A condition may then have fewer participants than there are draws of the summaries. In this case
-    the number of draws is lowered, so that each draw still has a reader in every condition.
+    A condition may then have fewer participants than there are draws (generations of the summaries
+    by the model). In this case the number of draws is lowered, so that each draw still has a reader
+    in every condition.
     """
     per_condition = max(
         1, min(config.participants_per_condition, limit // len(config.condition_designs))

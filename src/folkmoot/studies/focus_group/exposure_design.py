@@ -44,7 +44,7 @@ def label_source(source: Source) -> str:
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield each private question as a decision.
 
-    Questions about purchase intent at a price of the ladder are left out.
+    Questions about purchase intent at a ladder price (one besides the product's own) are left out.
     """
     config = DiscussionConfig.model_validate(run.config)
     config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}

@@ -245,7 +245,7 @@ def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
 def with_seeded_opinion(
     session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
 ) -> list[Profile]:
-    """Return the participants with a seeded opinion on this concept.
+    """Return the participants with a seeded opinion (drawn and not asked for) on this concept.
 
     Part of the opinion comes from the persona and is the same for all concepts. The rest is drawn
     for each concept. With a single concept, the opinions drawn at recruitment are kept.
@@ -483,7 +483,8 @@ class Participant:
     ) -> tuple[PurchaseIntent, ...]:
         """Ask for the private purchase intent at the product's own price and at each ladder price.
 
-        Each price is a separate question, and its prompt contains no answer to another price.
+        Ladder prices are further prices in the study file. Each price is a separate question, and
+        its prompt contains no answer to another price.
         """
         answers = [await self._would_buy(scope, when, context, self.texts.price)]
         for price in self.texts.ladder:

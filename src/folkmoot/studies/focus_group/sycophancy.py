@@ -105,11 +105,11 @@ class Check:
 
     - `answers` is the number of answers without the first answers to each question. `agree` and
       `disagree` are shares of these answers, from 0 to 1.
-    - `agree_slope` is the change of the share that agrees, per place later in the speaking order.
-      Answers that respond to no other speaker are left out, because later speakers have more
-      utterances to which they can respond.
-    - `step_slope` is the change of the approach to the others (in points of position), per place,
-      over all answers.
+    - `agree_slope` says how much the share that agrees rises from one place in the speaking order
+      to the next. Answers that respond to no other speaker are left out, because later speakers
+      have more utterances to which they can respond.
+    - `step_slope` says the same of `PositionedAnswer.step`, the points by which an answer brings
+      its speaker closer to the others. All answers count.
     - `spread_before` and `spread_after` are standard deviations of positions.
     - `converge_p` is the p-value of `convergence_p`: the probability that positions are this close
       together, or closer, if the question is only asked a second time.

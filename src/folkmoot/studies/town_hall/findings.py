@@ -123,9 +123,10 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
-    """Return the results that compare the inclusion gap at a supplementary and at a main level.
+    """Return the results that compare a supplementary level with a main level.
 
-    `between` holds the results on pairs of main levels, which are left out.
+    The compared figure is the inclusion gap (vulnerable minus general residents). `between` holds
+    the results on pairs of main levels, which are left out.
     """
     return [result for result in results if result.claim.measure == GAP and result not in between]
 

@@ -181,7 +181,7 @@ class ResidentSet:
 
     `orders` holds, for each round, the order of its statements in prompts. `stand_ins` take the
     seats of the vulnerable residents at levels without them. `options` holds the orders of options
-    in closed fields.
+    in answer fields with a fixed list of options.
     """
 
     number: int

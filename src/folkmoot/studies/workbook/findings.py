@@ -525,7 +525,7 @@ def option_shares(
     treatments: Sequence[str],
     options_by_variable: Mapping[str, Sequence[str]],
 ) -> list[Finding]:
-    """Build one finding per variable with a list of options: option shares by treatment.
+    """Build one finding for each variable with a list of options: the option shares by treatment.
 
     `options_by_variable` maps variable → options in the order of the sheet.
     """

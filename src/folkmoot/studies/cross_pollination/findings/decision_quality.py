@@ -254,7 +254,8 @@ def _condition_mean(
     """Return the mean of `value_of` over those participants of a condition who have both votes.
 
     Participants for whom `value_of` returns None are left out. Return None if no participant is
-    left. If draws of the summaries are the independent units, the interval is clustered by draw.
+    left. If draws (generations of the summaries by the model) are the independent units, the
+    interval is clustered by draw.
     """
     known = {
         n: value

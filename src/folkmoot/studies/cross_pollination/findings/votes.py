@@ -191,8 +191,9 @@ class Votes:
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
         """Return the share of participants in a condition who changed their choice.
 
-        With one draw of the summaries the interval is Wilson's. With several draws, each bound is
-        the wider one of Wilson's interval and an interval clustered by draw.
+        A draw is one generation of the summaries by the model. With one draw the interval is
+        Wilson's. With several draws, each bound is the wider one of Wilson's interval and an
+        interval clustered by draw.
         """
         plain = wilson(condition_votes.changed_count, condition_votes.participant_count)
         if not self._has_several_draws(condition_votes):
@@ -211,7 +212,8 @@ class Votes:
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
         """Return the estimate with the number of draws of the summaries as its number of clusters.
 
-        Return the estimate unchanged if there are fewer than FEWEST_UNITS draws.
+        A draw is one generation of the summaries by the model. Return the estimate unchanged if
+        there are fewer than FEWEST_UNITS draws.
         """
         return (
             replace(estimate, clusters=self.summary_draws)
@@ -361,7 +363,8 @@ class Votes:
     def undescribed_clusters(self) -> list[str]:
         """The clusters without a description in at least one draw of the summaries.
 
-        The readers of a draw are not shown a cluster that has no description in this draw.
+        A draw is one generation of the summaries by the model. Its readers are not shown a cluster
+        that has no description in this draw.
         """
         undescribed = [
             cluster_row["cluster_id"]

@@ -48,8 +48,8 @@ async def ask_in_private(
     The difference between the two answers is the noise of asking. Humans are asked once, because
     they would remember their answer.
 
-    With seeded opinions no position is asked for. The position before the discussion is then the
-    seeded one, and the position after it is the last position that the coder read.
+    With seeded opinions (drawn with the persona) no position is asked for. The position before the
+    discussion is then the seeded one. The position after it is the last one that the coder read.
     """
     when = InterviewTime.AFTER if talk else InterviewTime.BEFORE
     messages = talk.messages if talk else []

@@ -158,8 +158,9 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request with its price.
 
-    If the prompt asks about a ladder price, the product gets this price. Otherwise the price is the
-    product's own, or else the last price in the concept and the material.
+    If the prompt asks about a ladder price (one besides the product's own), the product gets this
+    price. Otherwise the price is the product's own, or else the last price in the concept and the
+    material.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)

@@ -47,8 +47,8 @@ def candidate_options(
 
     An option of the catalogue is on the table if at least one text names it, in favour or not. If a
     text names no option of the catalogue in favour, the member's own words become an option. The
-    own words are those after a positive cue up to the end of the clause. A text of at most three
-    words ("cheap, please") is taken as a whole.
+    own words are those after a positive cue (such as "prefer") up to the end of the clause. A text
+    of at most three words ("cheap, please") is taken as a whole.
 
     Top choices and acceptable options of ballots are on the table as well. Options that differ only
     in case, plurals or accents are one option. The order of members has no influence.
@@ -94,8 +94,8 @@ def _add_candidate(
 def _own_words(text: str) -> set[str]:
     """Return the options that a member describes in the member's own words.
 
-    Each option is a phrase after a positive cue. A very short text without cues is one option as a
-    whole. Stop words at both ends of an option are removed.
+    Each option is a phrase after a positive cue (such as "prefer"). A very short text without cues
+    is one option as a whole. Stop words at both ends of an option are removed.
     """
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
@@ -113,9 +113,10 @@ def _own_words(text: str) -> set[str]:
 
 
 def _wish_object(words: Sequence[str]) -> list[str]:
-    """Return the words that name the object of a wish, from the words after a positive cue.
+    """Return the words that name the object of a wish.
 
-    For "to visit the castle" the result is "castle". For "to see it" the result is empty.
+    `words` are the words after a positive cue (such as "prefer"). For "to visit the castle" the
+    result is "castle". For "to see it" the result is empty.
     """
     with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
     return _between_small_words(words[2:] if with_object else words)
@@ -132,8 +133,8 @@ def _as_written(phrase: Sequence[str], text: str) -> str:
 def _between_small_words(words: Iterable[str]) -> list[str]:
     """Return the first run of content words, at most four words.
 
-    The run ends before the next stop word or positive cue. Return an empty list if the run contains
-    a negation cue.
+    The run ends before the next stop word or positive cue (such as "prefer"). Return an empty list
+    if the run contains a negation cue (such as "not").
     """
     run: list[str] = []
     for word in words:

@@ -138,7 +138,7 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the folded words of a text without stop words and cue words."""
+    """Return the folded words of a text without stop words and cues ("not", "prefer")."""
     ignored = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
     return frozenset(
         word for clause in split_clauses(text) for word in clause if word not in ignored
@@ -149,7 +149,8 @@ def content_words(text: str) -> frozenset[str]:
 class Mention:
     """One mention of an option in a text, with the option's full name.
 
-    `negated` and `wanted` are True if a negation cue or a positive cue applies to the option.
+    `negated` is True if a negation cue (such as "not") applies to the option. `wanted` is True if a
+    positive cue (such as "prefer") applies to it.
     """
 
     option: str
@@ -171,7 +172,7 @@ class _Clause:
     spans: tuple[tuple[int, int, str], ...]
 
     def cue_near(self, start: int, end: int) -> bool:
-        """Return whether a negation cue is near the words from `start` to `end`.
+        """Return whether a negation cue (such as "not") is near the words from `start` to `end`.
 
         A cue that is a part of an option does not count.
         """
@@ -199,10 +200,10 @@ def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
 def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     """Return the score of each option in a text, in the order of options.
 
-    An option that is named in full gets +2. A negation cue near a mention adds −4. A positive cue
-    before a mention without a negation adds +2. Each of the three is added at most once, even if
-    the text repeats it. In a list of options ("A or B"), a cue near the list counts for all of its
-    options.
+    An option that is named in full gets +2. A negation cue (such as "not") near a mention adds −4.
+    A positive cue (such as "prefer") before a mention without a negation adds +2. Each of the three
+    is added at most once, even if the text repeats it. In a list of options ("A or B"), a cue near
+    the list counts for all of its options.
 
     An option that is not named gets +1 for each distinct word in common with the text. Stop words,
     words of other options and words under a negation cue do not count.
@@ -245,8 +246,8 @@ def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
 def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
     """Return the words that belong to no option, by kind: `refused`, `wanted` and `plain`.
 
-    A word near a negation cue is refused. Of the other words, those after a positive cue are
-    wanted.
+    A word near a negation cue (such as "not") is refused. Of the other words, those after a
+    positive cue (such as "prefer") are wanted.
     """
     words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
     for clause in clauses:

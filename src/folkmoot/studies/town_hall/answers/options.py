@@ -1,4 +1,7 @@
-"""The options of the closed fields of a town hall, and the orders in which they are listed."""
+"""The options of the closed fields of a town hall, and the orders in which they are listed.
+
+A closed field of an answer has a fixed list of options, such as a stance.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,10 @@ CLOSED_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class OptionOrders:
-    """The orders of options in one set, with one attribute for each closed field.
+    """The orders of options in one set, with one attribute for each kind of closed field.
 
-    Prompts and schemas list the options in these orders.
+    A closed field of an answer has a fixed list of options, such as a stance. Prompts and schemas
+    list the options in these orders.
     """
 
     stances: tuple[str, ...] = STANCES

@@ -266,8 +266,8 @@ class Ballot(BaseModel):
     def _parse_votes(cls, raw: object, info: ValidationInfo) -> object:
         """Read the vote on each item. The case of item ids is ignored.
 
-        Raises ValueError for an item without a clear yes, a clear no, or a way out. The question is
-        then re-asked, so that no vote is guessed.
+        Raises ValueError for an item without a clear yes, a clear no, or a way out (such as
+        "declined"). The question is then re-asked, so that no vote is guessed.
         """
         reading = ValidationContext.from_info(info)
         # Without a context the ballot was made in Python, as the constants below, and is complete.

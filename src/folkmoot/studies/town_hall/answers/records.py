@@ -215,12 +215,12 @@ class Minimal(Record):
 
     @classmethod
     def minimal_answer(cls) -> Self:
-        """Return the minimal structure for an answer that could not be read."""
+        """Return the minimal structure (empty fields) for an answer that could not be read."""
         return cls._empty_answer(parse_error=True)
 
     @classmethod
     def refused_answer(cls) -> Self:
-        """Return the minimal structure for an answer that was declined."""
+        """Return the minimal structure (empty fields) for an answer that was declined."""
         return cls._empty_answer(declined=True)
 
     @classmethod
@@ -239,9 +239,9 @@ def asked_schema(
 ) -> Schema:
     """Return the JSON schema of an answer model with its fields in the order of `ASKED_ORDER`.
 
-    `options` holds a pair (field path, options in order) for each closed field. Ways out are added
-    to the options. `excluded_fields` names fields to leave out. The result is cached and shared, so
-    callers must not change it.
+    `options` holds a pair (field path, options in order) for each field with a fixed list of
+    options. Ways out (such as "declined") are added to the options. `excluded_fields` names fields
+    to leave out. The result is cached and shared, so callers must not change it.
     """
     # The arguments are tuples so that they can be keys of the cache. All residents of a set share
     # them.

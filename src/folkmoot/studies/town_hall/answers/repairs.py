@@ -162,7 +162,8 @@ class AskContext:
     `ids`: all residents. `names`: resident id → name. `me`: id of the speaker. `round`: number of
     the round. In round 1 there is no earlier statement to react to. `stance`: the resident's
     recorded stance before a reflection, or "". `think`: True if the question asks for thoughts.
-    `most`: maximum number of ballot items. `options`: the orders of options in closed fields.
+    `most`: maximum number of ballot items. `options`: the orders of options in fields with a fixed
+    list of options.
     """
 
     ids: Sequence[str] = ()
