@@ -106,10 +106,10 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
 
 def _df_of_squares(sums: FloatArray) -> float:
-    """Return the degrees of freedom of the variance of `sums` (g,), of which few may be large.
+    """Return the degrees of freedom of the variance of `sums` (g,), one sum per cluster.
 
     The result is 3 g / κ − 1, and at least 2. κ is the kurtosis of the sums, and normal sums give g
-    − 1. If few clusters have a hit, only these clusters carry information about the variance.
+    − 1. The result is small if only a few clusters have a hit, since only they have large sums.
 
     Box (1953), doi:10.1093/biomet/40.3-4.318.
     """

@@ -480,8 +480,9 @@ class CrossPollinationConfig(CodingStudyConfig):
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
         """Return the switches of a condition that have a text in the prompt of the final vote.
 
-        With `exposure: source` only the dialogue, or only the summaries, are in the prompt, as in
-        the source study. Otherwise every switch that is on has a text in the prompt.
+        With `exposure: source`, the prompt has the dialogue if there was one, otherwise the
+        summaries, as in the source study. In all other cases, every switch that is on has a text in
+        the prompt.
         """
         design = self.condition_designs[condition]
         if self.exposure != "source":

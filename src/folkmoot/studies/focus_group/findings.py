@@ -94,7 +94,7 @@ class Concept:
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
-        """Return the result of the claim about the change of a measure, or None without a claim."""
+        """Return the result of the claim that a measure changed, or None without such a claim."""
         stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result

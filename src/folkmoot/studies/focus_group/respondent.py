@@ -83,8 +83,9 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
         now   = first + pull · (mean view of others − tanh(first))
 
     The sum is over concerns. `net claims` is the number of claims for the product minus those
-    against it, and `weight` is the `concern_weight`. n is the number of views of others. Sycophancy
-    increases the pull, which is at most 1.
+    against it, and `weight` is the `concern_weight`. n is the number of views of others.
+    `susceptibility` is a trait of the persona, and `persuasion` and `kappa_read` are settings.
+    Sycophancy increases the pull, which is at most 1.
     """
     product, persona, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
@@ -321,7 +322,7 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return a sentence that agrees or disagrees with another participant, and its concern.
+    """Return a sentence that agrees or disagrees with another participant, then its concern.
 
     `reported_views` holds the other participants' sentences for or against the product. The last
     sentence of each of the last three speakers is considered, the latest first. The respondent

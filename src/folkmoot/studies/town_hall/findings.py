@@ -165,7 +165,7 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Build the finding on the weighted inclusivity score at each level and its gap."""
+    """Build the finding on the weighted inclusivity score and its gap, at each level."""
     estimates_by_level = {
         level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)
         for level, summary in levels.items()

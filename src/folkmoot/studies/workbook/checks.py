@@ -301,7 +301,10 @@ def _check_computed(workbook: Workbook, problems: Problems) -> None:
 def _check_shared(
     name: str, expression: str, personal: set[str], at: Mapping[str, str], problems: Problems
 ) -> None:
-    """Check that a session value uses values of participants only within aggregates."""
+    """Check that a session value uses values of participants only within aggregates.
+
+    `at` maps the fields of the session value to the cells that they were read from.
+    """
     try:
         unaggregated = names_used(parse_expression(expression), outside_only=True) & personal
     # `_check_computed` has reported it.
