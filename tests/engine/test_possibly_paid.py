@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from folkmoot.storage.run_folder import RunFolder
 from tests.faults.lab import CommandLine, panel
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 from tests.waiting import wait_until
 
 MODEL = "openai/gpt-4o"
@@ -99,8 +101,16 @@ def run_line(folder: Path, *more: object) -> list[object]:
     return [*command, "--model", MODEL, *resume, *more]
 
 
-@pytest.mark.parametrize("budget", [(), ("--budget", 1), ("--set", "budget_calls=400")])
-@pytest.mark.parametrize("moment", [1, 13, 90])
+BUDGETS: tuple[tuple[object, ...], ...] = ((), ("--budget", 1), ("--set", "budget_calls=400"))
+MOMENTS = (1, 13, 90)  # calls that are billed when the process is killed
+
+
+@pytest.mark.parametrize(
+    ("moment", "budget"),
+    sample_daily(
+        product(MOMENTS, BUDGETS), daily=[*zip(MOMENTS, BUDGETS, strict=True)], part="kills"
+    ),
+)
 def test_what_is_billed_is_paid_or_possibly_paid(
     moment: int, budget: tuple[object, ...], vendor: Vendor, tmp_path: Path
 ) -> None:
@@ -115,13 +125,14 @@ def test_what_is_billed_is_paid_or_possibly_paid(
     assert money.calls - vendor.calls <= CONCURRENCY + ahead
 
 
+@pytest.mark.parametrize("calls_between", sample_daily([5, 15], daily=[15], part="kills"))
 @pytest.mark.parametrize("limit", [("--budget", 0.03), ("--set", "budget_calls=60")])
 def test_no_number_of_kills_has_a_budget_passed(
-    limit: tuple[str, object], vendor: Vendor, tmp_path: Path
+    limit: tuple[str, object], calls_between: int, vendor: Vendor, tmp_path: Path
 ) -> None:
     ended = None
     for _ in range(12):
-        ended = vendor.kill_at(vendor.calls + 5, *run_line(tmp_path, *limit))
+        ended = vendor.kill_at(vendor.calls + calls_between, *run_line(tmp_path, *limit))
         if ended is not None:
             break
     assert ended == 75  # paused: the budget is used up
@@ -136,7 +147,9 @@ def test_no_number_of_kills_has_a_budget_passed(
     assert "possibly" in said and "killed" in said
 
 
-def test_both_sums_are_told_and_stay_when_the_run_is_done(vendor: Vendor, tmp_path: Path) -> None:
+def test_both_sums_are_told_and_stay_when_the_run_is_done(
+    vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for moment in (20, 60):
         vendor.kill_at(moment, *run_line(tmp_path))
     lost = Money.of(tmp_path / "run").possible
@@ -154,7 +167,8 @@ def test_both_sums_are_told_and_stay_when_the_run_is_done(vendor: Vendor, tmp_pa
     assert "Consistent" in verified and "possibly paid up to $" in verified
     (tmp_path / "outputs").mkdir()
     (tmp_path / "run").rename(tmp_path / "outputs" / "panel")
-    checked = vendor.line.run("check", tmp_path / "panel.yaml", "--trust", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    checked = vendor.line.run("check", "panel.yaml", "--trust")
     assert f"Paid ${money.paid[1]:.2f}" in checked and "possibly paid up to $" in checked
 
 

@@ -9,6 +9,7 @@ import sqlite3
 import warnings
 from collections.abc import Callable
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +31,19 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.deviations import list_deviations
 from folkmoot.storage.manifest import file_sha256, seal_manifest
 from folkmoot.storage.run_folder import RunFolder
-from tests.contract.small import small_study
 from tests.engine.test_journal import older
 from tests.sweeps import sample_daily
 
 
 @pytest.fixture(scope="module")
-def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pilot")
-    study = small_study("cross_pollination", folder)
-    return folkmoot.run(study, model="synthetic", out=folder / "run").path
+def pilot(small_run: Callable[[str], Path]) -> Path:
+    return small_run("cross_pollination")
 
 
 @pytest.fixture
 def run(pilot: Path, tmp_path: Path) -> Path:
     """A copy of the run, beside a copy of its study file."""
-    shutil.copy(pilot.parent / "cross_pollination.yaml", tmp_path)
+    shutil.copy(pilot.parent / "study" / "cross_pollination.yaml", tmp_path)
     return Path(shutil.copytree(pilot, tmp_path / "run"))
 
 
@@ -113,11 +111,14 @@ def manifest_anew(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("study", sorted(registered_studies()))
-def test_every_study_type_can_be_verified(study: str, tmp_path: Path) -> None:
-    small, folder = small_study(study, tmp_path), tmp_path / "run"
-    folkmoot.run(small, model="synthetic", out=folder)
+def test_every_study_type_can_be_verified(
+    study: str, small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    finished = small_run(study)
+    (source,) = (finished.parent / "study").iterdir()
+    folder = Path(shutil.copytree(finished, tmp_path / "run"))
     # A resume may call in another way; files that hold the settings then hold the latest.
-    folkmoot.run(small, model="synthetic", out=folder, concurrency=3)
+    folkmoot.run(source, model="synthetic", out=folder, concurrency=3)
     before = tree(tmp_path)
     found = verify_run(RunFolder(folder))
     assert found.differences == [] and found.not_compared == []
@@ -159,40 +160,37 @@ FILES = (
 )
 
 
-# JSON, YAML and a table in both of its forms; all others by night.
-DAILY = (
-    *("plan.json", "summary.json", "config.yaml"),
-    *("tables/participants.parquet", "tables/participants.csv"),
-)
-
-
-@pytest.mark.parametrize("name", sample_daily(FILES, DAILY, part="mutations"))
-def test_a_forged_file_is_named_by_verify_report_and_load(run: Path, name: str) -> None:
-    forge(run / name)
+def test_forged_files_are_named_by_verify_report_and_load(run: Path) -> None:
+    """Each of them, and no other file."""
+    plan = (run / "plan.json").read_bytes()
+    for name in FILES:
+        forge(run / name)
     code, said = verify(run)
-    assert code == 4 and f"{name} was changed" in said, said
-    with pytest.warns(UserWarning, match=f"{name} was changed"):
+    assert code == 4
+    assert [name for name in FILES if f"{name} was changed" not in said] == [], said
+    assert [name for name in ("run.log", "log.jsonl") if f"{name} was changed" in said] == []
+    # As forged, plan.json is no JSON that a report could read any more.
+    (run / "plan.json").write_bytes(plan)
+    with pytest.warns(UserWarning) as warned:
         folkmoot.load(run)
-    if name != "plan.json":  # which is no JSON that a report could read any more
-        assert f"{name} was changed" in reported(run)
+    told, page = " ".join(str(warning.message) for warning in warned), reported(run)
+    for name in FILES[1:]:
+        assert f"{name} was changed" in told and f"{name} was changed" in page
+    assert "plan.json" not in page
 
 
-@pytest.mark.parametrize(
-    "name",
-    sample_daily(
-        [n for n in FILES if n not in ("plan.json", "study.yaml", "personas.json")],
-        DAILY,
-        part="mutations",
-    ),
-)
-def test_a_forged_file_with_its_hash_is_named_with_the_place(run: Path, name: str) -> None:
-    forge(run / name)
+def test_forged_files_with_their_hashes_are_named_with_the_place(run: Path) -> None:
+    names = [n for n in FILES if n not in ("plan.json", "study.yaml", "personas.json")]
+    for name in names:
+        forge(run / name)
     hashed_anew(run)
     code, said = verify(run)
     assert code == 4, said
-    place = "differs in" if name.endswith(".parquet") else "line "
-    assert f"{name}: " in said and place in said
-    assert "1 difference:" in said
+    for name in names:
+        after = said.partition(f"{name}: ")[2]
+        place = "differs in" if name.endswith(".parquet") else "line "
+        assert place in after[:120], (name, said)
+    assert f"{len(names)} differences:" in said
 
 
 def test_one_cell_is_named_with_row_and_both_values(run: Path) -> None:
@@ -519,11 +517,14 @@ def test_a_published_digest_verifies_the_run_that_it_is_of(run: Path) -> None:
     assert code == 2 and "Consistent" not in said
 
 
-@pytest.mark.parametrize("what", ["cost_usd = 2.5", "attempts = 9", "started_at = started_at + 60"])
-def test_usage_cost_and_times_are_in_the_record_digest(run: Path, what: str) -> None:
+def test_usage_cost_and_times_are_in_the_record_digest(run: Path) -> None:
     content, record = digests(run)
-    change_journal(run, f"UPDATE entries SET {what} WHERE {ONE}", cover_up=True)
-    assert digests(run)[0] == content
+    before = record
+    for what in ("cost_usd = 2.5", "attempts = 9", "started_at = started_at + 60"):
+        change_journal(run, f"UPDATE entries SET {what} WHERE {ONE}", cover_up=True)
+        after = digests(run)
+        assert after[0] == content and after[1] != before, what
+        before = after[1]
     code, said = verify_with(run, record)
     assert code == 4 and "is not the published one" in said
 
@@ -551,9 +552,13 @@ def test_a_manifest_without_its_seal_is_not_as_it_was_written(run: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "part", sample_daily([None, "x", [], {}, 1], (None, "x", []), part="mutations")
+    ("name", "part"),
+    sample_daily(
+        [*product(("design", "personas", "software"), (None, "x", [], {}, 1))],
+        [("design", None), ("personas", "x"), ("software", [])],
+        part="mutations",
+    ),
 )
-@pytest.mark.parametrize("name", ["design", "personas", "software"])
 def test_a_plan_of_another_shape_is_named(run: Path, name: str, part: object) -> None:
     if (name, part) == ("software", {}):
         part = ["x"]
@@ -567,15 +572,17 @@ def test_a_plan_of_another_shape_is_named(run: Path, name: str, part: object) ->
     assert done.exit_code != 0 and "plan.json" in done.output
 
 
+NAMES = ("plan.json", "manifest.json", "study.yaml", "config.yaml")
+
+
 @pytest.mark.parametrize(
-    "content",
+    ("name", "content"),
     sample_daily(
-        ["null", '"x"', "[]", "NaN", "[" * 100_000, ""],
-        ("[]", "[" * 100_000, ""),
+        [*product(NAMES, ("null", '"x"', "[]", "NaN", "[" * 100_000, ""))],
+        [*zip(NAMES, ("[" * 100_000, "[]", "", '"x"'), strict=True)],
         part="mutations",
     ),
 )
-@pytest.mark.parametrize("name", ["plan.json", "manifest.json", "study.yaml", "config.yaml"])
 def test_a_file_of_another_shape_is_named_and_crashes_nothing(
     run: Path, name: str, content: str
 ) -> None:

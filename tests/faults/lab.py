@@ -11,6 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from typer.testing import CliRunner
+
+from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.models.request import Message, ModelRequest
@@ -105,8 +109,18 @@ class CommandLine:
             **more,
         )
 
-    def run(self, *args: object, expect: int = 0, **more: Any) -> str:
-        """Run to the end; what it printed. Fails if the exit code is another one."""
+    def run(self, *args: object, expect: int = 0) -> str:
+        """Run to the end in this process, as nothing happens to it; what it printed. Fails if the
+        exit code is another one."""
+        words = [*map(str, args)]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sys, "argv", ["folkmoot", *words])  # which the line to go on repeats
+            done = CliRunner().invoke(app, words, env=self.env)
+        assert done.exit_code == expect, f"exit {done.exit_code}\n{done.output}"
+        return done.output
+
+    def run_in_process(self, *args: object, expect: int = 0, **more: Any) -> str:
+        """`run` in a process of its own, with what the operating system shall do to it."""
         process = self.start(*args, **more)
         printed, _ = process.communicate(timeout=120)
         assert process.returncode == expect, f"exit {process.returncode}\n{printed}"

@@ -34,7 +34,7 @@ def test_a_full_disk_is_said_and_resume_goes_on(
     def small_disk() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, 80_000))
 
-    printed = line.run("run", study, "--out", out, expect=2, preexec_fn=small_disk)
+    printed = line.run_in_process("run", study, "--out", out, expect=2, preexec_fn=small_disk)
     assert "disk" in printed and "Traceback" not in printed
     line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
@@ -57,7 +57,9 @@ def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve) -> None:
     line, study = CommandLine(server.openai), panel(tmp_path)
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    printed = line.run("run", study, "--out", locked / "run", expect=2, preexec_fn=obey_permissions)
+    printed = line.run_in_process(
+        "run", study, "--out", locked / "run", expect=2, preexec_fn=obey_permissions
+    )
     assert "locked" in printed and "Traceback" not in printed
     assert server.model.counts["received"] == 0
 

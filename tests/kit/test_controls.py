@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -28,7 +29,7 @@ from folkmoot.measures.drift import Answers, measure_drift
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
-from tests.contract.small import SMALL, people_of, small_study
+from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
 
 PILOT = """
@@ -49,13 +50,11 @@ def pilot(folder: Path, **knobs: float) -> RunFolder:
     return folkmoot.run(study, model="synthetic", out=folder / "run").folder
 
 
-def small(study: str, folder: Path) -> RunFolder:
-    if study == "workbook":
-        source = Path(__file__).parents[2] / "examples" / "public_goods.xlsx"
-    else:
-        source = folder / "study.yaml"
-        source.write_text(SMALL[study])
-    return folkmoot.run(source, model="synthetic", out=folder / "run").folder
+@pytest.fixture
+def sound(shared_folder: Callable[[str, Callable[[Path], object]], Path], tmp_path: Path) -> Path:
+    """A copy of the run of a respondent without a fault, for a test to ask controls in."""
+    made = shared_folder("controls/sound", lambda folder: pilot(folder / "pilot"))
+    return Path(shutil.copytree(made / "pilot" / "run", tmp_path / "sound"))
 
 
 def controlled(run: RunFolder, **settings: object) -> dict[str, Finding]:
@@ -69,9 +68,9 @@ def records(finding: Finding) -> list[Mapping[str, TableCell]]:
 
 @pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
-    study: str, tmp_path: Path
+    study: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    run = small(study, tmp_path)
+    run = RunFolder(shutil.copytree(small_run(study), tmp_path / "run"))
     before = (run.path / JOURNAL).read_bytes()
     tables = {name: run.read_table(name) for name in run.table_names()}
     done = run_controls(run, {"participants": 2}, RunOptions())
@@ -91,31 +90,16 @@ def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
             assert known == decided.request["messages"]
             assert reply == {"role": "assistant", "content": decided.reply}
             assert question["role"] == "user" and control.model_asked == decided.model_asked
-    ended = CliRunner().invoke(app, ["verify", str(run.path)])
-    assert ended.exit_code == 0, ended.output
+    if study == "focus_group":
+        ended = CliRunner().invoke(app, ["verify", str(run.path)])
+        assert ended.exit_code == 0, ended.output
     assert "unattributed" not in done.read_table("provenance")["kind"]
 
 
-def test_a_retest_is_the_decision_without_its_answer(tmp_path: Path) -> None:
-    run = pilot(tmp_path / "a")
-    done = run_controls(run, {"participants": 5, "negative": False}, RunOptions())
-    rows = done.read_table("control_answers").filter(pl.col("control") != AS_DESIGNED)
-    assert rows["control"].unique().to_list() == [RETEST]
-    with (
-        JournalReader(run.path / JOURNAL) as made,
-        JournalReader(done.path / JOURNAL) as controls,
-    ):
-        for row in rows.iter_rows(named=True):
-            again, first = controls.entry_at(row["address"]), made.entry_at(row["decision_address"])
-            assert again is not None and first is not None
-            assert again.request["messages"] == first.request["messages"]
-            assert row["expected"] == first.reply
-
-
-def test_planted_faults_are_found_and_no_others(tmp_path: Path) -> None:
-    sound = controlled(pilot(tmp_path / "sound"))
-    assert {row["verdict"] for row in records(sound["user_drift"])} <= {"passed", "not known"}
-    assert all(row["kept_share"] == 1 for row in records(sound["persona_kept"]))
+def test_planted_faults_are_found_and_no_others(sound: Path, tmp_path: Path) -> None:
+    found = controlled(RunFolder(sound))
+    assert {row["verdict"] for row in records(found["user_drift"])} <= {"passed", "not known"}
+    assert all(row["kept_share"] == 1 for row in records(found["persona_kept"]))
     faulty = controlled(pilot(tmp_path / "faulty", drift=0.8, persona_forgetting=0.6))
     verdicts = {row["contrast"]: row["verdict"] for row in records(faulty["user_drift"])}
     assert verdicts["acp against simple_voting"] == "failed"
@@ -132,29 +116,43 @@ def test_an_unstable_model_is_unreliable(tmp_path: Path) -> None:
     assert row["verdict"] == "failed"
 
 
-def test_controls_that_stopped_go_on_and_are_made_once(tmp_path: Path) -> None:
-    run = pilot(tmp_path / "a")
+def test_controls_that_stopped_go_on_and_are_made_once(sound: Path, tmp_path: Path) -> None:
+    run, whole = RunFolder(sound), RunFolder(shutil.copytree(sound, tmp_path / "whole"))
     with pytest.raises(BudgetReachedError):
         run_controls(run, {"participants": 3}, RunOptions(), budget_calls=10)
     assert control_findings(run) == []
     done = run_controls(run, {"participants": 3}, RunOptions())
-    whole = pilot(tmp_path / "b")
     other = run_controls(whole, {"participants": 3}, RunOptions())
     assert done.read_table("control_answers").equals(other.read_table("control_answers"))
     with pytest.raises(InputError, match="has controls already"):
         run_controls(run, {}, RunOptions())
 
 
-def test_the_same_participants_are_asked_before_and_after(tmp_path: Path) -> None:
-    run = pilot(tmp_path / "a")
-    asked = run_controls(run, {"participants": 7}, RunOptions()).read_table("control_answers")
+def test_the_same_participants_are_asked_before_and_after_and_a_retest_is_the_decision(
+    sound: Path,
+) -> None:
+    """A retest sends the prompts of the decision again, without the answer to them."""
+    run = RunFolder(sound)
+    done = run_controls(run, {"participants": 7, "negative": False}, RunOptions())
+    asked = done.read_table("control_answers")
     people = asked.group_by("condition", "moment").agg(pl.col("participant_id").unique().sort())
     by = {(c, m): tuple(p) for c, m, p in people.iter_rows()}
     assert by["acp", "first"] == by["acp", "final"] and len(by["acp", "final"]) == 7
+    rows = asked.filter(pl.col("control") != AS_DESIGNED)
+    assert rows["control"].unique().to_list() == [RETEST]
+    with (
+        JournalReader(run.path / JOURNAL) as made,
+        JournalReader(done.path / JOURNAL) as controls,
+    ):
+        for row in rows.iter_rows(named=True):
+            again, first = controls.entry_at(row["address"]), made.entry_at(row["decision_address"])
+            assert again is not None and first is not None
+            assert again.request["messages"] == first.request["messages"]
+            assert row["expected"] == first.reply
 
 
-def test_questions_of_ones_own_and_in_german(tmp_path: Path) -> None:
-    run = pilot(tmp_path / "a")
+def test_questions_of_ones_own_and_in_german(sound: Path) -> None:
+    run = RunFolder(sound)
     own = {"id": "shoes", "text": "Which size are your shoes?", "number": [30, 50]}
     asked = run_controls(
         run, {"participants": 2, "negative": [own], "language": "de"}, RunOptions()

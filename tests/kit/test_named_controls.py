@@ -23,6 +23,7 @@ from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL
+from tests.sweeps import sample_daily
 
 VOTES = """
 study: cross_pollination
@@ -48,8 +49,15 @@ def answers_in(run: RunFolder) -> pl.DataFrame:
     return RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
 
 
-def test_named_controls_are_asked_after_the_protocol_and_sealed_before(tmp_path: Path) -> None:
-    run = folkmoot.run(study(tmp_path), model="synthetic", out=tmp_path / "run").folder
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run with the named controls. A test reads it only."""
+    folder = tmp_path_factory.mktemp("named")
+    return folkmoot.run(study(folder), model="synthetic", out=folder / "run").folder
+
+
+def test_named_controls_are_asked_after_the_protocol_and_sealed_before(named: RunFolder) -> None:
+    run = named
     sealed = json.loads((run.path / PLAN).read_text())["sealed"]
     assert sealed["design"]["data"]["settings"]["controls"]["no_persona"] == 3
     table = answers_in(run)
@@ -65,11 +73,11 @@ def test_named_controls_are_asked_after_the_protocol_and_sealed_before(tmp_path:
     assert {finding.section for finding in control_findings(run)} == {"Controls"}
 
 
-def test_an_estimate_prices_each_control_as_it_is_asked(tmp_path: Path) -> None:
+def test_an_estimate_prices_each_control_as_it_is_asked(named: RunFolder, tmp_path: Path) -> None:
     path = study(tmp_path)
     total = run_dry_run(load_study_file(path), "synthetic")
     lines = {s.stage: s.calls for s in total.stages if s.stage.startswith("controls: ")}
-    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    run = named
     made = answers_in(run).filter((pl.col("address") != "") & (pl.col("control") != AS_DESIGNED))
     # The scope of a row holds its question, and the replies that a fork asks again before it.
     counts: Counter[str] = Counter()
@@ -104,8 +112,8 @@ def _embeddings(total: object) -> int:
     return sum(count for name, count in calls.items() if name.startswith("wordllama"))
 
 
-def test_a_budget_covers_the_run_and_its_controls(tmp_path: Path) -> None:
-    whole = folkmoot.run(study(tmp_path), model="synthetic", out=tmp_path / "whole").folder
+def test_a_budget_covers_the_run_and_its_controls(named: RunFolder, tmp_path: Path) -> None:
+    whole = named
     own = int(whole.manifest["calls"])
     path = study(tmp_path / "b", f"{NAMED}budget_calls: {own + 20}\n")
     with pytest.raises(BudgetReachedError):
@@ -125,7 +133,8 @@ def test_a_budget_covers_the_run_and_its_controls(tmp_path: Path) -> None:
 def test_the_cells_of_a_grid_have_controls_of_their_own(tmp_path: Path) -> None:
     options = RunOptions(model="synthetic", out=tmp_path / "grid")
     axes = {"temperature": ["0.2", "0.9"]}
-    grid = run_grid_with_controls(study(tmp_path), options, axes, 1)
+    few = study(tmp_path, "controls: {retest: 2, participants: 2}\n")
+    grid = run_grid_with_controls(few, options, axes, 1)
     runs = [run for _, run in grid.finished_cells().values()]
     assert len(runs) == 2 and all(answers_in(run).height for run in runs)
 
@@ -161,7 +170,9 @@ def test_stated_attributes_are_in_the_personas_of_participants_alone(tmp_path: P
     assert drifts[changed, "controls.confounders all"] < 0.1  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize(
+    "name", sample_daily(sorted(SMALL), daily=("focus_group", "town_hall"), part="truths")
+)
 def test_every_study_type_takes_them_without_code(name: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(f"{SMALL[name]}\ncontrols: {{participants: 2, no_persona: true}}\n")

@@ -30,15 +30,22 @@ conditions: [simple_voting, simple_passive, clarified_passive]
 participants_per_condition: {size}
 personas: {{source: quota}}
 respondent: {knobs}
-controls: {{negative: false, retest: false, no_persona: true, same_length: true, order: true}}
+controls: {{negative: false, retest: false, {controls}}}
 """
+ALL = "no_persona: true, same_length: true, order: true"
 
 
-def voted(folder: Path, size: int = 6, **knobs: float) -> RunFolder:
+def voted(folder: Path, size: int = 6, controls: str = ALL, **knobs: float) -> RunFolder:
     folder.mkdir(exist_ok=True)
     path = folder / "study.yaml"
-    path.write_text(VOTES.format(size=size, knobs=json.dumps(knobs)))
+    path.write_text(VOTES.format(size=size, knobs=json.dumps(knobs), controls=controls))
     return folkmoot.run(path, model="synthetic", out=folder / "run").folder
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run of six people in each arm with its controls. A test reads it only."""
+    return voted(tmp_path_factory.mktemp("voted"))
 
 
 def requests(
@@ -62,8 +69,8 @@ def findings(run: RunFolder) -> dict[str, Finding]:
     return {finding.key: finding for finding in control_findings(run)}
 
 
-def test_each_version_replaces_its_texts_and_no_others(tmp_path: Path) -> None:
-    run = voted(tmp_path)
+def test_each_version_replaces_its_texts_and_no_others(small: RunFolder) -> None:
+    run = small
     personas = dict(run.rows("participants", "participant_id", "persona"))
     summaries = run.read_table("summaries")["description"].drop_nulls().to_list()
     options = ["Park improvements", "Youth job training", "Safer streets"]
@@ -98,9 +105,8 @@ def orders_of(text: str, parts: list[str], *, by_heading: bool = False) -> list[
     return sorted((part for part in set(parts) if part in text), key=text.index)
 
 
-def test_a_decision_is_as_designed_where_a_version_has_nothing_to_replace(tmp_path: Path) -> None:
-    run = voted(tmp_path)
-    table = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
+def test_a_decision_is_as_designed_where_a_version_has_nothing_to_replace(small: RunFolder) -> None:
+    table = RunFolder(small.path / CONTROLS).read_table(ControlRow.table)
     reasons = {
         (condition, moment, control): set(own["missing"])
         for (condition, moment, control), own in table.group_by("condition", "moment", "control")
@@ -115,9 +121,9 @@ def test_a_decision_is_as_designed_where_a_version_has_nothing_to_replace(tmp_pa
 def test_an_effect_of_length_and_one_of_order_are_found(tmp_path: Path) -> None:
     sound = findings(voted(tmp_path / "sound", 40))
     assert not any(finding.alarms for finding in sound.values())
-    faulty = findings(voted(tmp_path / "length", 40, length_bias=0.6))
+    faulty = findings(voted(tmp_path / "length", 40, "same_length: true", length_bias=0.6))
     assert any("equal length" in a for a in faulty["where_the_effect_comes_from"].alarms)
-    faulty = findings(voted(tmp_path / "order", 40, position_bias=1.5))
+    faulty = findings(voted(tmp_path / "order", 40, "order: true", position_bias=1.5))
     assert any("order" in alarm for alarm in faulty["answers_in_each_version"].alarms)
 
 

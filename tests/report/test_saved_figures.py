@@ -32,9 +32,11 @@ def _texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_every_figure_of_a_run_is_an_svg_and_a_png_with_the_mark_below_the_plot(
+def test_figures_of_a_run_are_complete_files_in_words_and_those_of_the_page(
     figures: Path, finished: RunFolder
 ) -> None:
+    """Each is an SVG and a PNG with the mark below the plot, its labels are words and no keys, and
+    the report offers the same file."""
     drawn = sorted(figures.glob("*.svg"))
     assert drawn
     assert [path.with_suffix(".png") for path in drawn] == sorted(figures.glob("*.png"))
@@ -51,29 +53,18 @@ def test_every_figure_of_a_run_is_an_svg_and_a_png_with_the_mark_below_the_plot(
         image = path.with_suffix(".png").read_bytes()
         assert image.startswith(b"\x89PNG")
         assert struct.unpack(">II", image[16:24]) == pytest.approx((3 * width, 3 * height), abs=3)
-    assert not finished.partial
-
-
-def test_labels_of_figures_are_words_and_not_keys(figures: Path) -> None:
-    for path in figures.glob("*.svg"):
         for text in _texts(path.read_text("utf-8")):
             assert not re.search(r"[^\W_]_[^\W_]", text), (path.name, text)
-
-
-def test_the_report_page_holds_each_of_its_drawings_as_a_file(
-    figures: Path, finished: RunFolder
-) -> None:
+    assert not finished.partial
     page = (finished.path / "report.html").read_text("utf-8")
     links = re.findall(r'download="([^"]+)" href="data:image/svg\+xml;base64,([^"]+)"', page)
-    saved = {path.name: path.read_bytes() for path in figures.glob("*.svg")}
+    saved = {path.name: path.read_bytes() for path in drawn}
     assert {name: b64decode(data) for name, data in links} == saved
 
 
-def test_a_file_in_place_of_the_folder_is_refused_by_name(
-    finished: RunFolder, tmp_path: Path
-) -> None:
+def test_a_file_in_place_of_the_folder_is_refused_by_name(pilot: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
-    command = ["report", str(finished.path), "--figures", str(tmp_path / "taken")]
+    command = ["report", str(pilot.path), "--figures", str(tmp_path / "taken")]
     result = CliRunner().invoke(app, command)
     assert result.exit_code != 0 and "taken" in result.output
     assert (tmp_path / "taken").read_text() == "mine"
