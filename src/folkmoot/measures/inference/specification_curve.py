@@ -191,7 +191,9 @@ def _mean_difference(
 ) -> FloatArray:
     """Return the mean of the first condition minus the mean of the second condition.
 
-    The result has the shape (draws, specifications).
+    Each list has one array per condition. `sums` and `counts` (specifications, units): the sum and
+    the number of a unit's values. `times` (draws, units): how often a unit is drawn. The result has
+    the shape (draws, specifications).
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = (

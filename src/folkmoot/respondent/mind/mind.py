@@ -115,7 +115,7 @@ class SimulatedRespondent:
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:
-        """Return the respondent for another person, given the text of the person's persona passage.
+        """Return the respondent for another person. `persona` is that person's persona text.
 
         Use this method if one reply contains utterances of several people.
         """

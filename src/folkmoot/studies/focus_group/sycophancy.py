@@ -463,10 +463,10 @@ def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, fl
 def _paired_positions(
     groups: Iterable[tuple[Positions, Positions]],
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Return the first and the second positions, by group, of participants with both positions.
+    """Return two lists: the first and the second positions, each with one list per group.
 
-    Groups with fewer than three of these participants are left out, because a standard deviation of
-    two positions says little.
+    Only participants with both positions count. Groups with fewer than three of them are left out,
+    because a standard deviation of two positions says little.
     """
     first: list[list[float]] = []
     second: list[list[float]] = []

@@ -454,7 +454,10 @@ def compare_measures(
     decisions: pl.DataFrame,
     not_asked_again: pl.DataFrame | None = None,
 ) -> Comparison:
-    """Return the comparison of conditions, computed from the tables of a run."""
+    """Return the comparison of conditions, computed from the tables of a run.
+
+    `not_asked_again` has the measures of sessions without the decisions that needed a re-ask.
+    """
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     values_of = _by_session(measures)
     return {

@@ -525,10 +525,7 @@ def _clip_level(level: float) -> int:
 def _played_residents(
     mind: SimulatedRespondent, ids: Iterable[str], hall: HeardStatements
 ) -> dict[str, PlayedResident]:
-    """Return the residents with these `ids`, as a mapping with the ids as keys.
-
-    One reply plays all of them.
-    """
+    """Return id → resident for the residents with these `ids`, who all speak in one reply."""
     personas = {
         resident_id: "\n".join(persona_of(mind.reading.passages, resident_id)) or resident_id
         for resident_id in ids

@@ -499,7 +499,10 @@ def _role_of(state: SessionState, speaker: SessionParticipant | str, role: Role)
 
 
 def quote_material(text: SourcedText, template: str, source_id: str) -> SourcedText:
-    """Return a filled text of the workbook that names its cell as the source."""
+    """Mark a text of the workbook with its cell (`source_id`) as the source.
+
+    The source is marked as altered if `text` differs from the cell's `template`.
+    """
     return enclose_text(text, Source("material", source_id, altered=text != template))
 
 
