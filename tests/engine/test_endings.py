@@ -17,7 +17,7 @@ from folkmoot import Choice, Json, Missing, Number, Run, Session, Speaker, Study
 from folkmoot.cli.run import print_results
 from folkmoot.engine.session.session import Scope
 from folkmoot.errors import BudgetReachedError, FatalModelError, RunPausedError
-from folkmoot.measures.diagnostics import check_answers
+from folkmoot.measures.reply_checks import check_answers
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from tests.servers.faults import FaultPlan

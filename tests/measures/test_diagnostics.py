@@ -11,21 +11,24 @@ import pytest
 
 from folkmoot.measures.diagnostics import (
     check_acquiescence,
-    check_answers,
-    check_cut_replies,
     check_instability,
-    check_malformed,
-    check_off_list,
-    check_over_length,
     check_position_bias,
-    check_refusals,
     check_spread_of_ratings,
     check_spread_of_votes,
     check_sycophancy,
+)
+from folkmoot.measures.inference.proportions import wilson
+from folkmoot.measures.position import Shown
+from folkmoot.measures.reply_checks import (
+    check_answers,
+    check_cut_replies,
+    check_malformed,
+    check_off_list,
+    check_over_length,
+    check_refusals,
     check_yes_share,
     looks_like_refusal,
 )
-from folkmoot.measures.position import Shown
 from folkmoot.measures.retest import Repeat
 
 OPTION_NAMES = ["Park improvements", "Youth job training"]
@@ -66,6 +69,35 @@ def test_few_good_answers_prove_nothing(check):
     few = check([row(), row("text"), row("json")] * 8)
     assert few.verdict == "not known"
     assert few.value.value == 0 and "0 to" in few.says
+
+
+def test_many_replies_of_few_participants_are_few() -> None:
+    replies = [{**answer, "speaker_id": f"p{n % 8}"} for n, answer in enumerate(GOOD)]
+    found = check_refusals(replies)
+    assert found.verdict == "not known"
+    assert "(0 to 32 %; 8 independent units)" in found.says
+    four = [{**answer, "speaker_id": f"p{n % 4}"} for n, answer in enumerate(GOOD)]
+    assert "(no interval; 4 independent units)" in check_refusals(four).says
+    # With 400 participants, one who refuses all is not taken for five independent refusals.
+    many = [{**answer, "speaker_id": f"p{n % 400}"} for n, answer in enumerate(GOOD)]
+    assert check_refusals(many).verdict == "passed"
+    refusing = [
+        {**answer, "missing": "declined"} if answer["speaker_id"] in ("p1", "p2") else answer
+        for answer in many
+    ]
+    found = check_refusals(refusing)
+    assert found.value is not None and found.value.high == pytest.approx(
+        wilson(2, 400).high, abs=1e-4
+    )
+    # A tenth of all participants refuse everything, which many replies of theirs do not sharpen.
+    tenth = [
+        {**answer, "missing": "declined"} if int(answer["speaker_id"][1:]) < 40 else answer
+        for answer in many
+    ]
+    found = check_refusals(tenth)
+    assert found.verdict == "failed" and found.value is not None
+    apart = wilson(40, 400)
+    assert (found.value.low, found.value.high) == pytest.approx((apart.low, apart.high), abs=0.005)
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,17 @@ from folkmoot.measures.diagnostics import (
     Check,
     check_acquiescence,
     check_instability,
-    check_malformed,
-    check_off_list,
-    check_over_length,
     check_position_bias,
-    check_refusals,
     check_spread_of_ratings,
     check_sycophancy,
 )
 from folkmoot.measures.position import Shown
+from folkmoot.measures.reply_checks import (
+    check_malformed,
+    check_off_list,
+    check_over_length,
+    check_refusals,
+)
 from folkmoot.measures.retest import Repeat
 from folkmoot.provenance import quote_value
 

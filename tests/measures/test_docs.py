@@ -17,6 +17,7 @@ from folkmoot.measures import (
     dri,
     persona_variance,
     position,
+    reply_checks,
     retest,
 )
 from folkmoot.measures.inference import (
@@ -35,7 +36,7 @@ MODULES = {
     for m in (
         agreement, bands, clustered, clusters, diagnostics, diversity, dri,
         paired_votes, persona_variance, position, power, proportions, regression, retest,
-        simultaneous,
+        reply_checks, simultaneous,
     )
 }  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Checks of a model as a respondent: each check detects one known failure of models.
 
-The report and studies use these checks. The first group concerns the form of answers (rows of the
-table `answers`, which every study type records). The second group concerns opinions: instability,
-position bias, sycophancy, too little variance, too even votes.
+The report and studies use these checks. They concern opinions: instability, position bias,
+sycophancy, too little variance, too even votes. Checks of the form of answers are in
+`reply_checks`.
 
 Each check estimates one quantity and states the margin of acceptable values. A check passes if the
 whole interval lies inside the margin, and fails if the whole interval lies outside. Otherwise the
@@ -14,18 +14,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from statistics import median
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folkmoot.conversation.answer_types import WAYS_OUT
-from folkmoot.conversation.reply_forms import looks_like_refusal
 from folkmoot.measures.bands import human_band
 from folkmoot.measures.diversity import (
     FEWEST_VOTES,
@@ -45,14 +40,14 @@ from folkmoot.measures.inference.estimates import (
     points_span,
 )
 from folkmoot.measures.inference.proportions import holm, newcombe, wilson
-from folkmoot.measures.position import Shown, position_effects, shown_in
+from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.retest import Repeat, agreement_with_oneself
 from folkmoot.measures.wording import CHECK_PHRASES
 
 Row = Mapping[str, Any]
 
 # With fewer answers than this, a check gives no verdict.
-_FEW = 10
+FEW = 10
 
 
 Verdict = Literal["passed", "failed", "not known"]
@@ -104,226 +99,16 @@ class Check:
     says: str
 
 
-def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: str) -> Check:
-    """Return the check that at most the share `limit` of replies has a fault.
-
-    `bad`: number of replies with the fault. `asked`: number of all replies. `what`: the fault in
-    words, which ends the sentence "… of … replies".
-    """
-    margin = Margin(high=limit)
-    if not asked:
-        return unchecked_result(key, title, margin, "No such answers in this run.")
-    share = wilson(min(bad, asked), asked)
-    verdict = margin.judge_interval(share)
-    if verdict == FAILED and bad < 2:
-        # A single bad reply is no evidence of a failure, however few replies there are.
-        verdict = NOT_KNOWN
-    how_many = format_percent(share.value) if bad else "None"
-    says = (
-        f"{how_many} of {format_count(asked, 'reply', 'replies')} "
-        f"{what}{_how_sure(share, verdict)}."
-    )
-    return Check(key, title, share, margin, verdict, says)
-
-
-def _how_sure(share: Estimate, verdict: Verdict) -> str:
-    """Return the interval of a share as text for an unknown verdict, such as " (0 to 4 %)".
-
-    Returns an empty string if the verdict is known.
-    """
-    return f" ({format_span(share.low, share.high)})" if verdict == NOT_KNOWN else ""
-
-
 def unchecked_result(key: str, title: str, margin: Margin, why: str) -> Check:
     """Return a check with the verdict "not known" and the reason `why`."""
     return Check(key, title, None, margin, NOT_KNOWN, why)
 
 
-def check_answers(answers: Collection[Row]) -> list[Check]:
-    """Return all checks that can be computed from the table `answers` of any study type.
-
-    Position bias is estimated over all choices together. If a study asks the same choice many
-    times, the errors are clustered by participant, because such answers are not independent.
-    """
-    return [
-        check_refusals(answers),
-        check_malformed(answers),
-        check_off_list(answers),
-        check_over_length(answers),
-        check_cut_replies(answers),
-        check_yes_share(answers),
-        check_position_bias(shown_in(answers)),
-    ]
-
-
-# Limits for shares of replies. A suitable model stays far below them.
-REFUSALS = 0.02
-REASKED = 0.05
-OVER_LENGTH = 0.05
-ALWAYS_YES = 0.90
 ACQUIESCENCE = 0.10
-CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 
 
-# Titles of checks that the validity card of a report looks up in the finding on all checks.
-REFUSALS_TITLE = "Refusals"
 POSITION_BIAS = "Position bias"
 SPREAD_OF_VOTES, SPREAD_OF_RATINGS = "Spread of votes", "Spread of ratings"
-BY_PROVIDER = "refused by the provider"
-# Reasons of missing answers that may be refusals in plain words.
-UNREAD = ("unparsed", "empty")
-
-
-def check_refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
-    """Check the share of answers that the participant declined or the provider refused.
-
-    The check works in any language. `texts` holds utterances and free answers. English refusal
-    phrases in them are counted as "possible refusals" and do not affect the verdict.
-    """
-    reasons = Counter(filter(None, map(_refusal_reason, answers)))
-    # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
-    if not reasons and "how" not in next(iter(answers), {"how": None}):
-        why = (
-            "An earlier version made this run. Participants could not decline closed answers in it."
-        )
-        return unchecked_result("refusals", REFUSALS_TITLE, Margin(high=REFUSALS), why)
-    check = share_check(
-        "refusals",
-        REFUSALS_TITLE,
-        reasons.total(),
-        len(answers),
-        REFUSALS,
-        "ended in a way out or a refusal",
-    )
-    says = check.says
-    unread = sum(1 for row in answers if row.get("missing") in UNREAD)
-    if check.verdict == PASSED and reasons.total() + unread > REFUSALS * len(answers):
-        # A model that ignores the ways out refuses in plain words. The parser cannot distinguish
-        # these from noise.
-        check = replace(check, verdict=NOT_KNOWN)
-        says += (
-            f" This is not certain: {format_count(unread, 'reply', 'replies')} could not be read "
-            "and may be refusals in other words."
-        )
-    if reasons:
-        counted = ", ".join(f"{reason} {reasons[reason]:,}" for reason in sorted(reasons))
-        says = says.replace(check.says, f"{check.says.removesuffix('.')} ({counted}).")
-    if texts:
-        possible = sum(1 for text in texts if looks_like_refusal(text))
-        says += (
-            f" Possible refusals by English phrases: {possible:,} of "
-            f"{format_count(len(texts), 'text')}; this count does not affect the verdict."
-        )
-    return replace(check, says=says)
-
-
-def _refusal_reason(row: Row) -> str:
-    """Return the way in which a participant declined (`WAYS_OUT`), or the refusal by the provider.
-
-    Returns an empty string for all other answers.
-    """
-    reason = str(row.get("missing") or "")
-    if reason in WAYS_OUT:
-        return reason
-    # A prompt that is too long for the model also gives a missing answer, but it is no refusal.
-    if row.get("how") == "refused" or reason in ("refused", "filtered"):
-        return BY_PROVIDER
-    # Runs of earlier versions stored providers' finish reasons. These words occur in them.
-    of_provider = any(word in reason for word in ("refus", "filter", "declin", "safety"))
-    return BY_PROVIDER if of_provider else ""
-
-
-def check_malformed(answers: Collection[Row]) -> Check:
-    """Check the share of JSON answers that needed a repair or a re-ask, or have no valid value.
-
-    Refusals do not count as malformed.
-    """
-    bad = [
-        bool(r.get("reasks") or r.get("parse_step") not in CLEAN_STEPS)
-        for r in answers
-        if r.get("kind") == "json" and not _refusal_reason(r)
-    ]
-    return share_check(
-        "malformed",
-        "Malformed structured answers",
-        sum(bad),
-        len(bad),
-        REASKED,
-        "needed a repair or a re-ask",
-    )
-
-
-def check_cut_replies(answers: Collection[Row]) -> Check:
-    """Check that no reply was still cut after the request with twice the token limit.
-
-    All replies are counted. A single cut reply fails the check, because its text would be used as
-    if it were complete. The verdict is "not known" if no reply has a finish reason.
-    """
-    title, margin = "Cut replies", Margin(high=0.0)
-    ended = Counter(str(r.get("finish") or "unknown") for r in answers)
-    said = sum(n for finish, n in ended.items() if not finish.startswith("unknown"))
-    if not said:
-        why = "The model reports no finish reasons." if ended else "No answers in this run."
-        return unchecked_result("cut", title, margin, why)
-    bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
-    share = wilson(bad, said)
-    how_many = format_percent(share.value) if bad else "None"
-    says = f"{how_many} of {format_count(said, 'reply', 'replies')} were cut by the token limit."
-    return Check("cut", title, share, margin, FAILED if bad else PASSED, says)
-
-
-def check_off_list(answers: Collection[Row]) -> Check:
-    """Check the share of choices and numbers with a first reply that was not among the options.
-
-    Refusals do not count.
-    """
-    bad = [
-        bool(r.get("reasks") or r.get("parse_step") == "missing")
-        for r in answers
-        if r.get("kind") in ("choice", "number") and not _refusal_reason(r)
-    ]
-    return share_check(
-        "off_list",
-        "Answers off the list",
-        sum(bad),
-        len(bad),
-        REASKED,
-        "were not among the options",
-    )
-
-
-def check_over_length(answers: Collection[Row]) -> Check:
-    """Check the share of replies that are far too long.
-
-    A choice is too long if it has more than eight words beyond its longest option. The length of a
-    free text is compared with the median words of its stage and role. The text is too long if it
-    has more than three times the median, and at least 60 words more than the median. Replies of one
-    or two words are signals and do not enter the median.
-    """
-    typical: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for r in answers:
-        words = int(r.get("words") or 0)
-        if words > 2:
-            typical[str(r.get("stage")), str(r.get("role"))].append(words)
-    middle = {key: median(counts) for key, counts in typical.items()}
-    long = 0
-    for r in answers:
-        words = int(r.get("words") or 0)
-        if r.get("options"):
-            long += words > _longest_option_words(r["options"]) + 8
-        else:
-            usual = middle.get((str(r.get("stage")), str(r.get("role"))), 0)
-            long += words > max(3 * usual, usual + 60)
-    return share_check(
-        "over_length", "Over-long replies", long, len(answers), OVER_LENGTH, "were far too long"
-    )
-
-
-# The same list of options occurs in thousands of rows.
-@lru_cache(maxsize=1024)
-def _longest_option_words(options: str) -> int:
-    """Return the number of words of the longest option of `options`, a JSON list."""
-    return max(len(option.split()) for option in json.loads(options))
 
 
 def check_acquiescence(
@@ -347,34 +132,6 @@ def check_acquiescence(
         f"{mean.high:+.2f}; 0 is consistent, +1 says yes to everything)."
     )
     return Check("acquiescence", title, mean, margin, margin.judge_interval(mean), says)
-
-
-def check_yes_share(answers: Collection[Row]) -> Check:
-    """Check the share of yes among yes/no answers, for runs without opposite statements.
-
-    The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
-    """
-    asked = []
-    for r in answers:
-        if r.get("value") and r.get("options") and _yes_or_no(r["options"]):
-            asked.append(str(r["value"]).casefold() in YES)
-    title, margin = "Yes-saying", Margin(1 - ALWAYS_YES, ALWAYS_YES)
-    if len(asked) < _FEW:
-        return unchecked_result("acquiescence", title, margin, "Too few yes/no answers to say.")
-    share = wilson(sum(asked), len(asked))
-    says = f"{format_percent(share.value)} of {format_count(len(asked), 'yes/no answer')} were yes."
-    return Check("acquiescence", title, share, margin, margin.judge_interval(share), says)
-
-
-YES = frozenset({"yes", "agree", "support", "approve", "for"})
-NO = frozenset({"no", "disagree", "oppose", "reject", "against"})
-
-
-@lru_cache(maxsize=1024)
-def _yes_or_no(options: str) -> bool:
-    """Return whether the options (a JSON list from a table cell) contain a yes and a no."""
-    listed = {option.casefold() for option in json.loads(options)}
-    return bool(listed & YES and listed & NO)
 
 
 # A text loops if a passage of at most LONGEST_PASSAGE words occurs this many times in a row, with
@@ -563,7 +320,7 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
         failed = margin.judge_interval(effect) == FAILED and p < _ALPHA
     else:
         # Every answer was decided by its place, so there is no variance for an interval.
-        failed = found.answers >= _FEW and abs(effect.value) > POSITION
+        failed = found.answers >= FEW and abs(effect.value) > POSITION
     bounds = points_span(effect.low, effect.high)
     sure = f"{bounds}, adjusted {format_p_value(p)}" if math.isfinite(p) else bounds
     says = (
@@ -711,7 +468,7 @@ def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Chec
     margin = Margin(band.low, band.high)
     x = np.asarray(answers, float)
     x = x[:, None] if x.ndim == 1 else x
-    x = x[:, np.isfinite(x).sum(axis=0) >= _FEW]
+    x = x[:, np.isfinite(x).sum(axis=0) >= FEW]
     if not x.size:
         return unchecked_result("shrinking_variance", title, margin, "Too few ratings to say.")
     value = spread_of_ratings(x, high - low)

@@ -66,15 +66,15 @@ CARD_PHRASES: Mapping[str, CardPhrases] = {
         "Few first replies were unreadable, cut or repetitive, and no check reads what they mean.",
         "Many first replies were unreadable, cut or repetitive, so answers may not mean what they "
         "say.",
-        "Answers may not mean what they say",
-        "there are too few replies to tell",
+        "First replies may fail more often than the margin",
+        _MORE_UNITS,
     ),
     "Refusals": CardPhrases(
         "Few answers are missing by refusal in the whole run, though one condition may lose more.",
         "The figures describe only answers that were given, and those who refused may think "
         "otherwise.",
-        "Those who refused may think otherwise than the rest",
-        "these answers do not tell how many did",
+        "Participants may refuse more often than the margin, and those may think otherwise",
+        _MORE_UNITS,
     ),
     "Reliability (retest)": CardPhrases(
         "Answers to a question that was asked twice agree within the margin, and what differs is "

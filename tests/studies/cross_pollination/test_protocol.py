@@ -15,7 +15,7 @@ from folkmoot import Run
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options, run_study
 from folkmoot.errors import BudgetReachedError, InputError, RefusedError
-from folkmoot.measures.diagnostics import check_answers
+from folkmoot.measures.reply_checks import check_answers
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder

@@ -134,6 +134,7 @@ class FirstReply(NamedTuple):
     text: str
     finish: str
     asked_again: bool
+    address: str = ""
 
 
 class BatchRecord(NamedTuple):

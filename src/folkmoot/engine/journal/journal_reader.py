@@ -300,7 +300,9 @@ class JournalReader:
                 }
                 if first := replies.get(address):
                     asked_again = f"{address}.r1" in replies
-                    yield FirstReply(first.model_asked, first.reply, first.finish, asked_again)
+                    yield FirstReply(
+                        first.model_asked, first.reply, first.finish, asked_again, address
+                    )
         except sqlite3.Error as error:
             raise storage_error(self.path, error) from None
 

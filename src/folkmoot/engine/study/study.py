@@ -43,6 +43,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.power import DesignSize
+from folkmoot.measures.reply_checks import UnitOf, speaker_of
 from folkmoot.measures.retest import Repeat
 from folkmoot.models.request import Message
 from folkmoot.registry import STUDIES, installed_entry_points
@@ -136,6 +137,7 @@ class Study(Generic[ConfigT]):
         findings: returns results from the tables of a finished run.
         repeats: returns the questions that participants answered twice, with both answers. The
             report uses them to detect models that answer at random.
+        reply_unit: returns the independent unit of a row of `answers`, see `reply_checks.py`.
         strict_tables: returns the tables without some rows of `answers`, see `strict_answers.py`.
             None if the study type does not declare which tables are based on these answers. If the
             run asked for choices or numbers, the report then says that findings were not computed a
@@ -192,6 +194,7 @@ class Study(Generic[ConfigT]):
     claims: Callable[[ConfigT], Sequence[Claim]] = lambda _config: ()
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
     repeats: Callable[[RunFolder], Collection[Repeat]] = lambda _run: ()
+    reply_unit: UnitOf = speaker_of
     strict_tables: StrictTables | None = None
     render_run: Callable[[RunFolder, Sequence[str]], Iterable[str]] = lambda _run, _key: ()
     load_config: Callable[[Path], ConfigT] | None = None

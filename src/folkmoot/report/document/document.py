@@ -21,8 +21,9 @@ from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, collect_findings, respondent_checks_finding
 from folkmoot.kit.sources import report_unattributed
-from folkmoot.measures.diagnostics import check_answers, check_instability
+from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.inference.claims import Result
+from folkmoot.measures.reply_checks import check_answers
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.comparison.pooled import CellFindings, pooled_findings
 from folkmoot.report.comparison.seat_checks import checks_of_humans
@@ -102,7 +103,7 @@ def build_document(
     if run.has_table("answers") and RESPONDENT_CHECKS_KEY not in {
         finding.key for finding in findings
     }:
-        checks = check_answers(RowStream(run.scan_table("answers")))
+        checks = check_answers(RowStream(run.scan_table("answers")), study.reply_unit)
         findings.append(respondent_checks_finding([*checks, check_instability(study.repeats(run))]))
     if "coding" not in {finding.key for finding in findings}:
         findings += collect_findings(coding.coding_finding(run))
@@ -111,7 +112,7 @@ def build_document(
         [
             people_and_models(run),
             checks_of_humans(run),
-            check_instructions(run),
+            check_instructions(run, study.reply_unit),
             report_unattributed(run),
         ]
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from folkmoot.engine.journal.journal import FirstReply
 from folkmoot.engine.journal.journal_reader import JournalReader
@@ -12,7 +12,7 @@ from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import StorageError
 from folkmoot.measures.diagnostics import FAILED, Margin, Verdict, repeats_itself
 from folkmoot.measures.inference.estimates import format_count, format_percent
-from folkmoot.measures.inference.proportions import wilson
+from folkmoot.measures.reply_checks import Faults, UnitOf, share_of_replies, speaker_of
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import FINISH_LENGTH
 from folkmoot.storage.findings import Finding, ResultTable
@@ -29,6 +29,7 @@ class FirstReplies:
 
     `asked_again`: replies that needed a re-ask. `looped`: replies that repeat themselves. `cut`:
     replies that reached the token limit. `failed`: replies with at least one of these failures.
+    `by_unit`: failed and all replies of each independent unit.
     """
 
     replies: int = 0
@@ -36,6 +37,7 @@ class FirstReplies:
     looped: int = 0
     cut: int = 0
     failed: int = 0
+    by_unit: Faults = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -46,12 +48,12 @@ class FirstReplies:
         """Return the verdict on whether the model followed the instructions.
 
         `limit`: the largest acceptable share of failures. Failed: the share is above the limit.
-        Passed: the whole interval of the share is below the limit. In all other cases there are too
-        few replies to know.
+        Passed: the whole interval of the share over independent units is below the limit. In all
+        other cases there are too few units to know.
         """
         if self.share > limit:
             return FAILED
-        return Margin(high=limit).judge_interval(wilson(self.failed, self.replies))
+        return Margin(high=limit).judge_interval(share_of_replies(self.by_unit))
 
     def describe(self) -> str:
         """Return the counts in words."""
@@ -63,8 +65,13 @@ class FirstReplies:
         )
 
 
-def count_first_replies(replies: Iterable[FirstReply]) -> dict[str, FirstReplies]:
-    """Count the first replies of each model. Human participants are left out."""
+def count_first_replies(
+    replies: Iterable[FirstReply], units: Mapping[str, Hashable] | None = None
+) -> dict[str, FirstReplies]:
+    """Count the first replies of each model. Human participants are left out.
+
+    `units`: address → independent unit. A reply at another address is a unit of its own.
+    """
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)
     for reply in replies:
         if reply.model == HUMAN_MODEL:
@@ -75,11 +82,25 @@ def count_first_replies(replies: Iterable[FirstReply]) -> dict[str, FirstReplies
         of_model.asked_again += reply.asked_again
         of_model.looped += looped
         of_model.cut += cut
-        of_model.failed += reply.asked_again or looped or cut
+        has_failed = reply.asked_again or looped or cut
+        of_model.failed += has_failed
+        unit = (units or {}).get(reply.address) or of_model.replies
+        of_unit = of_model.by_unit.setdefault(unit, [0, 0])
+        of_unit[0] += has_failed
+        of_unit[1] += 1
     return dict(counts)
 
 
-def check_instructions(run: RunFolder) -> Finding | None:
+def _units(run: RunFolder, unit_of: UnitOf) -> dict[str, Hashable]:
+    """Return the independent unit of each answer, by address."""
+    if not run.has_table("answers"):
+        return {}
+    columns = ("address", "stage", "scope", "role", "speaker_id")
+    answers = run.scan_table("answers").select(columns).collect()
+    return {row["address"]: unit_of(row) for row in answers.iter_rows(named=True)}
+
+
+def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding | None:
     """Return the finding on whether the models of a run followed the instructions.
 
     Returns None if the journal has no first replies or cannot be read. The list of deviations
@@ -87,7 +108,7 @@ def check_instructions(run: RunFolder) -> Finding | None:
     """
     try:
         with JournalReader(run.path / JOURNAL) as journal:
-            counts = count_first_replies(journal.first_replies())
+            counts = count_first_replies(journal.first_replies(), _units(run, unit_of))
     except StorageError:
         return None
     if not counts:

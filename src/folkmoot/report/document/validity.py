@@ -25,12 +25,12 @@ from folkmoot.measures.diagnostics import (
     NOT_KNOWN,
     PASSED,
     POSITION_BIAS,
-    REFUSALS_TITLE,
     SPREAD_OF_RATINGS,
     SPREAD_OF_VOTES,
     Verdict,
 )
 from folkmoot.measures.inference.estimates import format_count, format_percent, format_span
+from folkmoot.measures.reply_checks import REFUSALS_TITLE
 from folkmoot.measures.wording import CARD_PHRASES
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.pooled import GRID_CLAIMS, judge_claims

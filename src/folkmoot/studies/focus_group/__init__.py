@@ -11,6 +11,7 @@ from pathlib import Path
 
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
+from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.studies.focus_group.config import DiscussionConfig, declare_claims
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.files import derived_files
@@ -51,6 +52,7 @@ STUDY = Study(
     claims=declare_claims,
     findings=compute_findings,
     repeats=repeated_positions,
+    reply_unit=part_of_stage,
     derived=derived_files,
     strict_tables=strict_tables,
     expected_rows=expected_rows,

@@ -29,11 +29,12 @@ from folkmoot.kit.findings import (
     respondent_checks_finding,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
-from folkmoot.measures.diagnostics import check_answers, check_instability
+from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
+from folkmoot.measures.reply_checks import check_answers, part_of_stage
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable, column_heading
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.focus_group import sycophancy
@@ -59,10 +60,7 @@ from folkmoot.studies.focus_group.positions import (
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.reading import CODE_POSITIONS, kind_and_name
 
-INTERVALS = (
-    "Intervals are given from five groups on: 95 %, groups as units, not adjusted for the number "
-    "of rows."
-)
+INTERVALS = "95 % intervals from five groups on, groups as units, not adjusted for several rows."
 WITHHELD_REMARKS_TEXT = "The number of people who raised each objection, need and theme"
 # Krippendorff's customary limits for conclusions and for tentative conclusions.
 GOOD_ALPHA, FAIR_ALPHA = 0.8, 0.667
@@ -173,9 +171,9 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
         [person for _, people in data for person in people],
         run.config.get("control"),
     )
-    answers = RowStream(run.scan_table("answers"))
-    stable = check_instability(repeated_positions(run))
-    return respondent_checks_finding([*check_answers(answers), stable, pleasing.judge()])
+    checks = check_answers(RowStream(run.scan_table("answers")), part_of_stage)
+    checks += [check_instability(repeated_positions(run)), pleasing.judge()]
+    return respondent_checks_finding(checks)
 
 
 def purchase_intent(concept: Concept) -> Finding | None:

@@ -16,7 +16,11 @@ from folkmoot.studies.negotiation.config import NegotiationConfig, declare_claim
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.files import derived_files
 from folkmoot.studies.negotiation.findings import compute_findings
-from folkmoot.studies.negotiation.measures import repeated_statements, strict_tables
+from folkmoot.studies.negotiation.measures import (
+    group_of_answer,
+    repeated_statements,
+    strict_tables,
+)
 from folkmoot.studies.negotiation.participants import available_seats
 from folkmoot.studies.negotiation.preparation import (
     check_config,
@@ -54,6 +58,7 @@ STUDY = Study(
     claims=declare_claims,
     findings=compute_findings,
     repeats=repeated_statements,
+    reply_unit=group_of_answer,
     derived=derived_files,
     strict_tables=strict_tables,
     expected_rows=expected_rows,

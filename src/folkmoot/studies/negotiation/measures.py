@@ -9,10 +9,10 @@ feedback are computed from the source study's scores of texts. Groups are the un
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import polars as pl
 
@@ -21,6 +21,7 @@ from folkmoot.kit.findings import split_address
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.clustered import clustered_mean, paired_difference
 from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import (
@@ -633,6 +634,13 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
             group, _, condition = session.rpartition("-")
             confirmations.add((group, condition, rest[0], rest[2]))
     return confirmations
+
+
+def group_of_answer(row: Mapping[str, Any]) -> Hashable:
+    """Return the group of a row of `answers`: the same one under all conditions."""
+    part = str(part_of_stage(row))
+    # The negotiation of a group is named by group and condition.
+    return part.rpartition("-")[0] if row["stage"] == "negotiation" else part
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:

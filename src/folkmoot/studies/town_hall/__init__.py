@@ -24,6 +24,7 @@ from folkmoot.studies.town_hall.measures import (
     compare_levels,
     comparison_rows,
     repeated_satisfaction,
+    set_of_answer,
 )
 from folkmoot.studies.town_hall.preparation import (
     config_advisories,
@@ -64,6 +65,7 @@ STUDY: Study[TownHallConfig] = Study(
     claims=declare_claims,
     findings=compute_findings,
     repeats=repeated_satisfaction,
+    reply_unit=set_of_answer,
     derived=derived_files,
     expected_rows=expected_rows,
     render_run=render_lines,

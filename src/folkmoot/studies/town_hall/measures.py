@@ -16,7 +16,7 @@ sets, which are the independent units.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
 from operator import attrgetter
@@ -601,6 +601,12 @@ def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Si
         ]
     )
     return vulnerable, general
+
+
+def set_of_answer(row: Mapping[str, Any]) -> Hashable:
+    """Return the set of residents of a row of `answers`: the same one at all levels."""
+    # A discussion is named by its set and its level.
+    return str(row["stage"]).partition("_")[0]
 
 
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
+from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
@@ -47,6 +48,7 @@ STUDY = Study(
     preview=preview_prompts,
     claims=declare_claims,
     findings=compute_findings,
+    reply_unit=part_of_stage,
     strict_tables=strict_tables,
     expected_rows=expected_rows,
     load_config=load_workbook_config,

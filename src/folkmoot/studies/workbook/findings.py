@@ -23,11 +23,12 @@ from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.diagnostics import check_answers, check_instability, check_position_bias
+from folkmoot.measures.diagnostics import check_instability, check_position_bias
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.position import shown_in
+from folkmoot.measures.reply_checks import check_answers, part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
@@ -632,7 +633,7 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
         closed_answers.select("options", "value", speaker_id="participant_id").iter_rows(named=True)
     )
     answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
-    checks = {check.key: check for check in check_answers(answers)}
+    checks = {check.key: check for check in check_answers(answers, part_of_stage)}
     bias = check_position_bias(shown_options)
     return kit.respondent_checks_finding(
         [*(checks | {bias.key: bias}).values(), check_instability(repeated_answers(run))]

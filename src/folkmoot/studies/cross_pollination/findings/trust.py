@@ -18,18 +18,20 @@ from folkmoot.measures.diagnostics import (
     FAILED,
     NOT_KNOWN,
     Check,
-    check_cut_replies,
     check_instability,
-    check_malformed,
-    check_off_list,
-    check_over_length,
     check_position_bias,
-    check_refusals,
     check_spread_of_votes,
     check_sycophancy,
 )
 from folkmoot.measures.inference.estimates import format_count, points_span
 from folkmoot.measures.position import Shown, position_effects
+from folkmoot.measures.reply_checks import (
+    check_cut_replies,
+    check_malformed,
+    check_off_list,
+    check_over_length,
+    check_refusals,
+)
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY_TESTS
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable

@@ -1,0 +1,359 @@
+"""Checks of the form of a model's replies, from rows of the table `answers` of any study type.
+
+Replies of one participant are alike: a model that refuses to play a persona refuses it in each
+question. So the interval of a share of replies is over independent units (`share_of_replies`): the
+participants, or the groups in which they talk. The verdict is "not known" if these are too few.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import replace
+from functools import lru_cache
+from statistics import median
+
+import numpy as np
+
+from folkmoot.conversation.answer_types import WAYS_OUT
+from folkmoot.conversation.reply_forms import looks_like_refusal
+from folkmoot.measures.diagnostics import (
+    FAILED,
+    FEW,
+    NOT_KNOWN,
+    PASSED,
+    Check,
+    Margin,
+    Row,
+    Verdict,
+    check_position_bias,
+    unchecked_result,
+)
+from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    Estimate,
+    format_count,
+    format_percent,
+    format_span,
+)
+from folkmoot.measures.inference.proportions import score_interval, wilson
+from folkmoot.measures.position import shown_in
+
+# Independent unit → number of replies with a fault, number of all replies.
+Faults = dict[Hashable, list[int]]
+# Row of `answers` → its independent unit, or None if the row is a unit of its own.
+UnitOf = Callable[[Row], Hashable]
+
+
+# Limits for shares of replies. A suitable model stays far below them.
+REFUSALS = 0.02
+REASKED = 0.05
+OVER_LENGTH = 0.05
+ALWAYS_YES = 0.90
+CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
+# Titles of checks that the validity card of a report looks up in the finding on all checks.
+REFUSALS_TITLE = "Refusals"
+BY_PROVIDER = "refused by the provider"
+# Reasons of missing answers that may be refusals in plain words.
+UNREAD = ("unparsed", "empty")
+
+
+def speaker_of(row: Row) -> Hashable:
+    """Return the speaker of a row of `answers`: the unit if participants do not talk."""
+    return row.get("speaker_id")
+
+
+def part_of_stage(row: Row) -> Hashable:
+    """Return the name after the stage in the scope of a row, such as a group: the unit if it talks.
+
+    Coders are one unit, because each of them reads texts of all groups.
+    """
+    return row["role"] if row["role"] == "coder" else str(row["scope"]).split("/")[1]
+
+
+def count_faults(
+    rows: Collection[Row], is_faulty: Callable[[Row], bool | None], unit_of: UnitOf = speaker_of
+) -> Faults:
+    """Count the replies of each independent unit, and those with a fault.
+
+    `is_faulty` returns None for a reply that does not count.
+    """
+    faults: Faults = {}
+    for number, row in enumerate(rows):
+        fault = is_faulty(row)
+        if fault is not None:
+            unit = unit_of(row)
+            counts = faults.setdefault(number if unit is None else unit, [0, 0])
+            counts[0] += fault
+            counts[1] += 1
+    return faults
+
+
+def share_of_replies(faults: Faults) -> Estimate:
+    """Return the share of replies with a fault, with an interval over independent units.
+
+    With at least five units that have a fault, the interval is `clustered_share`. With fewer, they
+    do not tell how much alike the replies of a unit are, so the bounds are cautious: the upper one
+    is that of the share of units with any fault, and the lower one takes all replies of a unit for
+    one. There is no interval with fewer than five units.
+    """
+    bad, asked = (sum(counts[at] for counts in faults.values()) for at in (0, 1))
+    units, with_fault = len(faults), sum(counts[0] > 0 for counts in faults.values())
+    share = bad / asked
+    if units == asked:
+        return wilson(bad, asked)
+    if with_fault >= FEWEST_UNITS:
+        hits = np.concatenate(
+            [np.arange(all_of_unit) < bad_of_unit for bad_of_unit, all_of_unit in faults.values()]
+        )
+        names = [unit for unit, (_, all_of_unit) in faults.items() for _ in range(all_of_unit)]
+        estimate = clustered_share(hits.astype(float), names)
+        if estimate.has_interval:
+            return estimate
+    low, high = score_interval(share, units, 1.96)
+    high = max(high, wilson(with_fault, units).high)
+    return Estimate(share, low if bad else 0.0, high, asked, units, method="Wilson over units")
+
+
+def share_check(key: str, title: str, faults: Faults, limit: float, what: str) -> Check:
+    """Return the check that at most the share `limit` of replies has a fault.
+
+    `what`: the fault in words, which ends the sentence "… of … replies".
+    """
+    margin = Margin(high=limit)
+    if not faults:
+        return unchecked_result(key, title, margin, "No such answers in this run.")
+    share = share_of_replies(faults)
+    bad, asked = (sum(counts[at] for counts in faults.values()) for at in (0, 1))
+    verdict = margin.judge_interval(share)
+    if verdict == FAILED and bad < 2:
+        # A single bad reply is no evidence of a failure, however few replies there are.
+        verdict = NOT_KNOWN
+    how_many = format_percent(share.value) if bad else "None"
+    says = (
+        f"{how_many} of {format_count(asked, 'reply', 'replies')} "
+        f"{what}{_how_sure(share, len(faults), verdict)}."
+    )
+    return Check(key, title, share, margin, verdict, says)
+
+
+def _how_sure(share: Estimate, units: int, verdict: Verdict) -> str:
+    """Return the interval of a share as text, with its number of independent units.
+
+    Returns an empty string if the verdict is known.
+    """
+    if verdict != NOT_KNOWN:
+        return ""
+    span = format_span(share.low, share.high) if share.has_interval else "no interval"
+    return f" ({span}; {format_count(units, 'independent unit')})"
+
+
+def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> list[Check]:
+    """Return all checks that can be computed from the table `answers` of any study type.
+
+    Position bias is estimated over all choices together. If a study asks the same choice many
+    times, the errors are clustered by participant, because such answers are not independent.
+    `unit_of` returns the independent unit of a row, for shares of replies.
+    """
+    return [
+        check_refusals(answers, unit_of=unit_of),
+        check_malformed(answers, unit_of),
+        check_off_list(answers, unit_of),
+        check_over_length(answers, unit_of),
+        check_cut_replies(answers),
+        check_yes_share(answers, unit_of),
+        check_position_bias(shown_in(answers)),
+    ]
+
+
+def check_refusals(
+    answers: Collection[Row], texts: Collection[str] = (), unit_of: UnitOf = speaker_of
+) -> Check:
+    """Check the share of answers that the participant declined or the provider refused.
+
+    The check works in any language. `texts` holds utterances and free answers. English refusal
+    phrases in them are counted as "possible refusals" and do not affect the verdict.
+    """
+    reasons = Counter(filter(None, map(_refusal_reason, answers)))
+    # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
+    if not reasons and "how" not in next(iter(answers), {"how": None}):
+        why = (
+            "An earlier version made this run. Participants could not decline closed answers in it."
+        )
+        return unchecked_result("refusals", REFUSALS_TITLE, Margin(high=REFUSALS), why)
+    check = share_check(
+        "refusals",
+        REFUSALS_TITLE,
+        count_faults(answers, lambda row: bool(_refusal_reason(row)), unit_of),
+        REFUSALS,
+        "ended in a way out or a refusal",
+    )
+    says = check.says
+    unread = sum(1 for row in answers if row.get("missing") in UNREAD)
+    if check.verdict == PASSED and reasons.total() + unread > REFUSALS * len(answers):
+        # A model that ignores the ways out refuses in plain words. The parser cannot distinguish
+        # these from noise.
+        check = replace(check, verdict=NOT_KNOWN)
+        says += (
+            f" This is not certain: {format_count(unread, 'reply', 'replies')} could not be read "
+            "and may be refusals in other words."
+        )
+    if reasons:
+        counted = ", ".join(f"{reason} {reasons[reason]:,}" for reason in sorted(reasons))
+        says = says.replace(check.says, f"{check.says.removesuffix('.')} ({counted}).")
+    if texts:
+        possible = sum(1 for text in texts if looks_like_refusal(text))
+        says += (
+            f" Possible refusals by English phrases: {possible:,} of "
+            f"{format_count(len(texts), 'text')}; this count does not affect the verdict."
+        )
+    return replace(check, says=says)
+
+
+def _refusal_reason(row: Row) -> str:
+    """Return the way in which a participant declined (`WAYS_OUT`), or the refusal by the provider.
+
+    Returns an empty string for all other answers.
+    """
+    reason = str(row.get("missing") or "")
+    if reason in WAYS_OUT:
+        return reason
+    # A prompt that is too long for the model also gives a missing answer, but it is no refusal.
+    if row.get("how") == "refused" or reason in ("refused", "filtered"):
+        return BY_PROVIDER
+    # Runs of earlier versions stored providers' finish reasons. These words occur in them.
+    of_provider = any(word in reason for word in ("refus", "filter", "declin", "safety"))
+    return BY_PROVIDER if of_provider else ""
+
+
+def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
+    """Check the share of JSON answers that needed a repair or a re-ask, or have no valid value.
+
+    Refusals do not count as malformed.
+    """
+
+    def is_malformed(row: Row) -> bool | None:
+        if row.get("kind") != "json" or _refusal_reason(row):
+            return None
+        return bool(row.get("reasks") or row.get("parse_step") not in CLEAN_STEPS)
+
+    return share_check(
+        "malformed",
+        "Malformed structured answers",
+        count_faults(answers, is_malformed, unit_of),
+        REASKED,
+        "needed a repair or a re-ask",
+    )
+
+
+def check_cut_replies(answers: Collection[Row]) -> Check:
+    """Check that no reply was still cut after the request with twice the token limit.
+
+    All replies are counted. A single cut reply fails the check, because its text would be used as
+    if it were complete. The verdict is "not known" if no reply has a finish reason.
+    """
+    title, margin = "Cut replies", Margin(high=0.0)
+    ended = Counter(str(r.get("finish") or "unknown") for r in answers)
+    said = sum(n for finish, n in ended.items() if not finish.startswith("unknown"))
+    if not said:
+        why = "The model reports no finish reasons." if ended else "No answers in this run."
+        return unchecked_result("cut", title, margin, why)
+    bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
+    share = wilson(bad, said)
+    how_many = format_percent(share.value) if bad else "None"
+    says = f"{how_many} of {format_count(said, 'reply', 'replies')} were cut by the token limit."
+    return Check("cut", title, share, margin, FAILED if bad else PASSED, says)
+
+
+def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
+    """Check the share of choices and numbers with a first reply that was not among the options.
+
+    Refusals do not count.
+    """
+
+    def is_off_list(row: Row) -> bool | None:
+        if row.get("kind") not in ("choice", "number") or _refusal_reason(row):
+            return None
+        return bool(row.get("reasks") or row.get("parse_step") == "missing")
+
+    return share_check(
+        "off_list",
+        "Answers off the list",
+        count_faults(answers, is_off_list, unit_of),
+        REASKED,
+        "were not among the options",
+    )
+
+
+def check_over_length(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
+    """Check the share of replies that are far too long.
+
+    A choice is too long if it has more than eight words beyond its longest option. The length of a
+    free text is compared with the median words of its stage and role. The text is too long if it
+    has more than three times the median, and at least 60 words more than the median. Replies of one
+    or two words are signals and do not enter the median.
+    """
+    typical: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for r in answers:
+        words = int(r.get("words") or 0)
+        if words > 2:
+            typical[str(r.get("stage")), str(r.get("role"))].append(words)
+    middle = {key: median(counts) for key, counts in typical.items()}
+
+    def is_too_long(row: Row) -> bool:
+        words = int(row.get("words") or 0)
+        if row.get("options"):
+            return words > _longest_option_words(row["options"]) + 8
+        usual = middle.get((str(row.get("stage")), str(row.get("role"))), 0)
+        return words > max(3 * usual, usual + 60)
+
+    return share_check(
+        "over_length",
+        "Over-long replies",
+        count_faults(answers, is_too_long, unit_of),
+        OVER_LENGTH,
+        "were far too long",
+    )
+
+
+# The same list of options occurs in thousands of rows.
+@lru_cache(maxsize=1024)
+def _longest_option_words(options: str) -> int:
+    """Return the number of words of the longest option of `options`, a JSON list."""
+    return max(len(option.split()) for option in json.loads(options))
+
+
+def check_yes_share(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
+    """Check the share of yes among yes/no answers, for runs without opposite statements.
+
+    The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
+    """
+
+    def is_yes(row: Row) -> bool | None:
+        if not (row.get("value") and row.get("options") and _yes_or_no(row["options"])):
+            return None
+        return str(row["value"]).casefold() in YES
+
+    votes = count_faults(answers, is_yes, unit_of)
+    asked = sum(counts[1] for counts in votes.values())
+    title, margin = "Yes-saying", Margin(1 - ALWAYS_YES, ALWAYS_YES)
+    if asked < FEW:
+        return unchecked_result("acquiescence", title, margin, "Too few yes/no answers to say.")
+    share = share_of_replies(votes)
+    says = f"{format_percent(share.value)} of {format_count(asked, 'yes/no answer')} were yes."
+    return Check("acquiescence", title, share, margin, margin.judge_interval(share), says)
+
+
+YES = frozenset({"yes", "agree", "support", "approve", "for"})
+
+
+NO = frozenset({"no", "disagree", "oppose", "reject", "against"})
+
+
+@lru_cache(maxsize=1024)
+def _yes_or_no(options: str) -> bool:
+    """Return whether the options (a JSON list from a table cell) contain a yes and a no."""
+    listed = {option.casefold() for option in json.loads(options)}
+    return bool(listed & YES and listed & NO)
