@@ -77,7 +77,7 @@ def sample_lines(
     exclude: Collection[str] = (),
     english_only: bool = True,
 ) -> tuple[list[str], Reading]:
-    """Return `count` different usable base lines, drawn at random, and the counts of the file.
+    """Return `count` different usable base lines, drawn at random, and counts of lines read.
 
     The same generator state and file give the same lines. `exclude`: `Persona.key` of each persona
     to skip, such as those of the pool. Raises InputError if the file is missing or has fewer than

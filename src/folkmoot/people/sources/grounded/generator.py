@@ -234,7 +234,10 @@ def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str
 
 
 def _quota_cell(profile: Profile, key: str, cells: Mapping[str, int]) -> str | None:
-    """Return the quota cell to which a profile belongs, or None if the profile fits no cell."""
+    """Return the cell of a quota to which a profile belongs, or None if it fits no cell.
+
+    `key` is the attribute that the quota is about, such as "age". `cells` has its cells as keys.
+    """
     if key != "age":
         value = profile.consumer.adoption if key == "adoption" else str(getattr(profile, key))
         return value if value in cells else None
