@@ -99,7 +99,7 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:
-    """Return the topline as Markdown."""
+    """Return the topline as Markdown. `mark` is the provenance label, or empty."""
     note = data.get("coding_note", "")
     concepts = data["concepts"]
     return _render_page("topline.md", concepts=concepts, mark=mark, note=note, fewest=FEWEST_UNITS)

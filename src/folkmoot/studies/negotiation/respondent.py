@@ -375,8 +375,8 @@ class Meeting:
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal: the most common first choice for all members.
 
-        With probability `follows`, the mediator also gives each other first choice to the members
-        who want it, on another day.
+        With probability `follows`, the mediator also includes all other first choices. Each of them
+        is for the members who want it, on another day.
         """
         first_choices = self.tally.first_choices()
         wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])

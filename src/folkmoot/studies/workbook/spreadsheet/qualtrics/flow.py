@@ -223,8 +223,9 @@ class SurveyFlow:
     ) -> None:  # fmt: skip
         """Visit a branch of the flow.
 
-        `condition` says when the flow reaches the branch. `found` is the branch's own condition. If
-        it is None (unknown), all participants are asked the branch's questions.
+        `key` is the branch's position in the flow, and `where` is its name in notes. `condition`
+        says when the flow reaches the branch. `found` is the branch's own condition. If `found` is
+        None (unknown), all participants are asked the branch's questions.
         """
         if found is not None:
             self._walk(children, key, all_of(condition, found))
