@@ -12,20 +12,26 @@ from pydantic import JsonValue, WithJsonSchema
 
 UNIT = "x-unit"
 ESSENTIAL = "x-essential"
+LABEL = "x-label"
 
 # Text that is not a number, for unions with a number. The schema of study files otherwise accepts
 # numbers where text is expected.
 Word = Annotated[str, WithJsonSchema({"type": "string"})]
 
 
-def field_notes(*, unit: str = "", essential: bool = False) -> dict[str, JsonValue]:
+def field_notes(
+    *, unit: str = "", essential: bool = False, label: str = ""
+) -> dict[str, JsonValue]:
     """Return the notes of a field, for `Field(json_schema_extra=…)`.
 
-    `unit`: the unit of the values. `essential`: True if a new study file sets the field.
+    `unit`: the unit of the values. `essential`: True if a new study file sets the field. `label`:
+    the words before the field in a form, if the key with spaces says too little.
     """
     notes: dict[str, JsonValue] = {}
     if unit:
         notes[UNIT] = unit
     if essential:
         notes[ESSENTIAL] = True
+    if label:
+        notes[LABEL] = label
     return notes

@@ -26,7 +26,7 @@ def test_a_survey_is_uploaded_and_its_page_says_what_was_left_out(
     page.get_by_label("Qualtrics survey").set_input_files(write(document, tmp_path / "pets.qsf"))
     page.get_by_role("button", name="Open it").click()
 
-    expect(page.locator(".estimate pre")).to_contain_text("Calls     about 20")
+    expect(page.locator(".estimate .facts")).to_contain_text("Calls     about 20")
     expect(page.locator(".imported")).to_contain_text("Left out: QID2: a file upload")
     expect(page.locator(".files")).to_contain_text("pets.qsf")
     look(page, "survey")

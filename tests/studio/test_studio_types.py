@@ -22,12 +22,12 @@ def test_an_experiment_is_written_in_the_form_of_its_workbook(
 ) -> None:
     """The workbook that `folkmoot new` writes is empty, so this fills in all of it."""
     make(page, studio, "workbook", "prices")
-    enter(page, "Experiment id", "prices")
+    enter(page, "Experiment ID", "prices")
     enter(page, "Model info", "synthetic")
     enter(page, "Temperature", "1")
-    enter(page, "Num agents per session", "2")
-    enter(page, "Num sessions", "1")
-    enter(page, "Max conversation length", "20")
+    enter(page, "Number of agents per session", "2")
+    enter(page, "Number of sessions", "1")
+    enter(page, "Maximum conversation length", "20")
     for strategy, value in (("Treatment", "simple_random"), ("Session", "random"),
                             ("Role", "random")):  # fmt: skip
         page.get_by_label(f"{strategy} assignment strategy").select_option(value)
@@ -40,16 +40,16 @@ def test_an_experiment_is_written_in_the_form_of_its_workbook(
     enter(role, "Role description", "You buy coffee for your household.")
     add(page, "Interview prompts")
     add(page, "Interview prompts")
-    tasks = page.locator("details.folded").filter(has=page.get_by_label("Llm text"))
+    tasks = page.locator("details.folded").filter(has=page.get_by_label("LLM text"))
     asked = (("context", "You buy coffee for your household."),
              ("private_question", "Would you pay 9 dollars for this coffee?"))  # fmt: skip
     for number, (kind, words) in enumerate(asked):
         task = tasks.nth(number)
-        enter(task, "Task id", str(number))
+        enter(task, "Task ID", str(number))
         task.get_by_label("Type", exact=True).select_option(kind)
         enter(task, "Task order", str(number))
-        enter(task, "Llm text", words)
-        enter(task, "Var name", f"task_{number}")
+        enter(task, "LLM text", words)
+        enter(task, "Variable name", f"task_{number}")
     enter(task, "Response options", '["yes", "no"]')
     task.get_by_label("Validate response").select_option("1")
     page.get_by_role("button", name="Add a column to Agent profiles").click()
@@ -67,7 +67,7 @@ def test_an_experiment_is_written_in_the_form_of_its_workbook(
 def test_a_town_hall_is_made_with_rows_and_mappings(page: Page, studio: StudioProcess) -> None:
     make(page, studio, "town_hall", "streets")
     enter(page, "Title", "Should the library open on Sundays?")
-    enter(page, "Sets", "1")
+    enter(page, "Sets of residents", "1")
     enter(page, "Rounds", "1")
     page.get_by_role("button", name="Remove levels 4").click()
     page.get_by_role("button", name="Remove levels 3").click()

@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from folkmoot.engine.study.study import Study, registered_studies
-from folkmoot.field_notes import ESSENTIAL, UNIT
+from folkmoot.field_notes import ESSENTIAL, LABEL, UNIT
 
 DIALECT = GenerateJsonSchema.schema_dialect
 SWITCH_WORDS = [
@@ -57,6 +57,7 @@ def study_file_schema(study: Study) -> Node:
     for node in nodes_in(generated):
         # The notes are no keywords of JSON Schema, and strict validators reject them.
         node.pop(ESSENTIAL, None)
+        node.pop(LABEL, None)
         if unit := node.pop(UNIT, ""):
             node["description"] = with_unit(node.get("description", ""), unit)
     # For a type that is not registered, the key `study` names the Python file that defines it.

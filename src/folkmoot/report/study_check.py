@@ -264,6 +264,8 @@ def _describe_calls(estimate: RunEstimate) -> str:
 
 def _describe_token_range(tokens: TokenRange, direction: str) -> str:
     middle = (tokens.low + tokens.high) // 2
+    if tokens.low == tokens.high:
+        return f"about {middle:,} {direction}"
     return f"about {middle:,} {direction} ({tokens.low:,} to {tokens.high:,})"
 
 

@@ -19,7 +19,7 @@ from folkmoot.authoring.template import write_value
 from folkmoot.engine.settings.yaml_tree import KeyPath, format_path, parse_yaml
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
-from folkmoot.field_notes import ESSENTIAL, UNIT
+from folkmoot.field_notes import ESSENTIAL, LABEL, UNIT
 
 Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "mapping", "group"]
 CONTAINERS = ("rows", "mapping", "group")
@@ -44,8 +44,9 @@ class StudyField:
     - `rows_instead`: the value that turns a field for a single value into rows. UNSET if the key
       accepts no list, or if the form already shows rows.
     - `key_choices`: the allowed keys of a mapping, or empty if any text is allowed.
+    - `title`: the words that replace the key as the label.
 
-    Four fields are used only for workbooks. `title` replaces the label. `is_folded`: a row is
+    Four fields are used only for workbooks. `is_sheet`: the field is a sheet. `is_folded`: a row is
     opened by a click. `is_fixed`: rows cannot be added. `has_columns`: columns can be added.
     """
 
@@ -68,6 +69,7 @@ class StudyField:
     key_choices: tuple[str, ...] = ()
     place: KeyPath = ()
     title: str = ""
+    is_sheet: bool = False
     is_folded: bool = False
     is_fixed: bool = False
     has_columns: bool = False
@@ -94,7 +96,7 @@ class StudyField:
 
     @property
     def label(self) -> str:
-        """The key with spaces for underscores, or the number of a row, counted from 1."""
+        """The words before the field: its title, its key, or the number of a row from 1."""
         last = self.path[-1]
         if self.title:
             return self.title
@@ -315,6 +317,7 @@ def _field(
         _rows_instead(kind, variants, definitions),
         tuple(map(str, names.get("enum", ()))) if kind == "mapping" else (),
         place,
+        node.get(LABEL, ""),
     )
 
 

@@ -34,7 +34,7 @@ from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import PLAN
 from folkmoot.studio.fields import walk_fields
-from folkmoot.studio.processes import Keys, Processes, run_words
+from folkmoot.studio.processes import CheckOutput, Keys, Processes, run_words
 from folkmoot.studio.projects import Projects, own_prompt_path, plain_name
 from folkmoot.studio.study_forms import AnyForm, StudyForm, is_workbook, read_study_form
 from folkmoot.studio.study_text import change_values
@@ -55,6 +55,18 @@ MAX_FIELDS = 20_000
 # Default budgets in US dollars, of a trial and of a run.
 TRY_BUDGET = "0.50"
 RUN_BUDGET = "5"
+# The lines of a check that the page shows, in this order, with words for a page.
+FACTS = {
+    "Cost": "Cost",
+    "Time": "Time",
+    "Calls": "Calls to the model",
+    "Model": "Model",
+    "Embedding": "Texts are compared by",
+    "Tokens": "Tokens",
+    "Cache": "Caching",
+    "Batches": "Batches",
+    "So far": "Spent so far",
+}
 # Number of participants of a trial.
 TRIED = 3
 # Folder of the researcher's prompts if the study file names none.
@@ -229,10 +241,31 @@ class Studio:
         return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", variables)
 
     async def estimate(self, request: Request) -> Response:
-        """Show the output of `folkmoot check`: number of calls, cost and time."""
+        """Show the result of `folkmoot check`: number of calls, cost and time."""
         path = await run_in_threadpool(self.projects.path, request.path_params["name"])
-        check_messages = await self.processes.check(path)
-        return self._page("_estimate.html.j2", {"told": check_messages})
+        output = await self.processes.check(path)
+        return await run_in_threadpool(
+            self._estimate, path, output, bool(request.query_params.get("form"))
+        )
+
+    def _estimate(self, path: Path, output: CheckOutput, is_beside_form: bool) -> Response:
+        """Show a check. Beside the form, its problems and warnings are shown at their fields."""
+        result = output.result
+        problems, warnings = (
+            [Problem(**{**each, "file": ""}) for each in result.get(kind, ())]
+            for kind in ("problems", "warnings")
+        )
+        form = read_study_form(path)
+        placed, _ = form.place([*problems, *warnings] if is_beside_form else [])
+        fields = [field for part in form.sections for field in walk_fields(part.fields)]
+        facts = result.get("facts", {})
+        variables = {"check": result, "messages": output.messages, "placed": placed,
+                     "fields": [field for field in fields if field.id in placed],
+                     "problems": problems, "warnings": warnings,
+                     "is_simulated": facts.get("Model") == SYNTHETIC_MODEL,
+                     "facts": [(words, facts[name]) for name, words in FACTS.items()
+                               if name in facts]}  # fmt: skip
+        return self._page("_estimate.html.j2", variables)
 
     def text(self, request: Request) -> Response:
         """Show the study file as text that can be edited."""

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -76,6 +77,14 @@ class ProcessMessages:
     exit_code: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class CheckOutput:
+    """The result of `folkmoot check --json`, or the messages of a check that gave none."""
+
+    result: dict[str, Any]
+    messages: str = ""
+
+
 class Processes:
     """Starts `folkmoot` processes in a folder and reports their state."""
 
@@ -86,8 +95,8 @@ class Processes:
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._checks: dict[str, asyncio.subprocess.Process] = {}
 
-    async def check(self, path: Path) -> ProcessMessages:
-        """Run `folkmoot check` on a study file and return its output.
+    async def check(self, path: Path) -> CheckOutput:
+        """Run `folkmoot check` on a study file and return its result.
 
         An earlier check of the same file that is still running is killed, because its result is
         outdated.
@@ -99,19 +108,23 @@ class Processes:
             earlier_check.kill()
         process = await asyncio.create_subprocess_exec(
             # A name below the working directory keeps the folder of the studio out of messages.
-            *_command("check", os.path.relpath(path, self.folder)),
+            *_command("check", os.path.relpath(path, self.folder), "--json"),
             cwd=self.folder,
-            env={**self.keys.environ(), "COLUMNS": "110", "NO_COLOR": "1"},
+            env={**self.keys.environ(), "NO_COLOR": "1"},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+            stderr=asyncio.subprocess.PIPE,
         )
         self._checks[name] = process
-        output, _ = await process.communicate()
+        output, messages = await process.communicate()
         # A later check of the same file may have replaced this one while it ran.
         if self._checks.get(name) is process:
             del self._checks[name]
-        return ProcessMessages(self._clean(output), process.returncode)
+        try:
+            return CheckOutput(json.loads(self._clean(output)))
+        except ValueError:
+            # An error in the code of a study author ends the command before it prints a result.
+            return CheckOutput({}, self._clean(messages))
 
     def start(self, run: Path, words: Sequence[str]) -> None:
         """Start `folkmoot run` with these arguments and this run folder.

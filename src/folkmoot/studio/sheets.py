@@ -20,6 +20,8 @@ from folkmoot.studio.sheet_files import MAX_COLUMNS, MAX_ROWS, Rows, SheetCells,
 MAX_OPEN_COLUMNS = 3
 # The choices of a column for yes or no.
 FLAG = ("0", "1")
+# Parts of names in workbooks that are no words.
+WORDS = {"llm": "LLM", "id": "ID", "var": "variable", "num": "number of", "max": "maximum"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def _settings_field(sheet: SheetCells, rows: Sequence[Mapping[str, str]]) -> Stu
     )
     return StudyField(
         (sheet.name,), "rows", is_set=True, inner=settings, is_fixed=True,
-        title=_title_of(sheet.name),
+        title=_title_of(sheet.name), is_sheet=True,
     )  # fmt: skip
 
 
@@ -131,9 +133,14 @@ def _rows_field(sheet: SheetCells, rows: Sequence[Mapping[str, str]]) -> StudyFi
     return StudyField(
         (sheet.name,), "rows", is_set=True, inner=tuple(inner),
         help="" if first else sheet.notes.get("A1", "").rstrip("."),
-        new_row=_new_row(sheet, letters), title=_title_of(sheet.name),
+        new_row=_new_row(sheet, letters), title=_title_of(sheet.name), is_sheet=True,
         has_columns=not first,
     )  # fmt: skip
+
+
+def _words_of(name: str) -> str:
+    """Return the name of a column or a setting as words. Its spelling in the file stays."""
+    return " ".join(WORDS.get(part, part) for part in name.split("_"))
 
 
 def _title_of(sheet_name: str) -> str:
@@ -158,7 +165,7 @@ def _cell_field(
     has_choices = bool(choices) and row > 0
     return StudyField(
         (sheet.name, row, letter), "choice" if has_choices else "text", value=text,
-        choices=choices if has_choices else (), is_set=True, title=title.replace("_", " "),
+        choices=choices if has_choices else (), is_set=True, title=_words_of(title),
         help=sheet.notes.get(note, "").rstrip("."),
     )  # fmt: skip
 

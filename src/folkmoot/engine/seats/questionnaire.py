@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from folkmoot.conversation.answer_types import AnswerType, Text
 from folkmoot.conversation.choices import Choice, Number
-from folkmoot.field_notes import Word
+from folkmoot.field_notes import Word, field_notes
 from folkmoot.storage.rows import Row, column, columns_of_class
 from folkmoot.storage.run_folder import RunFolder
 
@@ -49,20 +49,34 @@ class SeatCheck(BaseModel):
         min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="what is asked"
     )
     options: Texts = Field((), description="answers to choose from; without it, a box for text")
-    right: Texts = Field(description="the right answer, or a list of right answers", min_length=1)
+    right: Texts = Field(
+        description="the right answer, or a list of right answers",
+        min_length=1,
+        json_schema_extra=field_notes(label="Right answer"),
+    )
     after_questions: int | None = Field(
-        None, ge=1, description="asked after this number of questions, not before the study"
+        None,
+        ge=1,
+        description="asked after this number of questions, not before the study",
+        json_schema_extra=field_notes(label="After this many questions"),
     )
     after_stage: str | None = Field(
-        None, description="asked after the stage of this name, not before the study"
+        None,
+        description="asked after the stage of this name, not before the study",
+        json_schema_extra=field_notes(label="After the stage"),
     )
     tries: int = Field(
-        1, ge=1, le=20, description="number of answers, with `note`, `exclude` and `end`"
+        1,
+        ge=1,
+        le=20,
+        description="number of answers, with `note`, `exclude` and `end`",
+        json_schema_extra=field_notes(label="Number of tries"),
     )
     on_failure: Literal["again", "note", "exclude", "end"] = Field(
         "note",
         description="`again` asks until the answer is right, `note` records the failure, `exclude` "
         "leaves the human out of the analysis, `end` ends the part of the human",
+        json_schema_extra=field_notes(label="After a wrong answer"),
     )
     hint: str | None = Field(None, description="text shown after a wrong answer")
 

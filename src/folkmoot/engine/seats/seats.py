@@ -104,17 +104,26 @@ class SeatSettings(BaseModel):
     open: bool = Field(
         False,
         description="one link for all: it gives the next free seat",
+        json_schema_extra=field_notes(label="One link for all"),
     )
     lobby_minutes: float = Field(
         10.0,
         gt=0,
         allow_inf_nan=False,
         description="with `open`: time from the first arrival until models take the free seats",
-        json_schema_extra=field_notes(unit="minutes"),
+        json_schema_extra=field_notes(unit="minutes", label="Time in the lobby"),
     )
-    ids: tuple[str, ...] = Field((), description="names of the participants")
+    ids: tuple[str, ...] = Field(
+        (),
+        description="names of the participants",
+        json_schema_extra=field_notes(label="Names of participants"),
+    )
     count: int | None = Field(
-        None, ge=1, description="number of seats, drawn by the seed", examples=[1]
+        None,
+        ge=1,
+        description="number of seats, drawn by the seed",
+        examples=[1],
+        json_schema_extra=field_notes(label="Number of seats"),
     )
     role: str | None = Field(None, description="only seats of this role")
     condition: str | None = Field(None, description="only seats of this condition")
@@ -123,6 +132,7 @@ class SeatSettings(BaseModel):
         alias="as",
         description="play the description of a participant (`persona`), or answer as oneself "
         "(`self`)",
+        json_schema_extra=field_notes(label="Play a persona, or oneself"),
     )
     consent: str | None = Field(None, description="text that a human must agree to first")
     debriefing: str | None = Field(None, description="text shown at the end")
@@ -134,36 +144,41 @@ class SeatSettings(BaseModel):
         (), description="questions with a right answer, before or during the study"
     )
     review: bool = Field(
-        False, description="show humans their answers at the end, with a box for a comment"
+        False,
+        description="show humans their answers at the end, with a box for a comment",
+        json_schema_extra=field_notes(label="Review of one's answers"),
     )
     afterwards: AfterwardsQuestions = Field(
-        (), description="questions to humans after the protocol"
+        (),
+        description="questions to humans after the protocol",
+        json_schema_extra=field_notes(label="Questions afterwards"),
     )
     afterwards_minutes: float = Field(
         10.0,
         gt=0,
         allow_inf_nan=False,
         description="time limit of each of them, if `minutes` is unset",
-        json_schema_extra=field_notes(unit="minutes"),
+        json_schema_extra=field_notes(unit="minutes", label="Time for a question afterwards"),
     )
     query: tuple[str, ...] = Field(
         ("PROLIFIC_PID",),
         description="parts of the link's query that are kept apart; with `open`, the first one "
         "says who returns",
+        json_schema_extra=field_notes(label="Parts of the link to keep"),
     )
     minutes: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
         description="time limit for one answer, after which it is missing",
-        json_schema_extra=field_notes(unit="minutes"),
+        json_schema_extra=field_notes(unit="minutes", label="Time for an answer"),
     )
     arrive_minutes: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
         description="time limit for arrival; then the seat is closed",
-        json_schema_extra=field_notes(unit="minutes"),
+        json_schema_extra=field_notes(unit="minutes", label="Time to arrive"),
     )
 
     @model_validator(mode="after")

@@ -34,13 +34,24 @@ class LocalSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    threads: int | None = Field(None, ge=1, description="number of processor threads")
-    slots: int | None = Field(None, ge=1, le=64, description="number of simultaneous conversations")
+    threads: int | None = Field(
+        None,
+        ge=1,
+        description="number of processor threads",
+        json_schema_extra=field_notes(label="Processor threads"),
+    )
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="number of simultaneous conversations",
+        json_schema_extra=field_notes(label="Conversations at the same time"),
+    )
     context: int | None = Field(
         None,
         ge=512,
         description="longest conversation",
-        json_schema_extra=field_notes(unit="tokens"),
+        json_schema_extra=field_notes(unit="tokens", label="Longest conversation"),
     )
 
 
@@ -76,7 +87,7 @@ class StudyConfig(BaseModel):
         "Randomness, humans, hypotheses and controls": (
             *("random_seed", "seats", "hypotheses", "controls"),
         ),
-        "The embedded respondent (--model synthetic)": ("respondent",),
+        "The embedded respondent": ("respondent",),
     }
     # Values that a new study file of this type shows for keys that all types share.
     TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {}
@@ -92,23 +103,26 @@ class StudyConfig(BaseModel):
         description="model that answers, `provider/model`; without it `DEFAULT_MODEL` in the "
         "environment or `.env`, else `synthetic`",
         examples=["synthetic", "openai/gpt-4o", "anthropic/claude-haiku-4.5", "local"],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Model that answers"),
     )
     models: dict[str, str] = Field(
         default_factory=dict,
         description="other models for single roles: role → model",
         examples=[{"moderator": "anthropic/claude-haiku-4.5"}],
+        json_schema_extra=field_notes(label="Models of single roles"),
     )
     endpoints: dict[str, Annotated[JsonValue, WithJsonSchema(ADDRESS_SCHEMA)]] = Field(
         default_factory=dict,
         description="servers: model → base URL, or `{url, headers, query}`, or a list of servers",
         examples=[{"openai/my-model": "http://localhost:8000/v1"}],
+        json_schema_extra=field_notes(label="Model servers"),
     )
     embedding_model: str | None = Field(
         None,
         min_length=1,
         description="model for embeddings; default: that of the answering model's vendor",
         examples=["openai/text-embedding-3-small"],
+        json_schema_extra=field_notes(label="Model for comparing texts"),
     )
     temperature: float | None = Field(
         None,
@@ -122,31 +136,39 @@ class StudyConfig(BaseModel):
         None,
         description="longest reply",
         examples=[1000],
-        json_schema_extra=field_notes(unit="tokens"),
+        json_schema_extra=field_notes(unit="tokens", label="Longest reply"),
     )
     random_seed: NonNegative = Field(
         42,
         description="seed of every random draw of the run",
         json_schema_extra=field_notes(essential=True),
     )
-    concurrency: PositiveInt = Field(64, description="maximum number of calls in flight")
-    max_api_retries: NonNegative = Field(5, description="retries after a transient error")
+    concurrency: PositiveInt = Field(
+        64,
+        description="maximum number of calls in flight",
+        json_schema_extra=field_notes(label="Calls at the same time"),
+    )
+    max_api_retries: NonNegative = Field(
+        5,
+        description="retries after a transient error",
+        json_schema_extra=field_notes(label="Retries after an error"),
+    )
     api_retry_base_seconds: Seconds = Field(
         2.0,
         description="first wait of the exponential backoff",
-        json_schema_extra=field_notes(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds", label="First wait before a retry"),
     )
     api_sleep_seconds: Seconds = Field(
         0.0,
         description="minimum time between the starts of two calls to one model",
-        json_schema_extra=field_notes(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds", label="Pause between two calls"),
     )
     request_timeout_seconds: float = Field(
         120.0,
         gt=0,
         allow_inf_nan=False,
         description="timeout of one call",
-        json_schema_extra=field_notes(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds", label="Time limit of a call"),
     )
     max_reply_mb: float = Field(
         8.0,
@@ -154,12 +176,12 @@ class StudyConfig(BaseModel):
         allow_inf_nan=False,
         description="longest reply that is read; a longer one is missing (`too_large`) without a "
         "re-ask",
-        json_schema_extra=field_notes(unit="megabytes"),
+        json_schema_extra=field_notes(unit="megabytes", label="Longest reply that is read"),
     )
     quota_wait_seconds: Seconds = Field(
         60.0,
         description="single wait when a quota is used up, before the run pauses",
-        json_schema_extra=field_notes(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds", label="Wait when a quota is used up"),
     )
     budget_usd: float | None = Field(
         None,
@@ -167,47 +189,68 @@ class StudyConfig(BaseModel):
         allow_inf_nan=False,
         description="spending limit at which the run pauses",
         examples=[20],
-        json_schema_extra=field_notes(unit="US dollars"),
+        json_schema_extra=field_notes(unit="US dollars", label="Budget"),
     )
     budget_calls: NonNegative | None = Field(
-        None, description="number of calls at which the run pauses", examples=[10_000]
+        None,
+        description="number of calls at which the run pauses",
+        examples=[10_000],
+        json_schema_extra=field_notes(label="Most calls"),
     )
     batch: bool | Literal["auto"] = Field(
         False,
         description="submit calls through the vendor's batch API, at half the price and with "
         "results within 24 hours; `auto`: only if at least `batch_at_least` calls wait together",
+        json_schema_extra=field_notes(label="Batches at half the price"),
     )
     batch_at_least: PositiveInt = Field(
-        100, description="with `batch: auto`, the fewest calls that make a batch"
+        100,
+        description="with `batch: auto`, the fewest calls that make a batch",
+        json_schema_extra=field_notes(label="Fewest calls of a batch"),
     )
     batch_poll_seconds: Seconds = Field(
         60.0,
         description="time between two checks on a batch",
-        json_schema_extra=field_notes(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds", label="Time between checks on a batch"),
     )
     max_instruction_failures: Proportion = Field(
         0.2,
         description="share of a model's first replies that may need a further request, repeat "
         "themselves or be cut; above it the report says that the model did not follow the "
         "instructions",
+        json_schema_extra=field_notes(label="Failed first replies to accept"),
     )
     prompts: str | None = Field(
-        None, min_length=1, description="folder of your own prompts that replace shipped ones"
+        None,
+        min_length=1,
+        description="folder of your own prompts that replace shipped ones",
+        json_schema_extra=field_notes(label="Folder of your own prompts"),
     )
-    local: LocalSettings | None = Field(None, description="how the model `local` is served")
+    local: LocalSettings | None = Field(
+        None,
+        description="how the model `local` is served",
+        json_schema_extra=field_notes(label="Model on this machine"),
+    )
     seats: SeatSettingsField = Field(
         None,
         description="participants whom humans play: number, names, or keys",
+        json_schema_extra=field_notes(label="Human participants"),
     )
     respondent: Annotated[
         dict[str, object], BeforeValidator(_as_given, json_schema_input_type=RespondentSettings)
-    ] = Field(default_factory=dict, description="settings of the embedded respondent")
+    ] = Field(
+        default_factory=dict,
+        description="settings of the embedded respondent",
+        json_schema_extra=field_notes(label="Embedded respondent"),
+    )
     hypotheses: tuple[Hypothesis, ...] = Field(
         (), description="differences between conditions that are tested first and reported apart"
     )
 
     controls: ControlSettings | None = Field(
-        None, description="questions after the protocol: why do participants answer as they do?"
+        None,
+        description="questions after the protocol: why do participants answer as they do?",
+        json_schema_extra=field_notes(label="Control questions"),
     )
 
     @field_validator("endpoints")

@@ -24,6 +24,7 @@ from pydantic import (
 
 from folkmoot.conversation.answer_types import AnswerType
 from folkmoot.conversation.choices import Choice, Number
+from folkmoot.field_notes import field_notes
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import shorten
 
@@ -152,18 +153,32 @@ class ControlSettings(BaseModel):
         BeforeValidator(
             _read_own_questions, json_schema_input_type=bool | str | tuple[ControlQuestion, ...]
         ),
-    ] = Field(True, description="`true`: shipped questions; or a list of your own, or a file")
+    ] = Field(
+        True,
+        description="`true`: shipped questions; or a list of your own, or a file",
+        json_schema_extra=field_notes(label="Negative controls"),
+    )
     retest: Size = Field(
-        True, description="participants who make their first decision again", examples=[100]
+        True,
+        description="participants who make their first decision again",
+        examples=[100],
+        json_schema_extra=field_notes(label="First decision again"),
     )
     no_persona: Size = Field(
-        False, description="participants who decide again without a persona", examples=[100]
+        False,
+        description="participants who decide again without a persona",
+        examples=[100],
+        json_schema_extra=field_notes(label="Decide without persona"),
     )
     same_length: Size = Field(
-        False, description="participants asked again with neutral texts of equal length"
+        False,
+        description="participants asked again with neutral texts of equal length",
+        json_schema_extra=field_notes(label="Neutral texts of equal length"),
     )
     order: Size = Field(
-        False, description="participants asked again with options in reversed order"
+        False,
+        description="participants asked again with options in reversed order",
+        json_schema_extra=field_notes(label="Options in reverse order"),
     )
     participants: Annotated[int, Field(ge=1)] = Field(
         200, description="maximum number per condition, drawn at random"

@@ -50,13 +50,16 @@ class Hypothesis(BaseModel):
         ge=0,
         allow_inf_nan=False,
         description="smallest difference that matters",
-        json_schema_extra=field_notes(unit="unit of the measure; 0.05 is 5 points of a share"),
+        json_schema_extra=field_notes(
+            unit="unit of the measure; 0.05 is 5 points of a share",
+            label="Smallest difference that matters",
+        ),
     )
     expected: float | None = Field(
         None,
         allow_inf_nan=False,
         description="difference that you expect, for `folkmoot power`",
-        json_schema_extra=field_notes(unit="unit of the measure"),
+        json_schema_extra=field_notes(unit="unit of the measure", label="Expected difference"),
     )
 
     @field_validator("contrast")

@@ -36,6 +36,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError, ProtocolError
+from folkmoot.field_notes import field_notes
 from folkmoot.kit.coding.codebook import (
     ALL_SLOT_VALUES,
     NO_CODE_LABEL,
@@ -115,7 +116,11 @@ class CodingStudyConfig(StudyConfig):
     coding: Annotated[
         CodingSettings,
         BeforeValidator(_expand_switch, json_schema_input_type=CodingSettings | bool),
-    ] = Field(CodingSettings(), description="how free text is coded; `off` leaves it for later")
+    ] = Field(
+        CodingSettings(),
+        description="how free text is coded; `off` leaves it for later",
+        json_schema_extra=field_notes(label="Coding of free text"),
+    )
 
     @model_validator(mode="after")
     def _check_user_codebooks(self, info: ValidationInfo) -> CodingStudyConfig:

@@ -38,7 +38,11 @@ class RespondentSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kappa_read: Strength = Field(0.75, description="strength of arguments that were read")
+    kappa_read: Strength = Field(
+        0.75,
+        description="strength of arguments that were read",
+        json_schema_extra=field_notes(label="Strength of arguments read"),
+    )
     factor_interviewed: Strength = Field(
         1.85,
         description="factor by which arguments weigh more with a participant who has said their "

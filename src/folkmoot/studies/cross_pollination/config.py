@@ -220,7 +220,11 @@ class Personas(_Part):
         description="with a table of human answers: tell each participant what the person answered "
         "first",
     )
-    url: str | None = Field(None, description="address from which `persona_hub` is downloaded")
+    url: str | None = Field(
+        None,
+        description="address from which `persona_hub` is downloaded",
+        json_schema_extra=field_notes(label="Address of the download"),
+    )
     pool: str = Field(
         "data/personas.json", description="file that keeps enriched personas between runs"
     )
@@ -271,12 +275,13 @@ class CrossPollinationConfig(CodingStudyConfig):
     pilot_id: str = Field(
         description="name of the run and of its folder in outputs/",
         examples=["my_pilot"],
+        json_schema_extra=field_notes(label="Name of the run"),
     )
     pilot_name: str = Field(
         "",
         description="title of the study",
         examples=["What should the city fund?"],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Title of the study"),
     )
     topic: Topic = Field(description="what is decided")
     participants_per_condition: int = Field(
@@ -287,54 +292,82 @@ class CrossPollinationConfig(CodingStudyConfig):
         gt=0,
         le=1,
         description="the study stops if one option has this share of the first votes or more",
+        json_schema_extra=field_notes(label="Agreement that stops the study"),
     )
     min_responses_for_threshold: int = Field(
-        50, ge=1, description="minimum number of first votes for a check of the threshold"
+        50,
+        ge=1,
+        description="minimum number of first votes for a check of the threshold",
+        json_schema_extra=field_notes(label="First votes needed to stop"),
     )
     max_clarification_exchanges: int = Field(
-        5, ge=1, description="maximum number of exchanges in an interview"
+        5,
+        ge=1,
+        description="maximum number of exchanges in an interview",
+        json_schema_extra=field_notes(label="Most exchanges in an interview"),
     )
     max_socratic_exchanges: int = Field(
-        5, ge=1, description="maximum number of exchanges in an adversarial dialogue"
+        5,
+        ge=1,
+        description="maximum number of exchanges in an adversarial dialogue",
+        json_schema_extra=field_notes(label="Most exchanges in a dialogue"),
     )
     opposition_method: OppositionMethod = Field(
         "cluster_embedding",
         description="how the opposing view of a dialogue is chosen",
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Choice of the opposing view"),
     )
     opposition_mapping: dict[str, str] | None = Field(
         None,
         description="for `opposition_method: predefined`: option → the option that opposes it",
         examples=[{"Park improvements": "Senior services expansion"}],
+        json_schema_extra=field_notes(label="Opposing options"),
     )
     include_vote_distribution: bool = Field(
-        False, description="show the numbers of first votes next to the summaries"
+        False,
+        description="show the numbers of first votes next to the summaries",
+        json_schema_extra=field_notes(label="Show the first votes"),
     )
     arguments_per_option: int = Field(
-        3, ge=1, description="without effect; older study files may still contain it"
+        3,
+        ge=1,
+        description="without effect; older study files may still contain it",
+        json_schema_extra=field_notes(label="Arguments per option (no effect)"),
     )
     clustering_algorithm: Literal["kmeans", "agglomerative"] = Field(
-        "kmeans", description="how the interviews of one option are clustered"
+        "kmeans",
+        description="how the interviews of one option are clustered",
+        json_schema_extra=field_notes(label="Grouping of interviews"),
     )
     max_clusters_per_option: int = Field(
-        6, ge=1, description="maximum number of clusters per option"
+        6,
+        ge=1,
+        description="maximum number of clusters per option",
+        json_schema_extra=field_notes(label="Most groups per option"),
     )
     use_persona_storage: bool = Field(
-        True, description="draw `persona_hub` personas from a pool that is kept between runs"
+        True,
+        description="draw `persona_hub` personas from a pool that is kept between runs",
+        json_schema_extra=field_notes(label="Keep a pool of personas"),
     )
 
     # The keys below are additions of Folkmoot. The source study has no counterpart for them.
-    personas: Personas = Field(Personas(), description="where the participants come from")
+    personas: Personas = Field(
+        Personas(),
+        description="where the participants come from",
+        json_schema_extra=field_notes(label="Source of participants"),
+    )
     revote: bool = Field(
         False,
         description="ask `simple_voting` to vote twice; the share that changes is the noise floor",
         examples=[True],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Vote twice without treatment"),
     )
     extra_conditions: tuple[Literal["names_only", "empty_argument"], ...] = Field(
         (),
         description="placebo conditions: the options named again, or an argument without content",
         examples=[list(PLACEBOS)],
+        json_schema_extra=field_notes(label="Placebo conditions"),
     )
     option_order: Literal["fixed", "random"] = Field(
         "fixed",
@@ -348,6 +381,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         description="further conditions by their switches; `source`: prompts of final votes have "
         "only the texts that the source's prompts have",
         examples=[{"argued": {"summaries": False, "interview": False, "dialogue": True}}],
+        json_schema_extra=field_notes(label="Conditions by switches"),
     )
     conditions: tuple[str, ...] | None = Field(
         None,
@@ -360,6 +394,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         ge=1,
         le=50,
         description="draws of the summaries, among which the readers are divided",
+        json_schema_extra=field_notes(label="Draws of summaries"),
     )
     confidence: bool = Field(
         False,
@@ -374,6 +409,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         False,
         description="ask each participant to state the opposing view in words that its holders "
         "would accept; about 26 % more calls",
+        json_schema_extra=field_notes(label="Restate the opposing view"),
     )
     delayed_vote: bool = Field(
         False,
@@ -381,7 +417,10 @@ class CrossPollinationConfig(CodingStudyConfig):
         "prompt; about 13 % more calls",
     )
     judge_sample: int = Field(
-        12, ge=1, description="number of positions shown to the judge of `llm_judge`"
+        12,
+        ge=1,
+        description="number of positions shown to the judge of `llm_judge`",
+        json_schema_extra=field_notes(label="Positions shown to the judge"),
     )
 
     @field_validator("pilot_id")

@@ -175,9 +175,12 @@ class DiscussionConfig(CodingStudyConfig):
         "asked",
         description="`asked`: each participant reads the concept in private and states an "
         "opinion; `seeded`: first opinions follow from the participant's traits",
+        json_schema_extra=field_notes(label="Origin of first opinions"),
     )
     num_personas: PositiveInt = Field(
-        8, description="participants in a group", json_schema_extra=field_notes(essential=True)
+        8,
+        description="participants in a group",
+        json_schema_extra=field_notes(essential=True, label="Participants in a group"),
     )
     phases: tuple[DiscussionPhase, ...] = Field(
         tuple(DiscussionPhase), min_length=1, description="phases, in order"
@@ -188,7 +191,9 @@ class DiscussionConfig(CodingStudyConfig):
         json_schema_extra=field_notes(essential=True),
     )
     max_responses_per_question: PositiveInt = Field(
-        5, description="maximum number of answers to one question"
+        5,
+        description="maximum number of answers to one question",
+        json_schema_extra=field_notes(label="Most answers to a question"),
     )
     temperature: float | None = Field(
         0.9,
@@ -211,11 +216,12 @@ class DiscussionConfig(CodingStudyConfig):
         None,
         description="control for giving in to the group: `alone` also interviews each participant "
         "without the others, `order` draws every speaking order at random",
+        json_schema_extra=field_notes(label="Control for giving in"),
     )
     replications: PositiveInt = Field(
         1,
         description="independent groups, each with its own recruits; intervals need 5 or more",
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Number of groups"),
     )
     stimuli: tuple[Stimulus, ...] = Field(
         (),
@@ -226,6 +232,7 @@ class DiscussionConfig(CodingStudyConfig):
                 {"name": "box", "product_concept": "A box that keeps meals warm"},
             ]
         ],
+        json_schema_extra=field_notes(label="Concepts to compare"),
     )
     quotas: dict[str, dict[str, float]] = Field(
         default_factory=dict,
@@ -235,7 +242,10 @@ class DiscussionConfig(CodingStudyConfig):
         examples=[{"sex": {"F": 1, "M": 1}}],
     )
     personas: str = Field(
-        "grounded", min_length=1, description="`grounded`, or a file of real profiles"
+        "grounded",
+        min_length=1,
+        description="`grounded`, or a file of real profiles",
+        json_schema_extra=field_notes(label="Source of participants"),
     )
     panel: str | None = Field(
         None,
@@ -248,19 +258,23 @@ class DiscussionConfig(CodingStudyConfig):
         le=1,
         allow_inf_nan=False,
         description="shift of all first opinions with `first_opinion: seeded`",
-        json_schema_extra=field_notes(unit="points of the position, −1 to 1"),
+        json_schema_extra=field_notes(
+            unit="points of the position, −1 to 1", label="Shift of first opinions"
+        ),
     )
     sentiment: Literal["lexicon", "model"] = Field(
         "lexicon",
         description="what rates the sentiment of a message: VADER's lexicon or the model",
     )
     context_messages: PositiveInt = Field(
-        24, description="number of the latest messages that a speaker sees"
+        24,
+        description="number of the latest messages that a speaker sees",
+        json_schema_extra=field_notes(label="Messages that a speaker sees"),
     )
     max_words_per_response: PositiveInt = Field(
         90,
         description="longest answer that the prompt asks for",
-        json_schema_extra=field_notes(unit="words"),
+        json_schema_extra=field_notes(unit="words", label="Most words of an answer"),
     )
 
     @field_validator("product_concept", "category", mode="after")

@@ -54,11 +54,22 @@ class Trip(_Part):
     file: str | None = Field(
         None, description="CSV in TripCraft's format; its rows are assigned to the groups"
     )
-    org: str = Field("", description="where the trip starts")
-    dest: str = Field("", description="where it goes")
+    org: str = Field(
+        "",
+        description="where the trip starts",
+        json_schema_extra=field_notes(label="Start of the trip"),
+    )
+    dest: str = Field(
+        "", description="where it goes", json_schema_extra=field_notes(label="Destination")
+    )
     date: tuple[str, ...] = Field((), description="dates of the days, as many as `days`")
     budget: float | None = Field(None, ge=0, allow_inf_nan=False, description="budget of the group")
-    visiting_city_number: int = Field(1, ge=1, description="number of cities to visit")
+    visiting_city_number: int = Field(
+        1,
+        ge=1,
+        description="number of cities to visit",
+        json_schema_extra=field_notes(label="Number of cities"),
+    )
     level: str = Field("hard", description="difficulty of the plan, in TripCraft's words")
     location_preference: str = Field("", description="where the group wants to stay")
     transportation: str | None = Field(None, description="means of transport")
@@ -208,7 +219,7 @@ class NegotiationConfig(CodingStudyConfig):
         4,
         ge=1,
         description="groups to generate of each type",
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Groups of each type"),
     )
     sizes: dict[str, dict[str, Size]] = Field(
         default_factory=dict,
@@ -224,6 +235,7 @@ class NegotiationConfig(CodingStudyConfig):
         None,
         min_length=1,
         description="file of personas (CSV, JSONL, Parquet) for the generated members",
+        json_schema_extra=field_notes(label="Source of participants"),
     )
     options: dict[str, tuple[Option, ...]] = Field(
         default_factory=dict,
@@ -238,9 +250,17 @@ class NegotiationConfig(CodingStudyConfig):
         description="length of the trip",
         json_schema_extra=field_notes(unit="days", essential=True),
     )
-    enable_feedback: bool = Field(True, description="hold feedback rounds in C5")
+    enable_feedback: bool = Field(
+        True,
+        description="hold feedback rounds in C5",
+        json_schema_extra=field_notes(label="Feedback rounds"),
+    )
     max_feedback_rounds: int = Field(
-        2, ge=0, le=20, description="maximum number of feedback rounds per decision"
+        2,
+        ge=0,
+        le=20,
+        description="maximum number of feedback rounds per decision",
+        json_schema_extra=field_notes(label="Most feedback rounds per decision"),
     )
     ballots: Literal["source", "scores"] = Field(
         "source",
@@ -251,6 +271,7 @@ class NegotiationConfig(CodingStudyConfig):
         "source",
         description="order of the fields of the mediator's replies: the source's, or reasons "
         "before decisions",
+        json_schema_extra=field_notes(label="Order of the mediator's reply"),
     )
     members_speak: bool = Field(
         False,
@@ -262,6 +283,7 @@ class NegotiationConfig(CodingStudyConfig):
         True,
         description="ask each member whether the recorded decision is the result of the "
         "dialogue, and whether it gives the member an option that the member refuses",
+        json_schema_extra=field_notes(label="Confirm each decision"),
     )
     trip: Trip = Field(Trip(), description="the trip, for the export in TripCraft's input format")
 

@@ -95,7 +95,7 @@ class Topic(_Part):
         description="nouns for the subjects of the discussion, without an article, for the "
         "embedded respondent alone; default: nouns from the other texts",
         examples=[["parking", "shops", "way to school"]],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Subjects of the discussion"),
     )
 
 
@@ -138,10 +138,17 @@ class ResidenceYears(_Part):
 
     mean: float = Field(15.0, description="mean", json_schema_extra=field_notes(unit="years"))
     sd: float = Field(
-        8.0, gt=0, description="standard deviation", json_schema_extra=field_notes(unit="years")
+        8.0,
+        gt=0,
+        description="standard deviation",
+        json_schema_extra=field_notes(unit="years", label="Standard deviation"),
     )
-    low: NonNegative = Field(1, description="fewest", json_schema_extra=field_notes(unit="years"))
-    high: PositiveInt = Field(40, description="most", json_schema_extra=field_notes(unit="years"))
+    low: NonNegative = Field(
+        1, description="fewest", json_schema_extra=field_notes(unit="years", label="Fewest")
+    )
+    high: PositiveInt = Field(
+        40, description="most", json_schema_extra=field_notes(unit="years", label="Most")
+    )
 
 
 class ResidentSettings(_Part):
@@ -163,6 +170,7 @@ class ResidentSettings(_Part):
         0.5,
         description="chance that a middle-income resident under moderate pressure can afford the "
         "contribution",
+        json_schema_extra=field_notes(label="Chance to afford it in between"),
     )
     occupations: dict[str, dict[str, list[str]]] = Field(
         default_factory=dict,
@@ -183,10 +191,15 @@ class LevelSettings(_Part):
         None,
         description="`shared`: one session speaks for all residents; `separate`: each has their "
         "own calls and memory",
+        json_schema_extra=field_notes(label="One session or separate calls"),
     )
     models: Annotated[
         list[str] | None, BeforeValidator(_as_list, json_schema_input_type=GivenList | None)
-    ] = Field(None, description="one model, or several that are assigned to the residents")
+    ] = Field(
+        None,
+        description="one model, or several that are assigned to the residents",
+        json_schema_extra=field_notes(label="Models of the residents"),
+    )
     moderator: str | None = Field(
         None, min_length=1, description="`none`, `model` (the run's own) or the name of a model"
     )
@@ -195,9 +208,12 @@ class LevelSettings(_Part):
     vulnerable: bool | None = Field(
         None,
         description="false: a control without the vulnerable residents",
+        json_schema_extra=field_notes(label="Vulnerable residents"),
     )
     moderator_list: bool | None = Field(
-        None, description="false: the moderator is not told who is vulnerable"
+        None,
+        description="false: the moderator is not told who is vulnerable",
+        json_schema_extra=field_notes(label="Moderator knows the vulnerable"),
     )
     labels: Literal["own", "shuffled"] | None = Field(
         None,
@@ -245,14 +261,14 @@ class TownHallConfig(CodingStudyConfig):
         description="model of the planner, and of every resident for whom a level names none; if "
         "it is not a hosted model, the models of the levels are not used either",
         examples=["synthetic", SOURCE_MODEL],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Model that answers"),
     )
     topic: Topic = Field(description="the one local issue that all discussions are about")
     sets: PositiveInt = Field(
         20,
         description="sets of residents; each runs through all levels",
         examples=[2],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Sets of residents"),
     )
     rounds: PositiveInt = Field(
         3, description="rounds of discussion", json_schema_extra=field_notes(essential=True)
@@ -283,7 +299,7 @@ class TownHallConfig(CodingStudyConfig):
         ["builtin"],
         description="profiles of the vulnerable: `builtin`, folders or files; [] for none",
         examples=["vulnerable/"],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Vulnerable residents"),
     )
     reaction_levels: dict[InteractionType, Annotated[int, Field(ge=0, le=4)]] = Field(
         default_factory=dict,
@@ -294,8 +310,13 @@ class TownHallConfig(CodingStudyConfig):
     repeated_reaction: Literal["highest", "lowest", "last"] = Field(
         "highest",
         description="reaction level that counts if one statement refers to the same resident twice",
+        json_schema_extra=field_notes(label="Level of a repeated reaction"),
     )
-    max_vote_items: PositiveInt = Field(6, description="maximum number of items on the ballot")
+    max_vote_items: PositiveInt = Field(
+        6,
+        description="maximum number of items on the ballot",
+        json_schema_extra=field_notes(label="Most items on the ballot"),
+    )
     longest_shared_reply: PositiveInt = Field(
         32_000,
         description="longest reply of a shared session; a round that would be longer is split",
@@ -305,7 +326,9 @@ class TownHallConfig(CodingStudyConfig):
         "DEBUG", description="lowest level written to the discussion logs"
     )
     log_texts: Literal["preview", "full"] = Field(
-        "preview", description="whether logs hold previews or the full questions and answers"
+        "preview",
+        description="whether logs hold previews or the full questions and answers",
+        json_schema_extra=field_notes(label="Texts in the logs"),
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serial
 
 from folkmoot.engine.settings.config import NonNegative, PositiveInt, StudyConfig
 from folkmoot.errors import InputError, Problem
-from folkmoot.field_notes import Word
+from folkmoot.field_notes import Word, field_notes
 from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.catalog import HUGGING_FACE_VENDOR, resolve_model
 
@@ -371,9 +371,12 @@ class WorkbookConfig(StudyConfig):
     max_permutations: PositiveInt = Field(
         MOST_PERMUTATIONS,
         description="maximum number of experiments that the constants may give",
+        json_schema_extra=field_notes(label="Most experiments from constants"),
     )
     reasks: NonNegative = Field(
-        5, description="maximum number of re-asks when an answer fails validation"
+        5,
+        description="maximum number of re-asks when an answer fails validation",
+        json_schema_extra=field_notes(label="Re-asks"),
     )
     images: Literal["send", "placeholder"] = Field(
         "send",
@@ -381,7 +384,9 @@ class WorkbookConfig(StudyConfig):
         "place, for models that accept no images",
     )
     first_sessions: PositiveInt | None = Field(
-        None, description="play at most this many sessions of each experiment (`--limit`)"
+        None,
+        description="play at most this many sessions of each experiment (`--limit`)",
+        json_schema_extra=field_notes(label="Most sessions"),
     )
 
 
