@@ -244,19 +244,23 @@ class Studio:
         """Show the result of `folkmoot check`: number of calls, cost and time."""
         path = await run_in_threadpool(self.projects.path, request.path_params["name"])
         output = await self.processes.check(path)
-        return await run_in_threadpool(
-            self._estimate, path, output, bool(request.query_params.get("form"))
-        )
+        version = request.query_params.get("version", "")
+        return await run_in_threadpool(self._estimate, path, output, version)
 
-    def _estimate(self, path: Path, output: CheckOutput, is_beside_form: bool) -> Response:
-        """Show a check. Beside the form, its problems and warnings are shown at their fields."""
+    def _estimate(self, path: Path, output: CheckOutput, version: str) -> Response:
+        """Show a check. Its problems and warnings are shown at the fields of the form as well.
+
+        `version` is that of the file that the form shows. It is empty on a page without a form.
+        """
         result = output.result
         problems, warnings = (
             [Problem(**{**each, "file": ""}) for each in result.get(kind, ())]
             for kind in ("problems", "warnings")
         )
         form = read_study_form(path)
-        placed, _ = form.place([*problems, *warnings] if is_beside_form else [])
+        # A check takes seconds. If the file has changed since, its problems may be gone.
+        is_present = version == _version(path)
+        placed, _ = form.place([*problems, *warnings] if is_present else [])
         fields = [field for part in form.sections for field in walk_fields(part.fields)]
         facts = result.get("facts", {})
         variables = {"check": result, "messages": output.messages, "placed": placed,
