@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -205,3 +206,65 @@ def test_nobody_without_the_token_and_no_other_site_is_admitted(studio: StudioPr
     assert not (studio.folder / "foreign").exists()
     for path in ("/study/..%2F..%2Fetc%2Fpasswd/-/", "/study/nothing.yaml/-/", "/starting/..%2Fx"):
         assert asked(path, Cookie=cookie)[0] == 404
+
+
+CHECKED = """study: cross_pollination
+pilot_id: centre
+topic:
+  description: Should the town close its centre to cars?
+  options: [Close it, Keep it open]
+participants_per_condition: 4
+conditions: [simple_voting]
+min_responses_for_threshold: 50
+personas: {source: quota}
+seats:
+  count: 1
+  checks:
+    - question: Which town is it?
+      right: Ours
+      after_stage: interview
+"""
+
+
+def test_what_only_a_dry_run_finds_stands_beside_its_field(
+    page: Page, studio: StudioProcess
+) -> None:
+    file = studio.folder / "centre.yaml"
+    file.write_text(CHECKED, "utf-8")
+    page.goto(studio.link)
+    page.get_by_role("link", name="centre.yaml").click()
+    mistake = page.locator("#m-f-seats-checks-0-after_stage")
+    expect(mistake).to_contain_text("no human is asked anything in a stage 'interview'")
+    expect(mistake).to_contain_text("the stages are: initial_vote")
+    expect(page.locator(".estimate")).to_contain_text("cannot run yet")
+    look(page, "stage")
+    page.get_by_label("After the stage").fill("initial_vote")
+    expect(page.locator(".estimate .facts")).to_contain_text("Calls")
+    expect(mistake).to_be_empty()
+
+
+def test_a_file_that_an_editor_changed_is_not_overwritten(
+    page: Page, studio: StudioProcess
+) -> None:
+    file = studio.folder / "centre.yaml"
+    file.write_text(CHECKED.partition("seats:")[0], "utf-8")
+    page.goto(studio.link)
+    page.get_by_role("link", name="centre.yaml").click()
+    expect(page.locator("#fields")).to_be_visible()
+    edited = file.read_text("utf-8").replace("condition: 4", "condition: 6") + "# by an editor\n"
+    file.write_text(edited, "utf-8")
+    page.get_by_label("Description").fill("Should the town open its centre?")
+    status = page.locator("#status")
+    expect(status).to_contain_text("changed by another program in the meantime")
+    assert file.read_text("utf-8") == edited
+    # The page with the text does the same, and a reload shows what the editor wrote.
+    page.get_by_role("link", name="Text").click()
+    text = page.get_by_role("textbox", name="Study file")
+    expect(text).to_have_value(re.compile("by an editor"))
+    file.write_text(f"{edited}# and again\n", "utf-8")
+    text.fill("study: cross_pollination")
+    page.get_by_role("button", name="Save and check").click()
+    expect(page.locator("body")).to_contain_text("changed by another program in the meantime")
+    assert file.read_text("utf-8") == f"{edited}# and again\n"
+    page.goto(f"{studio.url}/study/centre.yaml/-/")
+    expect(page.get_by_label("Participants per condition")).to_have_value("6")
