@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.servers.pages import PageServer
 from tests.view.conftest import reader
@@ -54,6 +54,30 @@ def test_the_list_is_sorted_and_filtered(served: PageServer) -> None:
     assert names_in(served.get("/live?sort=-run&q=group").text) == ["focus_group"]
 
 
+def look(page: Page) -> None:
+    """Nothing sticks out at either width, and a screen reader has nothing to say against it."""
+    for width in (1280, 375):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert Axe().run(page).response["violations"] == []
+
+
+def test_the_list_of_runs_and_a_comparison_are_for_everybody(
+    browser: Browser, outputs: Path, tmp_path: Path
+) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(outputs / "cross_pollination", tmp_path / "outputs" / name)
+    with reader(tmp_path / "outputs") as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        expect(page.get_by_role("link", name="first", exact=True)).to_be_visible()
+        look(page)
+        page.goto(f"{server.url}/compare?run=first&run=second")
+        expect(page.get_by_text("Measures of the claims, run by run")).to_be_visible()
+        look(page)
+        page.close()
+
+
 def test_selected_runs_are_compared(outputs: Path, tmp_path: Path) -> None:
     for name in ("first", "second"):
         shutil.copytree(outputs / "cross_pollination", tmp_path / "outputs" / name)
@@ -78,10 +102,7 @@ def test_a_grid_has_a_page_with_its_cells_and_a_finding(browser: Browser, grid: 
         page.get_by_label("Finding").select_option(claims[-1])
         page.get_by_role("button", name="Show").click()
         expect(page.locator("caption")).to_have_text(claims[-1])
-        for width in (1280, 375):
-            page.set_viewport_size({"width": width, "height": 900})
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-            assert Axe().run(page).response["violations"] == []
+        look(page)
         page.locator("tbody td a").first.click()
         expect(page.locator("h1")).to_be_visible()
         page.close()

@@ -276,7 +276,9 @@ class Studio:
         name = request.path_params["name"]
         return self._text(name, self.projects.path(name), None)
 
-    def _text(self, name: str, path: Path, sent_text: str | None) -> Response:
+    def _text(
+        self, name: str, path: Path, sent_text: str | None, problems: Sequence[Problem] = ()
+    ) -> Response:
         if sent_text is None and is_workbook(path):
             raise HTTPException(404, f"{name} is a workbook: edit it in a spreadsheet program.")
         try:
@@ -287,20 +289,25 @@ class Studio:
                 409, f"{name} is not UTF-8: save it as UTF-8 in an editor."
             ) from error
         variables = {**_tab_variables(name, path, "text"), "text": text,
-                     "problems": _check(path), "version": _version(path)}  # fmt: skip
-        return self._page("study_text.html.j2", variables)
+                     "problems": problems or _check(path), "version": _version(path)}  # fmt: skip
+        return self._page("study_text.html.j2", variables, 409 if problems else 200)
 
     async def save_text(self, request: Request, form: FormData) -> Response:
         """Replace the text of the study file by the edited text."""
         name = request.path_params["name"]
         path = await run_in_threadpool(self.projects.path, name)
+        text = str(form.get("text", "")).replace("\r\n", "\n")
         if _text_of(form, "version") == _version(path) and not is_workbook(path):
-            text = str(form.get("text", "")).replace("\r\n", "\n")
             await run_in_threadpool(write_bytes, path, text.encode())
             return RedirectResponse(f"{_study_base(name)}/text", 303)
-        raise HTTPException(
-            409, f"{name} was changed by another program in the meantime. Open it again."
+        if is_workbook(path):
+            raise HTTPException(404, f"{name} is a workbook: edit it in a spreadsheet program.")
+        # The page keeps the sent text. Saving it once more replaces what the other program wrote.
+        problem = Problem(
+            "the file was changed by another program in the meantime, so it was not saved",
+            hint="saving again replaces that change; opening this page again shows it",
         )
+        return await run_in_threadpool(self._text, name, path, text, [problem])
 
     def file(self, request: Request) -> Response:
         """Download the study file or a file in its folder."""
