@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,26 +28,32 @@ ROOT = SOURCE.parents[1]
 def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
     """Module and node of each call of a function or method of these names in the package."""
     for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text("utf-8")
+        if not any(f"{name}(" in text for name in names):
+            continue
         module = ".".join(("folkmoot", *path.relative_to(SOURCE).with_suffix("").parts))
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):
                 called = getattr(node.func, "id", getattr(node.func, "attr", ""))
                 if called in names:
                     yield module.removesuffix(".__init__"), node
 
 
-def answer_models() -> Iterator[type[BaseModel]]:
+@cache
+def answer_models() -> list[type[BaseModel]]:
     """The models that the package gives to an answer type, without a schema beside them."""
+    models = list[type[BaseModel]]()
     for module, call in calls("Json", "JsonList"):
         given = call.args[0]
         if isinstance(given, ast.Name) and not any(k.arg == "schema" for k in call.keywords):
             found = getattr(importlib.import_module(module), given.id, None)
             if isinstance(found, type) and issubclass(found, BaseModel):
-                yield found
+                models.append(found)
+    return models
 
 
 def models_of_the_package() -> list[type[BaseModel]]:
-    list(answer_models())
+    answer_models()  # imports the modules
     found, waiting = list[type[BaseModel]](), BaseModel.__subclasses__()
     while waiting:
         model = waiting.pop()
@@ -74,38 +81,37 @@ def objects_in(schema: object) -> Iterator[tuple[str, frozenset[str]]]:
             yield from objects_in(part)
 
 
-def print_schemas(*, renamed: bool) -> None:
-    """Print what is sent of every model with a title; `renamed`: after all of them got other names
+def print_schemas() -> None:
+    """Print what is sent of every model with a title, before and after all of them got other names
     and docstrings."""
     models = sorted(filter(has_own_title, models_of_the_package()), key=repr)
     keys = [f"{m.__module__}.{m.__qualname__}" for m in models]
-    if renamed:
-        for number, model in enumerate(models):
-            model.__name__ = model.__qualname__ = f"Renamed{number}"
-            model.__doc__ = "Documented in other words."
-        for _ in range(3):  # until what is nested in nested models is rebuilt
-            for model in models:
-                model.model_rebuild(force=True)
-    sent = {k: (json_schema(m), JsonList(m).schema) for k, m in zip(keys, models, strict=True)}
-    sys.stdout.write(json.dumps(sent))
+
+    def list_sent() -> dict[str, object]:
+        return {k: (json_schema(m), JsonList(m).schema) for k, m in zip(keys, models, strict=True)}
+
+    before = json.dumps(list_sent())
+    for number, model in enumerate(models):
+        model.__name__ = model.__qualname__ = f"Renamed{number}"
+        model.__doc__ = "Documented in other words."
+    for _ in range(3):  # until what is nested in nested models is rebuilt
+        for model in models:
+            model.model_rebuild(force=True)
+    sys.stdout.write(f"[{before}, {json.dumps(list_sent())}]")
 
 
 def test_no_class_name_and_no_docstring_of_an_answer_model_is_sent() -> None:
-    def sent(renamed: bool) -> dict[str, object]:
-        code = f"from {__name__} import print_schemas; print_schemas(renamed={renamed})"
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
-
-    before, after = sent(False), sent(True)
+    code = f"from {__name__} import print_schemas; print_schemas()"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    before, after = json.loads(done.stdout)
     assert len(before) > 20
     assert [name for name in before if before[name] != after[name]] == []
     assert "Renamed" not in json.dumps(after) and "other words" not in json.dumps(after)
 
 
 def test_every_answer_model_of_the_package_has_a_title_of_its_own() -> None:
-    named = list(answer_models())
+    named = answer_models()
     assert len(named) > 10
     assert [m for m in named if not has_own_title(m)] == []
     titled = [m.model_config.get("title") for m in models_of_the_package() if has_own_title(m)]

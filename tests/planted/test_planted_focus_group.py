@@ -3,7 +3,7 @@ nulls, their sizes, other words, and pipelines that are wired wrongly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from folkmoot.studies.focus_group.respondent import PART, form_opinion
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.table import TableDiscussion
 from folkmoot.studies.focus_group.talk.views import load_wordings, sentence_views, split_sentences
+from tests.sweeps import sample_daily
 
 GOOD = "It is simple and quick. Tested and reliable for ten years. Results are crisp and fresh."
 BAD = (
@@ -164,11 +165,27 @@ def beyond_alone(run: RunFolder) -> sycophancy.Check:
     return sycophancy.check_transcripts(talks)
 
 
+@pytest.fixture(scope="session")
+def two(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+    """A good and a bad stimulus."""
+    return RunFolder(shared_folder("focus_group/two", lambda folder: play(folder, TWO)) / "run")
+
+
+@pytest.fixture(scope="session")
+def unpersuaded(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+    """Groups that like the material and in which nobody persuades anybody."""
+
+    def make(folder: Path) -> None:
+        play(folder, MIXED, groups=8, respondent={"persuasion": 0})
+
+    return RunFolder(shared_folder("focus_group/unpersuaded", make) / "run")
+
+
 # --- a good and a bad stimulus -------------------------------------------------------------------
 
 
-def test_a_good_and_a_bad_stimulus_differ_as_planted(tmp_path: Path) -> None:
-    run = play(tmp_path, TWO)
+def test_a_good_and_a_bad_stimulus_differ_as_planted(two: RunFolder) -> None:
+    run = two
     truth = np.mean(true_positions(run, 0)) - np.mean(true_positions(run, 1))
     assert truth > 0.4
     assert gap(run) == pytest.approx(truth, abs=TOLERANCE)
@@ -193,8 +210,10 @@ def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
     assert "material: required by the design" in exposed(run)
 
 
-def test_other_words_of_the_same_content_have_the_same_effect(tmp_path: Path) -> None:
-    plain, terse = play(tmp_path / "a", TWO), play(tmp_path / "b", TWO, prompts=TERSE)
+def test_other_words_of_the_same_content_have_the_same_effect(
+    two: RunFolder, tmp_path: Path
+) -> None:
+    plain, terse = two, play(tmp_path, TWO, prompts=TERSE)
     assert gap(terse) == pytest.approx(gap(plain), abs=0.03)
     assert gap(terse, "after") == pytest.approx(gap(plain, "after"), abs=0.06)
 
@@ -223,11 +242,13 @@ def test_a_price_that_nobody_is_told_has_no_effect(tmp_path: Path) -> None:
 MIXED = {**ONE, "control": "alone", "questions_per_phase": 3}
 
 
-def test_a_group_pulls_and_without_persuasion_it_does_not(tmp_path: Path) -> None:
-    pulled = beyond_alone(play(tmp_path / "a", MIXED, groups=14))
+def test_a_group_pulls_and_without_persuasion_it_does_not(
+    unpersuaded: RunFolder, tmp_path: Path
+) -> None:
+    pulled = beyond_alone(play(tmp_path, MIXED, groups=14))
     assert pulled.beyond_alone.value > 0.03 and pulled.beyond_alone.p < 0.05
     assert pulled.judge().verdict != "passed"
-    null = beyond_alone(play(tmp_path / "b", MIXED, respondent={"persuasion": 0}))
+    null = beyond_alone(unpersuaded)
     assert abs(null.beyond_alone.value) < 0.03 and null.judge().verdict != "failed"
 
 
@@ -236,11 +257,18 @@ def test_a_group_pulls_and_without_persuasion_it_does_not(tmp_path: Path) -> Non
 DIVIDED = f"{GOOD} {BAD}"
 
 
-@pytest.mark.parametrize("material", [GOOD, DIVIDED], ids=["liked", "divided"])
 def test_a_group_that_pleases_fails_and_one_that_nobody_persuades_does_not(
-    material: str, tmp_path: Path
+    unpersuaded: RunFolder, tmp_path: Path
 ) -> None:
-    of = {**MIXED, "stimulus_material": material}
+    pleasing = beyond_alone(play(tmp_path, MIXED, groups=8, respondent={"sycophancy": 0.9}))
+    assert pleasing.judge().verdict == "failed", pleasing.judge().says
+    null = beyond_alone(unpersuaded)
+    assert null.judge().verdict != "failed", null.judge().says
+
+
+@pytest.mark.nightly(part="truths")
+def test_so_it_is_where_people_think_differently_of_the_material(tmp_path: Path) -> None:
+    of = {**MIXED, "stimulus_material": DIVIDED}
     pleasing = beyond_alone(play(tmp_path / "a", of, groups=8, respondent={"sycophancy": 0.9}))
     assert pleasing.judge().verdict == "failed", pleasing.judge().says
     null = beyond_alone(play(tmp_path / "b", of, groups=8, respondent={"persuasion": 0}))
@@ -281,8 +309,8 @@ def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
 
 
 def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path) -> None:
-    null = null_checks(tmp_path / "null", range(4))
-    assert sum(check.converge_p < 0.05 for check in null) <= 1
+    null = null_checks(tmp_path / "null", range(2))
+    assert not any(check.converge_p < 0.05 for check in null)
     assert all(check.judge().verdict == "not known" for check in null)
     pulled = beyond_alone(play(tmp_path / "pulled", {**ONE, "questions_per_phase": 3}, groups=10))
     assert pulled.converge_p < 0.05 and pulled.towards.value > 0.02
@@ -389,7 +417,10 @@ def test_over_twenty_seeds_at_300_other_words_stay_within_three_points(tmp_path:
     assert np.mean(found["terse"]) == pytest.approx(np.mean(found["plain"]), abs=0.03)
 
 
-@pytest.mark.parametrize("seated", ['join("; ")', 'join(" / ")', 'join(" | ")'])
+LISTS = ('join("; ")', 'join(" / ")', 'join(" | ")')
+
+
+@pytest.mark.parametrize("seated", sample_daily(LISTS, LISTS[1:2], part="mutations"))
 def test_a_moderator_knows_the_names_in_any_list(seated: str, tmp_path: Path) -> None:
     text = (Path(str(STUDY.prompts)) / "moderator_system.md").read_text("utf-8")
     listed = 'At the table sit {{ names | join(", ") }}.'

@@ -279,7 +279,7 @@ def test_errors_in_cells_are_not_converted_away(tmp_path: Path) -> None:
 
 def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> None:
     loaded = 0
-    for seed in range(60):
+    for seed in range(30):
         path = quick_save(mutate(seed), tmp_path / "old.xlsx")
         try:
             data, _ = convert(path)
@@ -288,7 +288,7 @@ def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> 
             loaded += 1
         except InputError as error:
             assert all(p.message for p in error.problems)
-    assert loaded > 10
+    assert loaded > 5
 
 
 def test_the_columns_of_a_task_are_those_of_the_layout(tmp_path: Path) -> None:

@@ -189,28 +189,36 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize("condition", ["C3", "C5"])
-def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner, condition: str) -> None:
-    """The same statement in other words gives the same state, scores and shares."""
-    found = []
-    for words in SAME:
+def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner) -> None:
+    """The same statement in other words gives the same state, scores and shares. Each group is the
+    same, and its mediator uses other words."""
+    words_by_group = {f"strange{number}": words for number, words in enumerate(SAME)}
 
-        def answering(request: ModelRequest, address: str, words: str = words) -> str:
-            return mediator(
-                request,
-                address,
-                resolution_explanation=words,
-                final_revised_decision=words or "Diner",
-                decision=[{"option": "diner", "members": ["everyone"], "when": ""}],
-            )
+    def answering(request: ModelRequest, address: str) -> str:
+        words = next((w for id, w in words_by_group.items() if f"/{id}-" in address), "")
+        return mediator(
+            request,
+            address,
+            resolution_explanation=words,
+            final_revised_decision=words or "Diner",
+            decision=[{"option": "diner", "members": ["everyone"], "when": ""}],
+        )
 
-        run = negotiation(answering, groups=some("strange"), conditions=[condition])
-        trail = session_json(run, "strange", condition, "decisions")["cuisine"]
-        measures = run.table("measures").drop("words_per_decision").to_dicts()
-        satisfaction = run.table("satisfaction").to_dicts()
-        found.append([trail["portions"], trail["selected_option"], measures, satisfaction])
-    assert all(one == found[0] for one in found)
-    assert found[0][1] == "diner"
+    (group,) = some("strange")
+    groups = [group | {"id": id} for id in words_by_group]
+    run = negotiation(answering, groups=groups, conditions=["C3", "C5"])
+    measures = run.table("measures").drop("words_per_decision")
+    for condition in ("C3", "C5"):
+        found = []
+        for id in words_by_group:
+            trail = session_json(run, id, condition, "decisions")["cuisine"]
+            of = {"group_id": id, "condition": condition}
+            tables = [t.filter(**of) for t in (measures, run.table("satisfaction"))]
+            assert all(table.height for table in tables)
+            rows = [table.drop("group_id").to_dicts() for table in tables]
+            found.append([trail["portions"], trail["selected_option"], *rows])
+        assert all(one == found[0] for one in found)
+        assert found[0][1] == "diner"
 
 
 def test_what_c3_states_is_what_it_decided(negotiation: Runner) -> None:

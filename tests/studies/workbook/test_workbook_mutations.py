@@ -189,8 +189,8 @@ def _many(first: int, last: int, folder: Path) -> Counter[str]:
 
 
 def test_a_few_dozen_mutations(tmp_path: Path) -> None:
-    counts = _many(0, 80, tmp_path)
-    assert counts["ran"] > 10 and counts["refused"] > 30
+    counts = _many(0, 40, tmp_path)
+    assert counts["ran"] > 5 and counts["refused"] > 15
 
 
 @pytest.mark.nightly(part="mutations")
