@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.bounded import bounded
+from tests.sweeps import sample_daily
+
+PIECES = ("- a\n", "[],", "- {b: c}\n")
 
 
-@pytest.mark.parametrize("piece", ["- a\n", "[],", "- {b: c}\n"])
+@pytest.mark.parametrize("piece", sample_daily(PIECES, daily=PIECES[2:], part="mutations"))
 def test_a_file_of_too_many_values_is_refused(tmp_path: Path, piece: str) -> None:
     path = tmp_path / "many.yaml"
     start = "options: [" if piece.endswith(",") else "options:\n"
