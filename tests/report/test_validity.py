@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +84,13 @@ def pilot_run(folder: Path, **knobs: float) -> RunFolder:
     return folkmoot.run(study, model="synthetic", out=folder / "run").folder
 
 
+@pytest.fixture
+def sound(shared_folder: Callable[[str, Callable[[Path], object]], Path], tmp_path: Path) -> Path:
+    """A copy of the run of a respondent without a fault, for a test to ask controls in."""
+    made = shared_folder("validity/sound", pilot_run)
+    return Path(shutil.copytree(made / "run", tmp_path / "sound"))
+
+
 def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
     finished_page: str,
 ) -> None:
@@ -96,8 +104,8 @@ def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
             assert ": " in row.consequence
 
 
-def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(tmp_path: Path) -> None:
-    run = pilot_run(tmp_path)
+def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(sound: Path) -> None:
+    run = RunFolder(sound)
     before = card_of(report_of(run))
     unknown = {"User drift", "Persona kept"}
     for name in unknown:
@@ -131,8 +139,8 @@ def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
     assert card["Order effect"].figures or "order: true" in card["Order effect"].consequence
 
 
-def test_controls_that_left_a_threat_out_name_its_key(tmp_path: Path) -> None:
-    run = pilot_run(tmp_path)
+def test_controls_that_left_a_threat_out_name_its_key(sound: Path) -> None:
+    run = RunFolder(sound)
     run_controls(run, {"negative": False, "participants": 4}, RunOptions())
     assert card_of(report_of(run))["User drift"].consequence == (
         "An effect may be one of other people in another condition: its controls left it out, so "
@@ -225,18 +233,18 @@ def test_the_values_of_both_arms_give_the_difference(finished_page: str) -> None
         assert abs(first - second - difference) <= (1.0 if values[2] else 0.01)
 
 
-@pytest.mark.parametrize("stated", [True, False])
-def test_hypotheses_take_the_place_of_the_study_types_question(
-    stated: bool, tmp_path: Path
-) -> None:
-    hypothesis = (
-        "hypotheses:\n- {measure: participants.position_changed, "
-        "contrast: [acp, simple_voting], direction: greater}\n"
-    )
+def test_hypotheses_take_the_place_of_the_study_types_question(sound: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
-    study.write_text(PILOT + hypothesis * stated, "utf-8")
-    run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
-    page = first_page(report_of(run))
-    source = "Hypotheses of the study file" if stated else "The study's own question"
-    assert f"{source}, fixed before the first call." in text_of(page)
-    assert len(re.findall('class="contrast"', page)) == 1
+    study.write_text(
+        f"{PILOT}hypotheses:\n- {{measure: participants.position_changed, "
+        "contrast: [acp, simple_voting], direction: greater}\n",
+        "utf-8",
+    )
+    stated = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
+    for run, source in (
+        (stated, "Hypotheses of the study file"),
+        (RunFolder(sound), "The study's own question"),
+    ):
+        page = first_page(report_of(run))
+        assert f"{source}, fixed before the first call." in text_of(page)
+        assert len(re.findall('class="contrast"', page)) == 1
