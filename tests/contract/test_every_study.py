@@ -23,6 +23,7 @@ from folkmoot.engine.run.dry_run import estimate_run
 from folkmoot.engine.study.study import FAILED_FINDING_KEY, registered_studies
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import BudgetReachedError
+from folkmoot.storage import table_buffer
 from tests.contract.runs import Crash, SerialRun, digest, play, respondent
 from tests.contract.small import small_study
 
@@ -30,9 +31,17 @@ STUDIES = sorted(registered_studies())
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_scheduling_changes_nothing(study: str, serial_run: SerialRun, tmp_path: Path) -> None:
+def test_scheduling_and_rows_that_wait_on_the_disk_change_nothing(
+    study: str, serial_run: SerialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What keeps memory bounded is turned on from the third row on."""
+    for small in ("MAX_ROWS_IN_MEMORY", "FRAME_ROWS"):
+        monkeypatch.setattr(table_buffer, small, 3)
+    for large in ("kit.exposure", "studies.cross_pollination.exposure_design"):
+        monkeypatch.setattr(f"folkmoot.{large}.DECISIONS_AT_ONCE", 3)
     jittered = play(study, tmp_path / "run", concurrency=64, provider=respondent(study, jitter=7))
     assert digest(serial_run(study)) == digest(jittered)
+    assert not list(jittered.path.glob(".*.rows"))
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -42,7 +51,7 @@ def test_crashed_and_resumed_is_the_same_run(
     whole = serial_run(study)
     calls = whole.manifest["calls"]
     folder = tmp_path / "run"
-    for attempt, share in enumerate((0.1, 0.3, 0.6)):
+    for attempt, share in enumerate((0.1, 0.6)):
         with pytest.raises(Crash):
             play(
                 study,
@@ -121,9 +130,9 @@ def test_no_study_reaches_past_its_session(study: str) -> None:
 NIGHTLY = pytest.mark.nightly(part="kills")
 
 
-@pytest.mark.parametrize(
-    "share", [pytest.param(0.02, marks=NIGHTLY), 0.3, pytest.param(0.9, marks=NIGHTLY)]
-)
+# Daily, test_partial_runs pauses a run with more parts in each study type.
+@NIGHTLY
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_paused_run_can_be_reported_and_goes_on_to_the_same_end(
     study: str, share: float, serial_run: SerialRun, tmp_path: Path
@@ -149,7 +158,8 @@ SETS = {  # a larger batch, and the set that an address belongs to
 }
 
 
-@pytest.mark.parametrize("share", [0.4, pytest.param(0.7, marks=NIGHTLY)])
+@NIGHTLY
+@pytest.mark.parametrize("share", [0.4, 0.7])
 @pytest.mark.parametrize("study", SETS)
 def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Path) -> None:
     batch, pattern = SETS[study]

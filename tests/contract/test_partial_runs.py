@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +20,7 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import (
     FAILED_FINDING_KEY,
@@ -27,6 +30,7 @@ from folkmoot.engine.study.study import (
 )
 from folkmoot.errors import RunPausedError
 from folkmoot.storage.partial_run import COMPLETE, PartialRun
+from tests.contract.runs import digest, respondent
 from tests.contract.small import several_parts
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -110,36 +114,64 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("parts")
 
 
-@pytest.mark.parametrize("study", STUDIES)
-def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Path) -> None:
-    path = several_parts(study, folder)
-    enough = ("budget_calls=100000",)  # which stands in transcripts
-    whole = folkmoot.run(path, out=folder / f"{study}_whole", model="synthetic", overrides=enough)
-    budget = int(STUDIES[study].budget * whole.manifest["calls"])
-    out = folder / f"{study}_paused"
-    with pytest.raises(RunPausedError):
-        # One call at a time, so that the same parts are complete in each run of this test.
-        overrides = (f"budget_calls={budget}", "concurrency=1")
-        folkmoot.run(path, out=out, model="synthetic", overrides=overrides)
-    assert 0 < assert_reported(out, study, "paused") < int(STUDIES[study].planned.split()[0])
-    assert "SYNTHETIC" in (out / "report.html").read_text("utf-8")
-    folkmoot.run(path, out=out, model="synthetic", overrides=enough)
-    assert_same_files(out, whole.folder.path)
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_with_nothing_complete_the_report_says_so(study: str, folder: Path) -> None:
-    out = folder / f"{study}_begun"
-    with pytest.raises(RunPausedError):
-        folkmoot.run(
-            several_parts(study, folder), out=out, model="synthetic", overrides=("budget_calls=3",)
-        )
-    done = CliRunner().invoke(app, ["report", str(out)])
+def assert_nothing_reported(folder: Path, study: str) -> None:
+    """The report and its only finding say that no part is complete."""
+    done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0, done.output
     counted = f"0 of {STUDIES[study].planned}"
     assert f"figures cover {counted}" in " ".join(done.output.split())
-    (only,) = compute_findings(find_study_of_run(open_run(out)), open_run(out))
+    (only,) = compute_findings(find_study_of_run(open_run(folder)), open_run(folder))
     assert only.says == f"{counted} are complete: nothing can be reported yet."
+
+
+SET_OF = {  # the set that an address belongs to, in studies that are paid set by set
+    "town_hall": r"^[^/]*?(\d+)",
+    "focus_group": r"^discussion/([^/]+)/",
+    "negotiation": r"^(?:preferences|negotiation)/(.+?)(?:-C\d)?/",
+}
+
+
+def calls_by_set(folder: Path, study: str) -> Counter[str]:
+    with JournalReader(folder / "journal.sqlite") as journal:
+        found = (re.search(SET_OF[study], entry.address) for entry in journal.read_entries())
+        return Counter(match[1] for match in found if match)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Path) -> None:
+    """With nothing complete, with some parts complete, and at its end, which is that of a run that
+    was never paused. A budget buys whole sets, at random latencies too."""
+    path, out = several_parts(study, folder), folder / f"{study}_paused"
+
+    def play(out: Path, *overrides: str) -> folkmoot.Run:
+        if study in SET_OF:
+            provider = respondent(study, jitter=len(overrides))
+            return folkmoot.run(path, out=out, provider=provider, overrides=overrides)
+        # One call at a time, so that the same parts are complete in each run of this test.
+        overrides = (*overrides, "concurrency=1")
+        return folkmoot.run(path, out=out, model="synthetic", overrides=overrides)
+
+    enough = "budget_calls=100000"  # which stands in transcripts
+    whole = play(folder / f"{study}_whole", enough)
+    with pytest.raises(RunPausedError):
+        play(out, "budget_calls=3")
+    assert_nothing_reported(out, study)
+    budget = int(STUDIES[study].budget * whole.manifest["calls"])
+    with pytest.raises(RunPausedError):
+        play(out, f"budget_calls={budget}")
+    paused = folkmoot.load(out)
+    assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == budget
+    assert paused.table("answers").height > 0 and "PARTIAL" in repr(paused)
+    assert 0 < assert_reported(out, study, "paused") < int(STUDIES[study].planned.split()[0])
+    page = (out / "report.html").read_text("utf-8")
+    assert "SYNTHETIC" in page and "<strong>PARTIAL</strong>" in page
+    if study in SET_OF:
+        in_all, bought = calls_by_set(whole.path, study), calls_by_set(out, study)
+        assert len([of for of in bought if bought[of] < in_all[of]]) <= 1
+    done = play(out, enough)
+    assert digest(done) == digest(whole)
+    assert_same_files(out, whole.path)
+    assert "PARTIAL" not in done.report().read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +198,11 @@ def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
         flags += ["--set", "embedding_model=wordllama"]
 
     def command(out: Path, *more: str) -> list[str]:
-        program = "from folkmoot.cli import main; main()"
-        return [sys.executable, "-c", program, "run", str(path), "--out", str(out), *flags, *more]
+        return ["run", str(path), "--out", str(out), *flags, *more]
 
     def run_to_end(out: Path, *more: str) -> None:
-        done = subprocess.run(command(out, *more), capture_output=True, text=True)
-        assert done.returncode in {0, 3}, done.stdout + done.stderr  # 3: no answer is of use
+        done = CliRunner().invoke(app, command(out, *more))
+        assert done.exit_code in {0, 3}, done.output  # 3: no answer is of use
 
     whole, out = folder / f"{study}_of_server", folder / f"{study}_killed"
     before = len(model.log)
@@ -179,11 +210,13 @@ def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
     calls = len(model.log) - before
     held = calls - 6 if study == "cross_pollination" else int(0.6 * calls)
     model.plan = FaultPlan(hold_after=len(model.log) + held)
-    process = subprocess.Popen(command(out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    program = [sys.executable, "-c", "from folkmoot.cli import main; main()", *command(out)]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         held = model.plan.hold_after or 0
         wait_until(lambda: len(model.log) >= held or process.poll() is not None)
-        wait_until(lambda: complete(out) > 0)  # rows are written within a second
+        wait_until(lambda: complete(out) > 0)
+        time.sleep(1.1)  # rows are written within a second, so no more sets become complete
         going_on = assert_reported(out, study, "still going on")
     finally:
         process.kill()

@@ -1,4 +1,5 @@
-"""What keeps memory bounded changes nothing: every study gives the same bytes through the disk."""
+"""What keeps memory bounded changes nothing. That every study gives the same bytes when its rows
+wait on the disk is in test_every_study."""
 
 from __future__ import annotations
 
@@ -17,25 +18,10 @@ from folkmoot import child_process
 from folkmoot.child_process import run_in_child
 from folkmoot.engine.session import effects
 from folkmoot.engine.session import run_context as context
-from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import FolkmootError
 from folkmoot.measures.clusters import cluster_option
 from folkmoot.storage import table_buffer as recording
 from tests.contract.runs import Crash, SerialRun, digest, play, respondent
-
-
-@pytest.mark.parametrize("study", sorted(registered_studies()))
-def test_rows_that_wait_on_the_disk_give_the_same_tables(
-    study: str, serial_run: SerialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = digest(serial_run(study))
-    for small in ("MAX_ROWS_IN_MEMORY", "FRAME_ROWS"):
-        monkeypatch.setattr(recording, small, 3)
-    for large in ("kit.exposure", "studies.cross_pollination.exposure_design"):
-        monkeypatch.setattr(f"folkmoot.{large}.DECISIONS_AT_ONCE", 3)
-    spooled = play(study, tmp_path / "run", provider=respondent(study, jitter=3))
-    assert digest(spooled) == whole
-    assert not list(spooled.path.glob(".*.rows"))
 
 
 def test_rows_of_a_process_that_was_killed_are_removed_by_the_next(
@@ -52,7 +38,7 @@ def test_rows_of_a_process_that_was_killed_are_removed_by_the_next(
 
 
 def test_a_large_run_clusters_in_processes_of_their_own_with_the_same_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serial_run: SerialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, begun = "cross_pollination", []
 
@@ -63,7 +49,7 @@ def test_a_large_run_clusters_in_processes_of_their_own_with_the_same_result(
         )  # one shows it
 
     monkeypatch.setattr(effects, "run_in_child", noted)
-    whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
+    whole = serial_run(study)
     assert not begun
     monkeypatch.setattr(context, "LARGE_FORK_ITEMS", 3)
     large = play(study, tmp_path / "b" / "run", provider=respondent(study))
