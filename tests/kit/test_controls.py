@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_
 from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.settings.controls import shipped_questions
 from folkmoot.engine.study.study import registered_studies
-from folkmoot.errors import BudgetReachedError, InputError
+from folkmoot.errors import BudgetReachedError, DriftError, InputError
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.findings import control_findings
@@ -253,3 +254,71 @@ def test_controls_go_with_a_person_who_withdraws_and_can_be_asked_again(tmp_path
     ended = CliRunner().invoke(app, ["verify", str(run.path)])
     assert "difference" not in ended.output and "controls is gone" not in ended.output
     assert run_controls(run, {"participants": 2}, RunOptions()).has_table("control_answers")
+
+
+def test_a_wrong_question_is_told_before_the_controls_begin(sound: Path) -> None:
+    run = RunFolder(sound)
+    for question, message in (
+        ({"id": "a", "text": "Which?", "options": ["x", "X"]}, "cannot be distinguished"),
+        ({"id": "a", "text": "How many?", "number": [0, math.inf]}, "must be finite"),
+        ({"id": "a", "text": "How many?", "number": [0.2, 0.8]}, "no whole number"),
+        ({"id": "age", "text": "How old?", "number": [0, 99]}, "the id age belongs"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_controls(run, {"negative": [question]}, RunOptions())
+    with pytest.raises(InputError, match="all controls are switched off"):
+        run_controls(run, {"negative": False, "retest": False}, RunOptions())
+    # None of these mistakes has used up the only time that controls can be asked.
+    assert run_controls(run, {"participants": 1}, RunOptions()).has_table("control_answers")
+
+
+def test_controls_that_asked_nothing_yet_can_be_asked_with_other_settings(sound: Path) -> None:
+    run = RunFolder(sound)
+    for settings in ({"participants": 3}, {"participants": 2}):
+        with pytest.raises(BudgetReachedError):
+            run_controls(run, settings, RunOptions(), budget_calls=0)
+    with pytest.raises(BudgetReachedError):
+        run_controls(run, {"participants": 2}, RunOptions(), budget_calls=4)
+    with pytest.raises(DriftError, match="begun with other settings"):
+        run_controls(run, {"participants": 3}, RunOptions())
+    assert run_controls(run, {"participants": 2}, RunOptions()).has_table("control_answers")
+
+
+def test_a_study_that_only_states_attributes_asks_no_controls(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(f"{PILOT}controls: {{negative: false, retest: false, confounders: all}}\n")
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    assert not (run.path / CONTROLS).exists() and control_findings(run) == []
+    assert run_controls(run, {"participants": 1}, RunOptions()).has_table("control_answers")
+
+
+def test_the_table_of_variance_names_each_attribute_and_is_verified(sound: Path) -> None:
+    run = RunFolder(sound)
+    done = run_controls(run, {"negative": False}, RunOptions())
+    table = done.read_table("persona_variance")
+    rows = {attribute: row for attribute, *row in table.select(
+        "attribute", "measure", "variance_share", "participants", "missing"
+    ).iter_rows()}  # fmt: skip
+    assert {"the whole persona", "age", "sex", "education"} <= rows.keys()
+    assert set(table["decision"]) == {"first vote"}
+    assert all((row[1] is None) == (row[3] is not None) for row in rows.values())
+    assert rows["the whole persona"][0] == "ICC(1)" and rows["the whole persona"][2] == 80
+    finding = next(found for found in control_findings(run) if found.key == "persona_variance")
+    shown = {row["attribute"]: row["variance_share"] for row in records(finding)}
+    assert shown == {name: row[1] for name, row in rows.items() if row[1] is not None}
+    book = json.loads((done.path / "codebook.json").read_text())
+    assert "persona_variance" in json.dumps(book)
+    assert folkmoot.load(run.path).verify().differences == []
+
+
+def test_controls_of_a_fork_ask_its_decisions(tmp_path: Path) -> None:
+    base = folkmoot.run(small_study("focus_group", tmp_path), out=tmp_path / "run",
+                        model="synthetic")  # fmt: skip
+    said = base.table("utterances").filter(speaker_role="participant", public=True)
+    fork = folkmoot.fork(base, said["utterance_id"][0], say="I have no use for it.",
+                         out=tmp_path / "fork")  # fmt: skip
+    settings = {"negative": False, "same_length": True, "participants": 1}
+    done = run_controls(fork.folder, settings, RunOptions())
+    final = done.read_table("control_answers").filter(control="same_length", moment="final")
+    assert final.height and not final["missing"].drop_nulls().to_list()
+    assert folkmoot.load(fork.path).verify().differences == []

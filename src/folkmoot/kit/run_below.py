@@ -7,19 +7,22 @@ subfolder. So `folkmoot verify` detects a subfolder that was added by hand.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import create_router, run_study, study_from_settings
 from folkmoot.engine.run.verify import Verification, verify_run
-from folkmoot.engine.session.folder_access import lock_folder
+from folkmoot.engine.session.folder_access import is_held, lock_folder
 from folkmoot.engine.study.study import Study
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import DriftError, InputError, Problem
 from folkmoot.storage.amendments import Amendment, append_amendments
-from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, STUDY_FILE_NAME, RunFolder
 
 # Settings for calls to models. A run below another one calls models with the same settings.
 _CALLING = (
@@ -77,7 +80,17 @@ def run_below(
         run.path / STUDY_FILE_NAME, study.config, create_router(study, options)
     )
     folder = run.path / below.folder
-    finished = run_study(study, replace(options, out=folder, resume=folder.exists()), stopper)
+    # A mistake that was found after the plan was sealed must not bind the next try to that plan.
+    if folder.exists() and not is_held(folder) and not _has_replies(folder):
+        shutil.rmtree(folder)
+    try:
+        finished = run_study(study, replace(options, out=folder, resume=folder.exists()), stopper)
+    except DriftError as error:
+        # There is no study file that the researcher could restore.
+        raise DriftError(
+            f"{folder} was begun with other settings: {error} Repeat the first command, or delete "
+            "the folder, which loses its answers."
+        ) from error
     data = {"folder": below.folder, "journal_digest": finished.manifest["journal_digest"]}
     # Amend only after the run below has finished: an amendment holds the digest of its complete
     # journal.
@@ -86,6 +99,15 @@ def run_below(
             run.path, [Amendment(below.kind, below.by, finished.manifest["finished_at"], data)]
         )
     return finished
+
+
+def _has_replies(folder: Path) -> bool:
+    """Return whether anything was asked, or may have been paid for, in the run of a folder."""
+    if not (folder / JOURNAL).exists():
+        return False
+    with JournalReader(folder / JOURNAL) as journal:
+        calls, _, _ = journal.total_calls_and_cost()
+        return bool(calls or journal.possibly_paid().calls or journal.list_addresses())
 
 
 def verify_below(

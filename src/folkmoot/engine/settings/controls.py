@@ -8,6 +8,7 @@ Intervention", arXiv 2605.20767). Twelve questions ship in English and German
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -70,6 +71,14 @@ class ControlQuestion(BaseModel):
         # A question with a single option has a certain answer and could not show any difference.
         if self.options and len(set(self.options)) < 2:
             raise ValueError("give at least two different options")
+        if self.number is not None and not all(map(math.isfinite, self.number)):
+            raise ValueError("number: both bounds must be finite")
+        # Answers are whole numbers.
+        if self.number is not None and math.ceil(self.number[0]) > math.floor(self.number[1]):
+            raise ValueError("number: there is no whole number between the bounds")
+        # A mistake must be found before the controls begin, and not at the first question.
+        if error := self.answer.configuration_error:
+            raise ValueError(error)
         return self
 
     @property
@@ -114,6 +123,8 @@ def _read_own_questions(given: Any, info: ValidationInfo) -> Any:
         _parse_question(entry, f"{where}question {number}") for number, entry in enumerate(given, 1)
     )
     ids = [question.id for question in questions]
+    if AGE in ids:
+        raise ValueError(f"{where}the id {AGE} belongs to the question for the stated age")
     if duplicate_id := next((question_id for question_id in ids if ids.count(question_id) > 1), ""):
         raise ValueError(f"{where}two questions have the id {duplicate_id}")
     return questions
@@ -231,6 +242,12 @@ class ControlSettings(BaseModel):
             for control_question in self.defined_questions
             if control_question.id in self.confounders
         )
+
+    @property
+    def asks_anything(self) -> bool:
+        """False if all controls are switched off, as in a study that only states attributes."""
+        controls = ("negative", "retest", "no_persona", "same_length", "order")
+        return any(self.size_of(control) for control in controls)
 
     def size_of(self, control: str) -> int:
         """Return how many participants of each condition a control asks."""

@@ -15,7 +15,11 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import Axes, RunGrid, Samples, run_grid
-from folkmoot.engine.run.runner import load_study_with_options, run_study
+from folkmoot.engine.run.runner import (
+    load_study_with_options,
+    run_study,
+    study_from_settings,
+)
 from folkmoot.engine.run.verify import Verification
 from folkmoot.engine.seats.withdrawal import AMENDMENT_KIND as WITHDRAWAL
 from folkmoot.engine.session.session import Scope, Session
@@ -114,7 +118,13 @@ def run_controls(
     model = asked.most_common(1)[0][0]
     kept = {**calling_settings(run, "respondent", "temperature"), "model": model}
     below = Below(study_of(run), CONTROLS, AMENDMENT, "folkmoot")
-    return run_below(run, below, {**kept, **calling, "controls": settings}, options, stopper)
+    given = {**kept, **calling, "controls": settings}
+    named = study_from_settings(below.study, given, options).config.controls or ControlSettings()
+    # Controls can be asked only once, so a run without any would leave no room for others.
+    if not named.asks_anything:
+        hint = "name at least one, such as --negative or --order"
+        raise InputError(Problem("all controls are switched off", key="controls", hint=hint))
+    return run_below(run, below, given, options, stopper)
 
 
 def run_with_controls(
@@ -186,7 +196,9 @@ def ask_named_controls(
     (`settings` is None). `limits` holds the budget of the whole grid. Calls and cost of the run, of
     the other cells (`others`) and of all their controls count towards this budget.
     """
-    if settings is None or run.unusable_reason or finished_controls(run) is not None:
+    if settings is None or not settings.asks_anything or run.unusable_reason:
+        return
+    if finished_controls(run) is not None:
         return
     spent = [_spent_in(run.path)]
     spent += [

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.kit.controls.asking import ControlsConfig, open_controls
 from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
@@ -72,7 +73,9 @@ def control_findings(run: RunFolder) -> list[Finding]:
     controls = open_controls(run)
     if controls is None:
         # A finished run without the requested controls must not look like one that passed them.
-        return [_unfinished()] if run.config.get("controls") and run.is_finished else []
+        named = run.config.get("controls")
+        is_missing = named and ControlSettings.model_validate(named).asks_anything
+        return [_unfinished()] if is_missing and run.is_finished else []
     return findings_in(
         controls.read_table(ControlRow.table),
         _options_in(run),
