@@ -9,11 +9,11 @@ import numpy as np
 
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Number
-from folkmoot.conversation.prompts import as_prompt
+from folkmoot.conversation.prompts import as_prompt, wording_for_people
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
 from folkmoot.engine.session.session import AskResult, Scope
 from folkmoot.models.images import find_image_references, find_images, replace_images
-from folkmoot.provenance import SourcedText, cell_id
+from folkmoot.provenance import SourcedText, cell_id, with_sources
 from folkmoot.studies.workbook.answers import (
     GivenAnswer,
     ListedOptions,
@@ -94,21 +94,43 @@ def fill_prompt(
         for image, match in find_images(text)
         if any(start <= match.start() and match.end() <= end for start, end in answer_spans)
     }
-    if not state.sends_images:
-        return FilledPrompt(replace_images(text, text_only_words), OPTIONS in names, ())
-    all_words = (image.words for image in find_image_references(f"{text}\n{options}"))
-    images = tuple(words for words in all_words if words not in text_only_words)
+    images: tuple[str, ...] = ()
+    if state.sends_images:
+        all_words = (image.words for image in find_image_references(f"{text}\n{options}"))
+        images = tuple(words for words in all_words if words not in text_only_words)
+    else:
+        text = with_sources(replace_images(text, text_only_words))
+    if _people_template(state, task, speaker):
+        wording, _ = _fill_prompt(state, task, speaker, options, is_for_people=True)
+        text = as_prompt(text, as_prompt(wording))
     return FilledPrompt(text, OPTIONS in names, images)
 
 
-def _fill_prompt(
-    state: SessionState, task: TaskInPlay, speaker: SessionParticipant | str, options: str
-) -> tuple[SourcedText, frozenset[str]]:
-    """Return the filled prompt of a task, and the names in its template."""
-    label = (
+def _label_of(state: SessionState, speaker: SessionParticipant | str) -> str:
+    return (
         speaker.role if isinstance(speaker, SessionParticipant) else special_label(state, speaker)
     )
-    template = task.prompts[label]
+
+
+def _people_template(
+    state: SessionState, task: TaskInPlay, speaker: SessionParticipant | str
+) -> str:
+    """Return the template of the wording for people, or an empty string if there is none."""
+    return task.people_prompts.get(_label_of(state, speaker), "")
+
+
+def _fill_prompt(
+    state: SessionState,
+    task: TaskInPlay,
+    speaker: SessionParticipant | str,
+    options: str,
+    *,
+    is_for_people: bool = False,
+) -> tuple[SourcedText, frozenset[str]]:
+    """Return the filled prompt of a task, and the names in its template."""
+    template = task.prompts[_label_of(state, speaker)]
+    if is_for_people:
+        template = _people_template(state, task, speaker)
     names = names_in(template)
     values = {**state.placeholder_values(speaker, names - {OPTIONS}), OPTIONS: options}
     known_names = {OPTIONS, *state.experiment.named}
@@ -252,7 +274,7 @@ def build_task_prompt(
     filled_prompt = fill_prompt(state, task, seat, options.text)
     text = filled_prompt.text
     if filled_prompt.has_options and options.for_people:
-        wording = fill_prompt(state, task, seat, options.for_people).text
+        wording = wording_for_people(fill_prompt(state, task, seat, options.for_people).text)
         text = as_prompt(text, as_prompt(wording))
     # The text may show the options itself. Then the template must not list them again.
     variables: dict[str, object] = {

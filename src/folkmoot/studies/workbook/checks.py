@@ -153,6 +153,8 @@ def _speaker_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, s
     for play in experiment.tasks.values():
         for label, text in play.prompts.items():
             yield text, experiment.roles.get(label), play.task.at.get("llm_text", "")
+        for label, text in play.people_prompts.items():
+            yield text, experiment.roles.get(label), play.task.at.get("people_text", "")
 
 
 # Columns of the CSV file that no variable may replace.
@@ -410,17 +412,24 @@ def _check_prompts(workbook: Workbook, problems: Problems) -> None:
     known_names = constants | order_known.keys() | _known_attributes(workbook, "treatment")
     with_options = known_names | {OPTIONS}
     for task in workbook.tasks:
-        where = task.at.get("llm_text", "")
-        by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
         known = known_names if task.type == "context" else with_options
-        for role, text in by_role.items():
+        for column, role, text in _texts_of(task):
+            where = task.at.get(column, "")
             _check_placeholders(role, where, constants, problems)
             _check_placeholders(
                 text, where, known | _known_attributes(workbook, "role", role), problems
             )
             # A special role has no answers, so its text may use only values of the session.
             withheld_names = personal - constants if special_role(role) else set()
-            _check_availability(task, text, order_known, withheld_names, problems)
+            _check_availability(task, text, where, order_known, withheld_names, problems)
+
+
+def _texts_of(task: Task) -> Iterator[tuple[str, str, str]]:
+    """Yield (column, role or "", text) for each text of a task."""
+    for column, texts in (("llm_text", task.llm_text), ("people_text", task.people_text)):
+        by_role = {"": texts} if isinstance(texts, str) else texts
+        for role, text in by_role.items():
+            yield column, role, text
 
 
 def _orders_known(workbook: Workbook) -> dict[str, int | None]:
@@ -444,11 +453,11 @@ def _orders_known(workbook: Workbook) -> dict[str, int | None]:
 def _check_availability(
     task: Task,
     text: str,
+    where: str,
     order_known: Mapping[str, int | None],
     withheld_names: Collection[str],
     problems: Problems,
 ) -> None:
-    where = task.at.get("llm_text", "")
     try:
         names = names_in(text)
     # `_check_placeholders` has reported it.
@@ -476,6 +485,7 @@ def _check_task(play: TaskInPlay, experiment: Experiment, problems: Problems) ->
     task, where = play.task, play.task.at.get("response_options", "")
     roles = experiment.roles
     _check_roles(play.prompts, task.at.get("llm_text", ""), list(roles), problems)
+    _check_roles(play.people_prompts, task.at.get("people_text", ""), list(roles), problems)
     if isinstance(play.options, Mapping):
         participant_labels = [label for label, role in roles.items() if role.special_name is None]
         _check_roles(play.options, where, participant_labels, problems)

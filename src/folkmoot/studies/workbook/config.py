@@ -199,6 +199,7 @@ class Task(_Part):
     """One row of the sheet of tasks.
 
     `llm_text` is one template for all roles, or a mapping of role → template in speaking order.
+    `people_text` is the same for humans, without a role for which both read the same.
     `response_options` is the unparsed text of the cell. It is parsed after its placeholders are
     filled in.
     """
@@ -242,6 +243,11 @@ class Task(_Part):
         False, description="1: asks how speculative the answer is, 0 to 100."
     )
     format_response: bool = Field(False, description="1: the answer is requested as JSON.")
+    people_text: str | Mapping[str, str] = Field(
+        "",
+        description="What people in a seat read in place of llm_text. Text, or a dict by role. "
+        "Blank: they read llm_text.",
+    )
     at: Places = Field(default_factory=dict)
 
 

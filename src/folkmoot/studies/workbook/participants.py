@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -46,7 +46,8 @@ class TaskInPlay:
 
     The placeholders of prompts are filled in when the task is asked. `prompts` maps role label →
     template, in speaking order. `shared` is True if one text serves all roles of participants.
-    `cell` is the study file key of the task's texts.
+    `cell` is the study file key of the task's texts. `people_prompts` maps role label → template
+    for humans, for the roles with a wording of their own.
     """
 
     task: Task
@@ -54,6 +55,7 @@ class TaskInPlay:
     options: Options | Mapping[str, Options] | None
     shared: bool
     cell: str
+    people_prompts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def var_name(self) -> str:
@@ -211,12 +213,20 @@ def _build_task(
         except NotALiteral as error:
             hint = 'write a text, ["a", "b"], (0, 10) or {"Role 1": (0, 10)}'
             problems.add_problem(f"the response options cannot be read: {error}", where, hint)
-    if isinstance(task.llm_text, str):
-        users = [label for label, role in roles.items() if role.special_name is None]
-        return TaskInPlay(task, dict.fromkeys(users, task.llm_text), options, True, key)
-    where = task.at.get("llm_text", "")
-    prompts = {str(fill(label, where)): text for label, text in task.llm_text.items()}
-    return TaskInPlay(task, prompts, options, False, key)
+    users = [label for label, role in roles.items() if role.special_name is None]
+    people_prompts = _by_role(task.people_text, task.at.get("people_text", ""), users, fill)
+    prompts = _by_role(task.llm_text, task.at.get("llm_text", ""), users, fill)
+    is_shared = isinstance(task.llm_text, str)
+    return TaskInPlay(task, prompts, options, is_shared, key, people_prompts)
+
+
+def _by_role(
+    texts: str | Mapping[str, str], where: str, users: Sequence[str], fill: Filler
+) -> dict[str, str]:
+    """Return the template of each role. One text is for all roles of participants."""
+    if isinstance(texts, str):
+        return dict.fromkeys(users, texts) if texts else {}
+    return {str(fill(label, where)): text for label, text in texts.items()}
 
 
 # Maximum number of listed problems of one kind.

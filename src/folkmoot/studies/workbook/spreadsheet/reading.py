@@ -420,7 +420,7 @@ def _parse_task(row: Row, problems: Problems) -> Task:
         task_order=row.parse_integer("task_order", problems, default=row.number),
         is_adapted=row.parse_boolean("is_adapted", problems),
         human_text=row.long_text("human_text"),
-        llm_text=_llm_text(row, problems),
+        llm_text=_prompts_of(row, "llm_text", problems),
         var_name=var_name,
         var_type=_var_type(row, kind, problems),
         response_options=row.long_text("response_options").strip() or None,
@@ -428,6 +428,7 @@ def _parse_task(row: Row, problems: Problems) -> Task:
         validate_response=row.parse_boolean("validate_response", problems),
         generate_speculation_score=row.parse_boolean("generate_speculation_score", problems),
         format_response=row.parse_boolean("format_response", problems),
+        people_text=_prompts_of(row, "people_text", problems, is_required=False),
         at=row.cell_addresses(),
     )
 
@@ -457,9 +458,13 @@ def _var_type(row: Row, kind: str, problems: Problems) -> VarType | None:
     return cast("VarType | None", var_type)
 
 
-def _llm_text(row: Row, problems: Problems) -> str | dict[str, str]:
-    row.required("llm_text", problems)
-    text, where = row.long_text("llm_text"), row.address_of("llm_text")
+def _prompts_of(
+    row: Row, column: str, problems: Problems, *, is_required: bool = True
+) -> str | dict[str, str]:
+    """Return the text of a task for all roles, or a dict of texts by role."""
+    if is_required:
+        row.required(column, problems)
+    text, where = row.long_text(column), row.address_of(column)
     if not looks_like_dict(text):
         return text
     try:

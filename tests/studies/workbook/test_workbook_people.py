@@ -1,0 +1,65 @@
+"""What people in a seat of a workbook read: the optional column `people_text`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.seats.seat_manager import PendingQuestion
+from tests.engine.test_seats import by_hand
+from tests.studies.workbook.workbook_builder import good, mistakes, put, save, setting
+
+TASKS = "interview_prompts"
+TALK = "What would you find fair? Take your time."
+OFFER = '{"Buyer": "Your bid, between {response_options}?"}'
+
+
+def with_column(talk: str = TALK, offer: str = OFFER) -> dict[str, list[list[object]]]:
+    book = put(good(), f"{TASKS}!N1", "people_text")
+    return put(put(book, f"{TASKS}!N3", talk), f"{TASKS}!N4", offer)
+
+
+def test_people_read_their_own_wording_and_models_do_not(tmp_path: Path) -> None:
+    read: dict[str, list[str]] = {}
+    sent: dict[str, list[str]] = {}
+    for name, book in (("with", with_column()), ("without", good())):
+        seen: list[PendingQuestion] = []
+        path = save(setting(book, "num_sessions", 1), tmp_path / f"{name}.xlsx")
+        folkmoot.run(
+            path,
+            model="synthetic",
+            overrides=("seats=4",),
+            out=tmp_path / name,
+            seat_host=by_hand(lambda _, q: q.view.options[0] if q.view.options else "7", seen),
+        )
+        read[name] = [
+            "\n".join([*(said.text for said in question.view.history), question.view.prompt])
+            for question in seen
+        ]
+        sent[name] = sorted(m.content for q in seen for m in q.request.messages)
+    assert any(TALK in page for page in read["with"])
+    assert not any("What is a fair price?" in page for page in read["with"])
+    # A role without a wording of its own reads the text for models.
+    assert any("Your bid, between" in page for page in read["with"])
+    assert any("What do you ask?" in page for page in read["with"])
+    assert not any("What do you bid?" in page for page in read["with"])
+    # The journal has the request that a model would get, which is the same.
+    assert sent["with"] == sent["without"]
+    assert any("What is a fair price?" in page for page in read["without"])
+
+
+@pytest.mark.parametrize(
+    ("talk", "offer", "says"),
+    [
+        ("What of {{ fruit }}?", OFFER, "nothing is called fruit"),
+        (TALK, '{"Byer": "Your bid?"}', "did you mean Buyer?"),
+        ("It is {{ offer }}.", OFFER, "is not known yet"),
+    ],
+)
+def test_a_mistake_in_the_wording_for_people_has_its_cell(
+    tmp_path: Path, talk: str, offer: str, says: str
+) -> None:
+    found = mistakes(with_column(talk, offer), tmp_path)
+    assert any(says in mistake and f"{TASKS}!N" in mistake for mistake in found), found
