@@ -18,6 +18,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.kit.controls.asking import run_controls
+from folkmoot.measures.wording import FIXED_BEFOREHAND
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_seats import by_hand
@@ -246,5 +247,5 @@ def test_hypotheses_take_the_place_of_the_study_types_question(sound: Path, tmp_
         (RunFolder(sound), "The study's own question"),
     ):
         page = first_page(report_of(run))
-        assert f"{source}, fixed before the first call." in text_of(page)
+        assert f"{source}, {FIXED_BEFOREHAND}." in text_of(page)
         assert len(re.findall('class="contrast"', page)) == 1

@@ -157,7 +157,8 @@ def test_differences_and_floor(pilot):
     pairs = found["change_differences"]
     assert len(pairs.grid.rows) == 6
     assert pairs.headline
-    shown = r"Adversarial \(ACP\) − Simple voting \+26 points \(\+14 to \+37, adjusted p < \.001\)"
+    shown = r"Adversarial \(ACP\) − Simple voting \+26 points \(\+16 to \+35 by itself, "
+    shown += r"\+14 to \+37 jointly, adjusted p < \.001\)"
     assert re.search(f"{shown}: a difference is shown", pairs.says)
     # Pairs that are not primary stand in the table alone.
     assert pairs.says.endswith("The table also has 3 exploratory estimates, without a conclusion.")
@@ -181,7 +182,8 @@ def test_moves(pilot):
     assert "Of 130 participants who faced an opposing view, 32 moved to it, 8 to another" in says
     assert "That is 80 % (65 to 90 %) of those who moved; random moves would give 50 %" in says
     shifted = found["marginal_homogeneity"]
-    assert "largest in Adversarial (ACP): " in shifted.says and "p " not in shifted.says
+    assert "Adversarial (ACP) 40.0 on 2 degrees of freedom" in shifted.says
+    assert "p " not in shifted.says
     assert column(shifted, "bowker")["Simple voting"] == pytest.approx(1 / 5)
     net = found["option_shifts"]
     assert "“Jobs” +32 in Adversarial (ACP) (32 gained, 0 lost" in net.says
@@ -466,7 +468,7 @@ def test_a_test_that_is_not_significant_shows_no_equality(tmp_path):
     p.many("acp", {(PARKS, PARKS): 30, (JOBS, JOBS): 30, (PARKS, JOBS): 25})
     found = p.found()
     shifted = found["marginal_homogeneity"].says
-    assert "largest in Adversarial (ACP): 25.0 on 1 degrees of freedom" in shifted
+    assert "Simple voting 2.0 on 1 degree of freedom; Adversarial (ACP) 25.0 on 1" in shifted
     for finding in found.values():
         for words in ("cancel out", "as many moved", "no change", "well separated"):
             assert words not in finding.says, finding.key

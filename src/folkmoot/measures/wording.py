@@ -123,6 +123,13 @@ CARD_PHRASES: Mapping[str, CardPhrases] = {
 # Introduces claims that are not primary in a finding without a primary one.
 ESTIMATES = "Exploratory, without a conclusion:"
 EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."
+# Says how far a sealed plan goes: somebody who rewrites it can compute its hashes again.
+FIXED_BEFOREHAND = (
+    "fixed before the first call according to plan.json, which only a digest published beforehand "
+    "can prove"
+)
+# Introduces the largest or smallest of several figures. Another run may have another one.
+OBSERVED = "Observed in this run, not tested:"
 EXPLORATORY_TESTS = (
     "holm p: adjusted for the tests of this table alone by Holm's method. They are exploratory: "
     "nothing is concluded from them, and 95 % intervals are not adjusted."

@@ -125,8 +125,14 @@ def test_answers_are_counted_in_shares(run: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["no", "yes", "yes"], 'Most often "yes" (67 % of 3 answers).'),
-        (["no", "yes", "yes", "no"], 'Most often "yes" and "no" (50 % of 4 answers each).'),
+        (
+            ["no", "yes", "yes"],
+            'Observed in this run, not tested: most often "yes" (67 % of 3 answers).',
+        ),
+        (
+            ["no", "yes", "yes", "no"],
+            'Observed in this run, not tested: most often "yes" and "no" (50 % of 4 answers each).',
+        ),
     ],
 )
 def test_answers_given_equally_often_are_all_named(given: list[str], says: str) -> None:
@@ -163,7 +169,7 @@ def test_constants_are_compared(tmp_path: Path) -> None:
 
     run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
     says = by_key(run)["constants_offer"].says
-    assert "lowest with goods = apples (3) and highest with goods = pears (9)" in says
+    assert "means of offer go from 3 with goods = apples to 9 with goods = pears" in says
 
 
 def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> None:

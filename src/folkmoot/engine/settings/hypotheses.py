@@ -21,7 +21,7 @@ from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.inference.claims import Claim, Direction, Family, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
-from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, NO_CONCLUSION
+from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, FIXED_BEFOREHAND, NO_CONCLUSION
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
@@ -225,7 +225,7 @@ def build_hypotheses_finding(
         notes=(
             f"{doubt} {EXPLORATORY}"
             if doubt
-            else "Sealed in the plan before the first call. Supported: the whole interval (of "
+            else f"Hypotheses: {FIXED_BEFOREHAND}. Supported: the whole interval (of "
             "several hypotheses: the joint one) lies "
             "where the hypothesis says, beyond the smallest difference that matters. "
             "Contradicted: all of it lies elsewhere. Neither shown nor ruled out: anything else. "

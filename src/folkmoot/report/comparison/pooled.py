@@ -273,8 +273,14 @@ def judge_claims(runs: Cells) -> Finding | None:
         for curve_and_verdicts in curves_or_none
         if curve_and_verdicts is not None
     ]
+    # A claim was fixed beforehand, so it is named although no cell could test it.
+    untested = [
+        f"{claim.says}: {next(cell[claim] for cell in verdicts_by_cell.values() if claim in cell)}."
+        for claim, curve in zip(claims, curves_or_none, strict=True)
+        if curve is None
+    ]
     if not curves:
-        return None
+        return _untested_finding(untested) if untested else None
     rows: list[Row] = []
     lines = []
     for curve, verdicts in curves:
@@ -303,7 +309,7 @@ def judge_claims(runs: Cells) -> Finding | None:
     return Finding(
         GRID_CLAIMS,
         "Primary claims over the grid",
-        " ".join(_say_curve(curve, verdicts) for curve, verdicts in curves),
+        " ".join([*(_say_curve(curve, verdicts) for curve, verdicts in curves), *untested]),
         ResultTable.from_records(
             rows,
             "Median, least and most: differences over specifications. Joint p values: the chance "
@@ -326,6 +332,18 @@ def judge_claims(runs: Cells) -> Finding | None:
         headline=True,
         unit="unit of the table that holds the measure",
         units=max(curve.units for curve, _ in curves),
+    )
+
+
+def _untested_finding(untested: Sequence[str]) -> Finding:
+    """Return the finding on a grid of which no cell could test a primary claim."""
+    return Finding(
+        GRID_CLAIMS,
+        "Primary claims over the grid",
+        " ".join(untested),
+        ResultTable((), ()),
+        section=SECTION,
+        headline=True,
     )
 
 

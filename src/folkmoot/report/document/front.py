@@ -20,6 +20,7 @@ from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Verdict
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
+from folkmoot.measures.wording import FIXED_BEFOREHAND
 from folkmoot.report.comparison.samples import EVERYBODY, PLAINER, condition_name
 from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, CardRow
 from folkmoot.report.preregistration import is_registration_intact, title_of
@@ -197,7 +198,7 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
     if not primary:
         return ""
     source = "Hypotheses of the study file" if is_stated else "The study's own question"
-    sealed = ", fixed before the first call" if is_registration_intact(run) else ""
+    sealed = f", {FIXED_BEFOREHAND}" if is_registration_intact(run) else ""
     sentences = [f"{source}{sealed}."]
     few = {
         format_count(result.estimate.unit_count, result.claim.unit.partition(" ")[0])

@@ -92,7 +92,8 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
     yield (
         f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "
-        f"before the first call that depends on them (design hash {sealed[:12]})."
+        f"before the first call that depends on them (design hash {sealed[:12]}). Only a digest of "
+        "the plan that was published beforehand can prove it."
     )
 
 

@@ -721,12 +721,6 @@ def compare_stimuli(
         "Which concept does better?",
         stimulus_results,
         axis="final position",
-        notes=(
-            "Final positions: "
-            + join_clauses(
-                f"{stimulus} {format_signed(value, 3)}" for stimulus, value in known_means.items()
-            ),
-        ),
         section="Concept test",
         units=groups,
     )
@@ -741,13 +735,9 @@ def compare_stimuli(
             unit="group",
             units=groups,
         )
-    best = max(known_means, key=lambda stimulus: known_means[stimulus])
-    return replace(
-        finding,
-        says=f"The highest mean position after the discussion is that on {best} "
-        f"({format_signed(known_means[best], 3)}). {finding.says}"
-        + f" {unknown_note.capitalize()}"
-        * bool(unknown),
-        headline=True,
-        conclusion=f"{best} does best",
+    means_text = join_clauses(
+        f"{stimulus} {format_signed(value, 3)}" for stimulus, value in known_means.items()
     )
+    more = f" {unknown_note.capitalize()}" * bool(unknown)
+    says = f"Mean positions after the discussion: {means_text} {finding.says}{more}"
+    return replace(finding, says=says, headline=True)

@@ -15,6 +15,7 @@ from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
+from folkmoot.measures.wording import OBSERVED
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import CardBoard, Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder
@@ -273,7 +274,8 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     return Finding(
         "by_type",
         "Satisfaction of members, by type of group",
-        f"Highest: {kind} under {condition}, {kit.format_mean_value(highest_mean)}.",
+        f"{OBSERVED} the highest mean is that of {kind} under {condition}, "
+        f"{kit.format_mean_value(highest_mean)}.",
         ResultTable.from_records(
             [
                 {
@@ -324,7 +326,7 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
     return Finding(
         "conflicts",
         "Where preferences conflict",
-        f"Most conflicts, in {format_percent(highest_rate)} of groups: {topics_text}.",
+        f"{OBSERVED} most conflicts, in {format_percent(highest_rate)} of groups: {topics_text}.",
         ResultTable.from_records(
             [{"condition": condition, **rates_of} for condition, rates_of in rates.items()]
         ),

@@ -39,7 +39,7 @@ from folkmoot.kit.findings import (
 from folkmoot.measures.inference.claims import Claim, Result, judge_families
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
+from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, OBSERVED
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
@@ -737,6 +737,6 @@ def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, st
     )
     return (
         f"{format_count(counts.total(), 'response')} between "
-        f"{format_count(len(names), 'resident')}, most of "
-        f"them to {most_answered} ({received[most_answered]}). {unheard_text}"
+        f"{format_count(len(names), 'resident')}. {OBSERVED} most responses are those to "
+        f"{most_answered} ({received[most_answered]}). {unheard_text}"
     )

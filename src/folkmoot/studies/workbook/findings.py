@@ -30,7 +30,7 @@ from folkmoot.measures.inference.estimates import Estimate, format_count, format
 from folkmoot.measures.position import shown_in
 from folkmoot.measures.reply_checks import check_answers, part_of_stage
 from folkmoot.measures.retest import Repeat
-from folkmoot.measures.wording import EXPLORATORY
+from folkmoot.measures.wording import EXPLORATORY, OBSERVED
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
@@ -445,15 +445,10 @@ def _between_constants(
     results_by_experiment = {result.claim.contrast[0]: result for result in results}
     ordered = sorted(means, key=lambda experiment: means[experiment].value)
     low, high = (
-        _format_mean(measure, means[experiment].value) for experiment in (ordered[0], ordered[-1])
+        f"{_format_mean(measure, means[experiment].value)} with {labels[experiment]}"
+        for experiment in (ordered[0], ordered[-1])
     )
-    statement = (
-        f"Mean {measure.name} is lowest with {labels[ordered[0]]} ({low}) and highest with "
-        f"{labels[ordered[-1]]} ({high})."
-    )
-    # Compare the printed numbers, since "from 3 to 3" would read oddly.
-    if low == high:
-        statement = f"Mean {measure.name} is {low} with all of them."
+    statement = f"{OBSERVED} means of {measure.name} go from {low} to {high}."
     statement += f" {describe_claims(results)}" if results else ""
     rows: list[kit.Row] = [
         {
@@ -549,7 +544,8 @@ def option_shares(
             Finding(
                 f"answers_{name}",
                 f"{name}, by treatment",
-                f"Most often {top_options} ({format_percent(top_count / answers.height)} of "
+                f"{OBSERVED} most often {top_options} "
+                f"({format_percent(top_count / answers.height)} of "
                 f"{format_count(answers.height, 'answer')}{each_text}).",
                 table,
                 chart,

@@ -38,7 +38,7 @@ from folkmoot.measures.inference.paired_votes import (
 )
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.measures.inference.regression import Column, Logit, logistic
-from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, EXPLORATORY_TESTS
+from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, EXPLORATORY_TESTS, OBSERVED
 from folkmoot.storage.findings import AlluvialChart, BarChart, Finding, IntervalChart, ResultTable
 from folkmoot.studies.cross_pollination.config import (
     CHANGED,
@@ -218,8 +218,8 @@ def vote_counts(votes: Votes) -> Finding | None:
     return Finding(
         "votes",
         "Votes before and after",
-        f"Most voted at first: “{votes.options[top]}”, {first[top]:,} of {sum(first):,} "
-        f"({format_percent(first[top] / sum(first))}).{_describe_missing(votes)}",
+        f"{OBSERVED} most voted at first is “{votes.options[top]}”, {first[top]:,} of "
+        f"{sum(first):,} ({format_percent(first[top] / sum(first))}).{_describe_missing(votes)}",
         ResultTable.from_records(
             rows, "First → final votes; a single number if there was no final vote."
         ),
@@ -258,7 +258,7 @@ def transition_finding(votes: Votes) -> Finding | None:
         condition, first_option, final_option, count = max(moves, key=lambda link: link[3])
         statement = (
             f"{format_count(sum(move[3] for move in moves), 'vote')} changed. "
-            f"The most frequent change: {count} from “{first_option}” to "
+            f"{OBSERVED} the most frequent change is that of {count} from “{first_option}” to "
             f"“{final_option}” ({condition})."
         )
     return Finding(
@@ -311,16 +311,18 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
             strict=True,
         )
     )
-    # The statement names the largest statistic and gives no verdict, because the tests are
-    # exploratory.
-    strongest = max(tests_by_condition, key=lambda name: tests_by_condition[name].statistic)
-    strongest_test = tests_by_condition[strongest]
+    # The statement gives no verdict, because the tests are exploratory.
+    clauses = (
+        f"{name} {test.statistic:.1f} on {format_count(test.df, 'degree')} of freedom"
+        for name, test in tests_by_condition.items()
+        if test.df
+    )
     return Finding(
         "marginal_homogeneity",
         "Did the outcome shift?",
-        "Stuart and Maxwell's statistic for a shift of the totals per option is largest in "
-        f"{strongest}: {strongest_test.statistic:.1f} on {strongest_test.df} degrees of freedom."
-        if strongest_test.df
+        "Stuart and Maxwell's statistic for a shift of the totals per option, without a "
+        f"conclusion: {join_clauses(clauses)}"
+        if any(test.df for test in tests_by_condition.values())
         else "There are too few changes for a test of whether the totals per option shifted.",
         ResultTable.from_records(
             rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."
@@ -412,8 +414,8 @@ def option_shifts(votes: Votes) -> Finding | None:
     return Finding(
         "option_shifts",
         "What each option gained and lost",
-        f"Largest net shift: “{top.option}” {format_signed(top.net_change, 0)} in "
-        f"{top.condition_votes.name} "
+        f"{OBSERVED} the largest net shift is “{top.option}” {format_signed(top.net_change, 0)} "
+        f"in {top.condition_votes.name} "
         f"({top.gained_votes} gained, {top.lost_votes} lost)."
         if top.net_change
         else "No option gained or lost votes on balance.",

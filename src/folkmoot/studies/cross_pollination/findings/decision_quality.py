@@ -29,7 +29,7 @@ from folkmoot.measures.diversity import (
     total_variation,
 )
 from folkmoot.measures.inference.clustered import skewed_mean
-from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.estimates import Estimate, format_percent
 from folkmoot.measures.inference.paired_votes import IntArray, transition_table
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Voter, Votes
@@ -124,15 +124,14 @@ def shift_finding(votes: Votes) -> Finding | None:
                 "jensen_shannon_bits": jensen_shannon(before, after),
             }
         )
-    furthest = max(moved_share, key=lambda name: moved_share[name])
+    clauses = (f"{name} {format_percent(share)}" for name, share in moved_share.items())
     return Finding(
         "outcome_shift",
         "How far the outcome moved",
-        f"The outcome moved most in {furthest}: "
-        f"at least {100 * moved_share[furthest]:.0f} % of the votes would have "
-        "to be moved to turn the first result into the final one. If many more participants "
-        "changed, their moves cancelled out."
-        if moved_share[furthest]
+        "Share of the votes that would have to be moved to turn the first result into the final "
+        f"one: {join_clauses(clauses)} If many more participants changed, their moves cancelled "
+        "out."
+        if any(moved_share.values())
         else "In no condition did the result change: every option kept its number of votes.",
         ResultTable.from_records(
             rows, "Total variation and Jensen–Shannon divergence of first and final votes."
