@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,11 @@ def test_a_value_comes_back_and_an_error_is_told_in_one_line(tmp_path: Path) -> 
     assert not isinstance(caught.value, LimitReached)
     with pytest.raises(StorageError):
         run_in_child(math.gcd, (12, 18), folder=tmp_path / "gone")
+
+
+def test_a_blocked_module_is_not_there() -> None:
+    with pytest.raises(FolkmootError, match="ModuleNotFoundError"):
+        run_in_child(import_module, ("colorsys",), blocked_modules=["colorsys"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")

@@ -32,7 +32,7 @@ def check_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
             assert nxt.probe
 
 
-@pytest.mark.parametrize("seeds", [40, pytest.param(200, marks=pytest.mark.nightly(part="truths"))])
+@pytest.mark.parametrize("seeds", [20, pytest.param(200, marks=pytest.mark.nightly(part="truths"))])
 async def test_length_phases_and_everybody_heard_for_all_seeds(seeds: int) -> None:
     lengths = []
     for seed in range(seeds):
@@ -53,13 +53,19 @@ async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -
             return asking(f"{' and '.join(asks)}, what do you say?", asks=asks)
         return plain(asked)
 
-    for seed in range(25):
+    for seed in range(8):
         t = await discuss(seed, heated)
         check_shape(t, 3, 5)
         assert 40 <= len(t.messages) <= 65
 
 
-async def test_probes_follow_about_one_in_five_surprising_answers() -> None:
+@pytest.mark.parametrize(
+    ("seeds", "tolerance"),
+    [(30, 0.045), pytest.param(90, 0.045, marks=pytest.mark.nightly(part="truths"))],
+)
+async def test_probes_follow_about_one_in_five_surprising_answers(
+    seeds: int, tolerance: float
+) -> None:
     def mixed(asked: Asked) -> str:
         if asked.kind == "coder":
             contrary = uniform_values(3, "mixed", *asked.path) < 0.25
@@ -67,7 +73,7 @@ async def test_probes_follow_about_one_in_five_surprising_answers() -> None:
         return plain(asked)
 
     surprising = probed = plain_probed = 0
-    for seed in range(90):
+    for seed in range(seeds):
         t = await discuss(seed, mixed)
         by_turn = {m.turn_number: m for m in t.messages}
         surprising += sum(m.surprising and not m.probe for m in t.by_participants())
@@ -76,12 +82,12 @@ async def test_probes_follow_about_one_in_five_surprising_answers() -> None:
                 probed += 1
                 plain_probed += not by_turn[m.replied_to_turn or 0].surprising
     assert plain_probed == 0
-    assert probed / surprising == pytest.approx(0.2, abs=0.045)
+    assert probed / surprising == pytest.approx(0.2, abs=tolerance)
 
 
 async def test_the_extraverted_speak_more() -> None:
     high = low = n_high = n_low = 0
-    for seed in range(40):
+    for seed in range(20):
         t = await discuss(seed)
         spoken = Counter(m.speaker_id for m in t.by_participants())
         for p in t.personas:
@@ -103,7 +109,7 @@ async def test_order_within_a_question_varies() -> None:
 
 @pytest.mark.parametrize(("n", "cap"), [(1, 1), (2, 2), (4, 3), (6, 2), (12, 5), (20, 4)])
 async def test_other_sizes_keep_their_limits_and_hear_everybody(n: int, cap: int) -> None:
-    for seed in range(10):
+    for seed in range(4):
         config = settings(num_personas=n, max_responses_per_question=cap)
         t = await discuss(seed, plain, config)
         assert {m.speaker_id for m in t.by_participants()} == {p.id for p in t.personas}

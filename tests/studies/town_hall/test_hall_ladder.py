@@ -506,7 +506,7 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
 
 def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) -> None:
     orders = {}
-    for seed in range(1, 7):
+    for seed in (1, 2, 4):
         settings = small_hall(tmp_path / str(seed)) | {"levels": ["2-1", "1"], "random_seed": seed}
 
         def both(key: Key, request: ModelRequest) -> Any:

@@ -14,7 +14,13 @@ from folkmoot.child_process import Limits
 AS_USERS_DO = ("test_workbook_security", "test_workbook_bombs")
 
 
-def call_here(fn: Callable[..., object], args: Sequence[object], *, limits: Limits) -> object:
+def call_here(
+    fn: Callable[..., object],
+    args: Sequence[object],
+    *,
+    limits: Limits,
+    blocked_modules: Sequence[str] = (),
+) -> object:
     """Call a function in this process, in place of a child process."""
     return fn(*args)
 
