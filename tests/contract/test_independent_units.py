@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,11 +40,16 @@ def sure_words(finding: Finding) -> list[str]:
 
 
 @pytest.mark.parametrize("study", UNITS)
-def test_few_units_are_an_illustration_in_every_study(study: str, tmp_path: Path) -> None:
+def test_few_units_are_an_illustration_in_every_study(
+    study: str, small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
     """Two groups, one set, two sessions, four people: no interval, no test, in no words."""
-    path = small_study(study, tmp_path)
-    overrides = FOUR_PEOPLE if study == "cross_pollination" else ()
-    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run", overrides=overrides)
+    out = tmp_path / "run"
+    if study == "cross_pollination":
+        path = small_study(study, tmp_path)
+        done = folkmoot.run(path, model="synthetic", out=out, overrides=FOUR_PEOPLE)
+    else:
+        done = folkmoot.load(shutil.copytree(small_run(study), out))
     findings = done.findings
     few = [f for f in findings if f.illustrates]
     # The workbook of the example has sessions enough.

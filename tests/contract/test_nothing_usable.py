@@ -21,6 +21,7 @@ from folkmoot.report.document.html import write_report
 from folkmoot.storage.rows import columns_of_class
 from folkmoot.storage.table_buffer import TableBuffer
 from tests.contract.small import people_of, small_study
+from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
 
@@ -68,7 +69,14 @@ def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Pa
     assert run.unusable in html.unescape(write_report(run.folder).read_text())
 
 
-@pytest.mark.parametrize("study", sorted({*STUDIES} - {"focus_group"}))  # its talk is free text
+@pytest.mark.parametrize(
+    "study",
+    sample_daily(
+        sorted({*STUDIES} - {"focus_group"}),  # its talk is free text
+        daily=("town_hall", "workbook"),
+        part="mutations",
+    ),
+)
 def test_a_run_whose_answers_nobody_can_read_is_of_no_use(study: str, tmp_path: Path) -> None:
     run = folkmoot.run(
         small_study(study, tmp_path), out=tmp_path / "run", provider=ScriptedProvider(mumbles)

@@ -26,10 +26,9 @@ from folkmoot.errors import InputError, RunPausedError
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
-from tests.contract.small import SMALL
+from tests.contract.small import SMALL, small_study
 from tests.engine.test_seats import Answers, by_hand
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 STUDY = """
 study: cross_pollination
 pilot_id: centre
@@ -281,19 +280,16 @@ def test_a_check_after_more_questions_than_the_study_has_is_a_warning(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("example", "stage", "settings"),
+    ("study", "stage", "settings"),
     [
-        ("focus_group.yaml", "deep_dive", ""),
-        ("negotiation.yaml", "own_scores", "members_speak: true\n"),
+        ("focus_group", "deep_dive", ""),
+        ("negotiation", "own_scores", "members_speak: true\n"),
     ],
 )
 def test_every_named_part_of_a_protocol_is_a_stage(
-    example: str, stage: str, settings: str, tmp_path: Path
+    study: str, stage: str, settings: str, tmp_path: Path
 ) -> None:
-    for file in EXAMPLES.glob("*"):
-        if file.suffix in (".yaml", ".csv"):
-            shutil.copy(file, tmp_path)
-    path = tmp_path / example
+    path = small_study(study, tmp_path)
     seats = f"\nseats:\n  count: 1\n{TIMED % f'after_stage: {stage}'}"
     path.write_text(path.read_text("utf-8") + seats + settings, "utf-8")
     assert check_as_json(path) == (0, ANY)
