@@ -81,8 +81,9 @@ def test_only_what_depends_on_the_reply_is_asked(
     assert 0 < told["asked"] < RunFolder(base).manifest["calls"] / 2
     assert (fork.path / "plan.json").read_text("utf-8").count(change.journal_digest) == 1
     assert hashes(base) == before
-    verified = verify_run(fork.folder)
-    assert verified.is_consistent, (verified.differences, verified.not_compared)
+    if study in ("focus_group", "workbook"):  # a rebuilding takes as long as the fork
+        verified = verify_run(fork.folder)
+        assert verified.is_consistent, (verified.differences, verified.not_compared)
 
 
 def test_the_same_words_change_nothing(small_run: SmallRun, tmp_path: Path) -> None:
@@ -153,7 +154,15 @@ def test_another_model_gives_the_reply(tmp_path: Path) -> None:
     assert verify_run(fork.folder).is_consistent
 
 
-def test_a_killed_fork_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def hall(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a town hall with a provider of its own. A test reads it only."""
+    folder = tmp_path_factory.mktemp("hall")
+    source = small_study("town_hall", folder)
+    return folkmoot.run(source, out=folder / "run", provider=people_of("town_hall")).path
+
+
+def test_a_killed_fork_goes_on_where_it_was(hall: Path, tmp_path: Path) -> None:
     inner = people_of("town_hall")
     answered = 0
 
@@ -164,18 +173,16 @@ def test_a_killed_fork_goes_on_where_it_was(tmp_path: Path) -> None:
             raise Crash
         return await inner.complete_request(request, address=address)
 
-    source = small_study("town_hall", tmp_path)
-    base = folkmoot.run(source, out=tmp_path / "run", provider=people_of("town_hall"))
-    name, _ = public_words(base.path)
+    name, _ = public_words(hall)
     whole = folkmoot.fork(
-        base, name, say=WORDS, out=tmp_path / "whole", provider=people_of("town_hall")
+        hall, name, say=WORDS, out=tmp_path / "whole", provider=people_of("town_hall")
     )
     with pytest.raises(Crash):
         folkmoot.fork(
-            base, name, say=WORDS, out=tmp_path / "fork", provider=ScriptedProvider(answer)
+            hall, name, say=WORDS, out=tmp_path / "fork", provider=ScriptedProvider(answer)
         )
     fork = folkmoot.fork(
-        base, name, say=WORDS, out=tmp_path / "fork", provider=people_of("town_hall")
+        hall, name, say=WORDS, out=tmp_path / "fork", provider=people_of("town_hall")
     )
     assert fork.manifest["journal_digest"] == whole.manifest["journal_digest"]
     assert fork.manifest["fork"]["asked"] == whole.manifest["fork"]["asked"] > 4
@@ -240,19 +247,18 @@ def test_a_study_that_asks_otherwise_is_no_fork(tmp_path: Path) -> None:
     assert fork.manifest["calls"] == 3
 
 
-def test_a_resumed_fork_wants_the_run_it_came_from(tmp_path: Path) -> None:
-    source = small_study("town_hall", tmp_path)
-    base = folkmoot.run(source, out=tmp_path / "run", provider=people_of("town_hall"))
-    name, _ = public_words(base.path)
+def test_a_resumed_fork_wants_the_run_it_came_from(hall: Path, tmp_path: Path) -> None:
+    base, out = Path(shutil.copytree(hall, tmp_path / "run")), tmp_path / "fork"
+    name, _ = public_words(base)
 
     def die(_request: ModelRequest, _address: str) -> str:
         raise Crash
 
-    out = tmp_path / "fork"
     with pytest.raises(Crash):
         folkmoot.fork(base, name, say=WORDS, out=out, provider=ScriptedProvider(die))
-    other = folkmoot.run(source, seed=7, out=tmp_path / "other", provider=people_of("town_hall"))
-    shutil.copy(other.path / JOURNAL, base.path / JOURNAL)
+    source, people = hall.parent / "town_hall.yaml", people_of("town_hall")
+    other = folkmoot.run(source, seed=7, out=tmp_path / "other", provider=people)
+    shutil.copy(other.path / JOURNAL, base / JOURNAL)
     with pytest.raises((ForeignJournalError, InputError)):
         folkmoot.fork(base, name, say=WORDS, out=out, provider=people_of("town_hall"))
 
