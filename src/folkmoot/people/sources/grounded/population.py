@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -104,8 +104,27 @@ class Population:
         row_index = int(np.searchsorted(edges, at * edges[-1], side="right"))
         return self.frame.row(min(row_index, len(edges) - 1), named=True)
 
+    # Drawing one person reads up to four columns with a row for each person of the population, and
+    # a study draws thousands of people. So columns are converted once, and a comparison of texts is
+    # made once for each distinct text.
+    @cached_property
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        return {name: self.frame[name].to_numpy() for name in self.frame.columns}
+
+    @cached_property
+    def _income_fifths(self) -> NDArray[Any]:
+        return np.array([income_fifth(usd) for usd in self._column_values("income_usd")])
+
+    @cached_property
+    def _occupation_codes(self) -> tuple[list[str], NDArray[np.int64]]:
+        """The distinct occupations, and the index in them of each person's."""
+        occupations, codes = np.unique(
+            self._column_values("occupation").astype(str), return_inverse=True
+        )
+        return occupations.tolist(), codes
+
     def _column_values(self, name: str) -> NDArray[Any]:
-        return self.frame[name].to_numpy()
+        return self._columns[name]
 
     def _matching_rows(self, fixed: Fixed) -> Mask | None:
         chosen: Mask | None = None
@@ -135,7 +154,7 @@ class Population:
         if key == "income_usd":
             return np.asarray(np.abs(np.log(column / max(int(value), 1))) <= _NEAR_INCOME)
         if key == "income":
-            return np.asarray([income_fifth(usd) == value for usd in column])
+            return np.asarray(self._income_fifths == value)
         return (
             self._rows_with_occupation(str(value))
             if key == "occupation"
@@ -149,9 +168,10 @@ class Population:
         matches all drivers. Words such as "retired" or "student" match people by their activity
         instead.
         """
-        column = self._column_values("occupation")
+        names, codes = self._occupation_codes
         words = re.findall(r"[\w-]+", occupation.casefold())
-        exact_matches = np.array([option.casefold() == occupation.casefold() for option in column])
+        folded = occupation.casefold()
+        exact_matches = np.array([name.casefold() == folded for name in names])[codes]
         if exact_matches.any() or not words:
             return exact_matches
         has_activity = self._column_values("activity") == next(
@@ -159,8 +179,8 @@ class Population:
         )
         trade_word = [word for word in words if word not in ACTIVITIES][-1:]
         has_trade = np.array(
-            [option.removesuffix(" between jobs").split()[-1:] == trade_word for option in column]
-        )
+            [name.removesuffix(" between jobs").split()[-1:] == trade_word for name in names]
+        )[codes]
         return np.asarray(
             has_activity & has_trade if (has_activity & has_trade).any() else has_activity
         )
