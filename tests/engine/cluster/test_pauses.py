@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import product
 from pathlib import Path
 from shutil import copytree
 from sqlite3 import connect
@@ -14,6 +15,7 @@ from folkmoot.errors import EXIT_INTERRUPTED, BudgetReachedError, DriftError
 from tests.engine.cluster.runs import Head, journaled, play, study_file, the_same
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -36,8 +38,14 @@ def test_a_budget_of_calls_buys_exactly_so_many_from_a_busy_server(
         the_same(play(study, out), alone)
 
 
-@pytest.mark.parametrize("budget", ["budget_calls=300", "budget_usd=0.002"])
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    ("workers", "budget"),
+    sample_daily(
+        [*product((1, 3), ("budget_calls=300", "budget_usd=0.002"))],
+        daily=[(1, "budget_calls=300"), (3, "budget_usd=0.002")],
+        part="kills",
+    ),
+)
 def test_a_budget_that_is_used_up_pauses_a_run_of_many_parts(
     workers: int, budget: str, cluster: None, key: None, tmp_path: Path
 ) -> None:
