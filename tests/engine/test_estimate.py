@@ -188,7 +188,7 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
 ) -> None:
     """The work is bounded, and the estimate is near what the whole dry run counts."""
     path = tmp_path / "hall.yaml"
-    path.write_text(BIG_HALL.format(rounds=2, general=20))
+    path.write_text(BIG_HALL.format(rounds=2, general=12))
     found = load_study_file(path)
     whole = estimate_run(found, None)
     assert whole.sampled is None and whole.calls_range == (whole.calls, whole.calls)
@@ -199,10 +199,10 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
         work.append(self.bytes)
         return count(self)
 
-    monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 1_500_000)
+    monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 700_000)
     monkeypatch.setattr(CountingProvider, "state", state)
     sampled = estimate_run(found, None)
-    assert max(work) < 3 * 1_500_000
+    assert max(work) < 3 * 700_000
     assert sampled.sampled is not None and not sampled.incomplete
     assert sampled.calls == pytest.approx(whole.calls, rel=0.15)
     assert sampled.input_tokens == pytest.approx(whole.input_tokens, rel=0.25)
