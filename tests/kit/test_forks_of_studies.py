@@ -13,7 +13,7 @@ import pytest
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.replacing import LACKING, describe_left_out
 from folkmoot.kit.controls.tables import (
@@ -170,12 +170,10 @@ def test_what_a_control_does_not_ask_is_said_before_the_run_and_recorded(
     again = rows.filter(pl.col("control").is_in([RETEST, *REPLACING]))
     found = again.select("control", "moment", "missing").rows()
     assert {row for row in found if row[2] is not None} == LEFT_OUT[name]
-    # A workbook names no controls, so there is nothing to check before the run.
-    if name != "workbook":
-        path = small_study(name, tmp_path)
-        path.write_text(f"{path.read_text()}\ncontrols: {json.dumps(ALL)}\n")
-        notes = run_dry_run(load_study_file(path), "synthetic").notes
-        assert list(notes) == describe_left_out(found) and notes
+    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in ALL.items())
+    options = RunOptions(model="synthetic", overrides=keys)
+    notes = run_dry_run(load_study_with_options(small_study(name, tmp_path), options), None).notes
+    assert list(notes) == describe_left_out(found) and notes
     logged = (run.path / CONTROLS / "run.log").read_text()
     assert all(sentence in logged for sentence in describe_left_out(found))
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
-from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED
+from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED, describe_left_out
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
     NAMES,
@@ -191,13 +191,14 @@ def effects_finding(
         for contrast, versions in effects.items()
         if SAME_LENGTH in versions
     }
+    asked = table.filter(pl.col("control").is_in([RETEST, *REPLACING]))
     # Several contrasts are tested, so an alarm uses the adjusted p-value.
     remains = [name for name, holm in with_adjusted_p(lengths).items() if holm < ALPHA]
     alarms = [f"An effect remains with neutral texts of equal length: {name}." for name in remains]
     return Finding(
         "where_the_effect_comes_from",
         "Where the effect comes from",
-        " ".join(filter(None, (_in_words(effects), _refused(effects)))),
+        _in_words(effects),
         ResultTable.from_records(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
@@ -209,6 +210,7 @@ def effects_finding(
             "An effect that remains with neutral texts of equal length is one of length or of "
             "being asked again. One that is larger without a persona is the model's, and not that "
             "of the people it plays. One that is gone in another order is one of order.",
+            *describe_left_out(asked.select("control", "moment", "missing").iter_rows()),
         ),
         section=SECTION,
         headline=bool(alarms),
@@ -243,25 +245,6 @@ def _in_words(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
             )
             said.append(f"{contrast.says}: {', '.join(parts)}")
     return "; ".join(said) + "."
-
-
-def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
-    """Return a sentence on the number of decisions that could not be asked.
-
-    The text is empty if all decisions were asked.
-    """
-    refused = {
-        NAMES[name]: max(effect[name].refused for effect in effects.values() if name in effect)
-        for name in REPLACING
-        if any(name in effect for effect in effects.values())
-    }
-    told = [f"{name} {count:,}" for name, count in refused.items() if count]
-    if not told:
-        return ""
-    return (
-        "Decisions that could not be asked in a version (most in one contrast; the column missing "
-        f"of the table control_answers says why): {', '.join(told)}."
-    )
 
 
 def answers_again(table: pl.DataFrame) -> Finding | None:
