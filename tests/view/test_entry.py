@@ -61,6 +61,8 @@ class Visitor:
         self.link = entry + query
         self.seat = ""
         self.code = ""
+        # To this question the visitor gives the second option, and to all others the first.
+        self.second_at = "no such question"
 
     async def get(self, address: str) -> str:
         async with self.session.get(address) as reply:
@@ -109,7 +111,8 @@ class Visitor:
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             chosen = 'type="radio" name="a"' in page
-            words = "0" if chosen else "Children could walk to school alone."
+            place = "1" if self.second_at in page else "0"
+            words = place if chosen else "Children could walk to school alone."
             # A form of several fields has no field `a`, and is declined as a whole.
             sent = {"a": words} if 'name="a"' in page else {"a~out": "~0"}
             async with self.session.post(
@@ -341,6 +344,41 @@ async def test_when_the_time_is_over_models_take_the_free_seats_of_the_group(
     answers = RunFolder(out).read_table("answers").filter(role="participant")
     assert answers.filter(answered_by="human")["speaker_id"].n_unique() == 2
     assert answers.filter(answered_by="synthetic")["speaker_id"].n_unique() == 2
+
+
+async def test_who_fails_a_check_amid_an_open_study_leaves_and_the_others_finish(
+    tmp_path: Path,
+) -> None:
+    study, out = tmp_path / "talk.yaml", tmp_path / "run"
+    study.write_text(
+        "study: focus_group\ncategory: coffee\nnum_personas: 4\nquestions_per_phase: 1\n"
+        "product_concept: A reusable cup that keeps coffee hot for six hours.\n"
+        "seats:\n  open: true\n  count: 2\n  minutes: 5\n  screen_out_code: C0DEOUT\n  checks:\n"
+        "    - {question: Name the drink., options: [Coffee, Tea], right: Coffee,\n"
+        "       after_stage: before, on_failure: end}\n"
+    )
+    table = Table(study, out)
+    async with visitors(table.links["One link for everybody"], "", "") as people:
+        await asyncio.gather(*(one.enter(f"Kim {n}") for n, one in enumerate(people)))
+        people[1].second_at = "Name the drink."
+        given = await asyncio.gather(*(one.take_part() for one in people))
+        assert "C0DEOUT" in await people[1].get(people[1].seat)
+        assert "C0DEOUT" not in await people[0].get(people[0].seat)
+    # One answer before the stage is over, the check, and nothing after it.
+    assert 2 <= given[1] < given[0]
+    await table.over()
+    run = RunFolder(out)
+    outcomes = dict(run.read_table("checks").select("seat", "outcome").rows())
+    assert sorted(outcomes.values()) == ["passed", "screened out"]
+    gone = next(seat for seat, outcome in outcomes.items() if outcome == "screened out")
+    answers = run.read_table("answers").filter(
+        role="participant", speaker_id=gone.rpartition("/")[2]
+    )
+    # Nobody speaks for them afterwards.
+    assert set(answers["answered_by"]) == {"human"}
+    assert answers["missing"].to_list()[-1] == "screened out"
+    found = verify_run(run)
+    assert found.is_consistent, (found.differences, found.not_compared)
 
 
 async def test_a_placeholder_is_no_id_and_another_host_is_no_entry(tmp_path: Path) -> None:
