@@ -131,7 +131,7 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
             if not isinstance(chart, IntervalChart) or finding.key == STATED:
                 continue
             # Ratios are averaged on the log scale, where 0 means no effect.
-            unit, zero = (", log", 0.0) if chart.ratios else ("", chart.reference_line)
+            unit, zero = (", log ratio", 0.0) if chart.ratios else ("", chart.reference_line)
             for name, *values in chart.items:
                 label = name + unit
                 key = finding.key, label
@@ -412,15 +412,22 @@ def _join_sides(sides: Iterable[Side]) -> Side:
 def _say_curve(curve: Curve, verdicts: Sequence[str]) -> str:
     claim, values = curve.claim, curve.estimates.values()
     supported = f"{verdicts.count('supported')} of {format_count(len(verdicts), 'cell')} support it"
-    span = f"{claim.format_signed(min(values))} to {claim.format_signed(max(values))}"
+    least, most = (claim.format_signed(value) for value in (min(values), max(values)))
+    span = f"{least} to {most}" if len(values) > 1 else least
     tests = (curve.p_median, curve.p_count, curve.p_z)
-    joint_text = f", joint {format_p_value(max(tests))}" if all(map(math.isfinite, tests)) else ""
+    # The level is not 5 % if there are several claims.
+    joint_text = (
+        f", joint {format_p_value(max(tests))} at a level of {format_percent(curve.alpha, 1)}"
+        if all(map(math.isfinite, tests))
+        else ""
+    )
     merged_text = (
         f"; {format_count(curve.merged, 'identical specification')} left out"
         if curve.merged
         else ""
     )
-    return f"{claim.says}: {curve.robustness_word} ({supported}, {span}{joint_text}{merged_text})."
+    word = curve.robustness_word if len(values) > 1 else "a single specification, not judged"
+    return f"{claim.says}: {word} ({supported}, {span}{joint_text}{merged_text})."
 
 
 def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:
