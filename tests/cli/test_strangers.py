@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -10,10 +11,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from typer.testing import CliRunner
 
 import folkmoot
+from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from tests.cli.conftest import STUDY
 from tests.faults import lab
@@ -45,7 +49,19 @@ class Desk:
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
-    def folkmoot(self, *words: str, stdin: int = subprocess.DEVNULL) -> tuple[int, str]:
+    def folkmoot(self, *words: str) -> tuple[int, str]:
+        """The command in this process: starting one anew takes longer than what is tested."""
+        with (
+            patch.dict(os.environ, self.env, clear=True),
+            patch.object(sys, "argv", ["folkmoot", *words]),
+            contextlib.chdir(self.folder),
+        ):
+            done = CliRunner().invoke(app, list(words))
+        assert KEY not in done.output
+        return done.exit_code, done.output
+
+    def start(self, *words: str, stdin: int = subprocess.DEVNULL) -> tuple[int, str]:
+        """The command in a process of its own, which has loaded no code yet."""
         done = subprocess.run(
             [str(Path(sys.executable).with_name("folkmoot")), *words],
             cwd=self.folder,
@@ -64,7 +80,7 @@ class Desk:
         ours, theirs = pty.openpty()
         try:
             os.write(ours, answer.encode())
-            return self.folkmoot(*words, stdin=theirs)
+            return self.start(*words, stdin=theirs)
         finally:
             os.close(ours)
             os.close(theirs)
@@ -105,16 +121,16 @@ def test_code_is_not_run_unasked(desk: Desk, command: str) -> None:
 
 def test_a_yes_holds_until_the_file_is_another_one(desk: Desk) -> None:
     mark = code(desk)
-    status, said = desk.folkmoot("run", "evil.yaml", "--trust")
+    status, said = desk.start("run", "evil.yaml", "--trust")
     assert status == 0, said
     mark.unlink()
-    status, said = desk.folkmoot("report", "outputs/evil")
+    status, said = desk.start("report", "outputs/evil")
     assert status == 0, said
     assert mark.exists()
     mark.unlink()
     code(desk, "# and something else\n")
     for words in (("run", "evil.yaml", "--out", "again"), ("report", "outputs/evil")):
-        status, said = desk.folkmoot(*words)
+        status, said = desk.start(*words)
         assert status == 2, said
     assert not mark.exists()
     (memory,) = desk.state.rglob("trusted")
@@ -132,26 +148,26 @@ def test_the_question_at_the_terminal(desk: Desk, answer: str) -> None:
 
 def test_a_run_folder_from_somebody_else_runs_no_code(desk: Desk) -> None:
     mark = code(desk)
-    desk.folkmoot("run", "evil.yaml", "--trust")
+    desk.start("run", "evil.yaml", "--trust")
     mark.unlink()
     next(desk.state.rglob("trusted")).unlink()
-    status, said = desk.folkmoot("report", "outputs/evil")
+    status, said = desk.start("report", "outputs/evil")
     assert (status, mark.exists()) == (2, False), said
     assert "FOLKMOOT_TRUST=1" in said
-    status, said = desk.folkmoot("show", "outputs/evil")
+    status, said = desk.start("show", "outputs/evil")
     assert (status, mark.exists()) == (0, False), said
 
 
 def test_compiled_code_in_a_run_folder_is_code_too(desk: Desk) -> None:
     mark = code(desk)
-    desk.folkmoot("run", "evil.yaml", "--trust")
+    desk.start("run", "evil.yaml", "--trust")
     mark.unlink()
     py_compile.compile(str(desk.folder / "evil.py"), str(desk.folder / "worse.pyc"))
     kept = desk.folder / "outputs" / "evil"
     for name in ("study.yaml", "plan.json", "manifest.json"):
         path = kept / name
         path.write_text(path.read_text().replace("./evil.py", "./worse.pyc"))
-    status, said = desk.folkmoot("report", "outputs/evil")
+    status, said = desk.start("report", "outputs/evil")
     assert (status, mark.exists()) == (2, False), said
     assert "worse.pyc" in said
 

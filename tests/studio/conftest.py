@@ -45,9 +45,10 @@ class StudioProcess:
         self.process.wait()
 
 
-@pytest.fixture
-def studio(tmp_path: Path) -> Iterator[StudioProcess]:
-    with StudioProcess(tmp_path) as started:
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudioProcess]:
+    """A studio for all tests of a file. Each makes a study of another name."""
+    with StudioProcess(tmp_path_factory.mktemp("studio")) as started:
         yield started
 
 

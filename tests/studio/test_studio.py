@@ -14,13 +14,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.servers.faults import FaultPlan
-from tests.servers.thread import ServerThread
 from tests.studio.conftest import StudioProcess
 from tests.waiting import wait_until
 
 SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
-SECRET = "not-a-real-key-4711"
 
 
 @pytest.fixture
@@ -72,9 +69,19 @@ def run_to_report(page: Page, name: str) -> None:
     expect(page).to_have_title(f"{name}: the report – Folkmoot", timeout=120_000)
 
 
-def test_a_study_comes_from_an_empty_form_to_its_report_by_clicks(
-    page: Page, studio: StudioProcess
-) -> None:
+def download_and_look(page: Page, studio: StudioProcess, name: str) -> None:
+    """Download all files of a run, and look at its page."""
+    with page.expect_download() as download:
+        page.goto(f"{studio.url}/run/{name}/-/")
+        page.get_by_role("link", name="Download all as zip").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert {f"{name}/study.yaml", f"{name}/journal.sqlite"} <= set(archive.namelist())
+    look(page, "run")
+
+
+def test_a_form_writes_the_study_file_and_tells_mistakes(page: Page, studio: StudioProcess) -> None:
+    """A study from an empty form, by clicks on a small screen. That its run comes to a report by
+    clicks is proven in `test_studio_types`."""
     page.set_viewport_size({"width": 375, "height": 900})
     page.goto(studio.link)
     assert "token" not in page.url
@@ -101,14 +108,6 @@ def test_a_study_comes_from_an_empty_form_to_its_report_by_clicks(
     page.get_by_role("button", name="Remove prices 1").click()
     expect(page.locator(".estimate .facts")).to_contain_text("Calls")
     assert "199" not in file.read_text().replace("#prices: [199", "")
-    run_to_report(page, "ovens")
-
-    with page.expect_download() as download:
-        page.goto(f"{studio.url}/run/ovens/-/")
-        page.get_by_role("link", name="Download all as zip").click()
-    with zipfile.ZipFile(download.value.path()) as archive:
-        assert {"ovens/study.yaml", "ovens/journal.sqlite"} <= set(archive.namelist())
-    look(page, "run")
 
 
 def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioProcess) -> None:
@@ -141,7 +140,7 @@ def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioPro
 
     go_to("link", "Folkmoot")
     page.keyboard.press("Enter")
-    study = page.locator(".studies a")
+    study = page.locator(".studies a", has_text="keys")
     expect(study).to_have_count(1)
     go_to("link", study.inner_text())
     page.keyboard.press("Enter")
@@ -156,28 +155,6 @@ def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioPro
     go_to("link", "Read the report")
     page.keyboard.press("Enter")
     expect(page).to_have_title("keys: the report – Folkmoot", timeout=120_000)
-
-
-def test_a_key_stays_in_memory_and_reaches_the_model(page: Page, tmp_path: Path) -> None:
-    with (
-        ServerThread(FaultPlan(), answers="respondent") as server,
-        StudioProcess(tmp_path) as studio,
-    ):
-        page.goto(studio.link)
-        page.get_by_role("link", name="API keys").click()
-        expect(page.get_by_label("OPENAI_API_KEY missing")).to_be_visible()
-        look(page, "keys")
-        page.get_by_label("OPENAI_API_KEY missing").fill(SECRET)
-        page.get_by_role("button", name="Keep OPENAI_API_KEY until the studio ends").click()
-        expect(page.get_by_text("entered here")).to_be_visible()
-        assert SECRET not in page.content()
-        assert server.url.startswith("http://127.0.0.1")
-        for file in tmp_path.rglob("*"):
-            assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
-        command = Path(f"/proc/{studio.process.pid}/cmdline")
-        assert not command.exists() or SECRET.encode() not in command.read_bytes()
-        page.get_by_role("button", name="Forget OPENAI_API_KEY").click()
-        expect(page.get_by_text("entered here")).to_have_count(0)
 
 
 def test_nobody_without_the_token_and_no_other_site_is_admitted(studio: StudioProcess) -> None:

@@ -13,37 +13,34 @@ from tests.studio.test_studio import look, page
 __all__ = ["page"]
 
 
-def test_a_survey_is_uploaded_and_its_page_says_what_was_left_out(
+def test_a_survey_is_uploaded_and_what_is_no_survey_is_refused(
     page: Page, studio: StudioProcess, tmp_path: Path
 ) -> None:
-    document = survey(
-        [
-            single("QID1", "Do you drink coffee?", "Yes", "No"),
-            question("QID2", "FileUpload", "FileUpload", "Send a <b>photo</b>"),
-        ]
-    )
-    page.goto(studio.link)
-    page.get_by_label("Qualtrics survey").set_input_files(write(document, tmp_path / "pets.qsf"))
-    page.get_by_role("button", name="Open it").click()
-
-    expect(page.locator(".estimate .facts")).to_contain_text("Calls     about 20")
-    expect(page.locator(".imported")).to_contain_text("Left out: QID2: a file upload")
-    expect(page.locator(".files")).to_contain_text("pets.qsf")
-    look(page, "survey")
-
-
-def test_a_file_that_is_no_survey_is_refused_on_the_page(
-    page: Page, studio: StudioProcess, tmp_path: Path
-) -> None:
-    path = tmp_path / "broken.qsf"
-    path.write_text("<html>", "utf-8")
-    page.goto(studio.link)
-    page.get_by_label("Qualtrics survey").set_input_files(path)
-    page.get_by_role("button", name="Open it").click()
-
+    broken = tmp_path / "broken.qsf"
+    broken.write_text("<html>", "utf-8")
+    upload(page, studio, broken)
     expect(page.locator("main")).to_contain_text(
         "not a survey exported from Qualtrics: it is not JSON"
     )
     expect(page.locator("main")).not_to_contain_text(str(tmp_path.parent))
     page.goto(studio.link)
     expect(page.locator(".studies")).to_have_count(0)
+
+    document = survey(
+        [
+            single("QID1", "Do you drink coffee?", "Yes", "No"),
+            question("QID2", "FileUpload", "FileUpload", "Send a <b>photo</b>"),
+        ]
+    )
+    upload(page, studio, write(document, tmp_path / "pets.qsf"))
+    # The page says what was left out, and the file of the survey is kept.
+    expect(page.locator(".estimate .facts")).to_contain_text("Calls     about 20")
+    expect(page.locator(".imported")).to_contain_text("Left out: QID2: a file upload")
+    expect(page.locator(".files")).to_contain_text("pets.qsf")
+    look(page, "survey")
+
+
+def upload(page: Page, studio: StudioProcess, path: Path) -> None:
+    page.goto(studio.link)
+    page.get_by_label("Qualtrics survey").set_input_files(path)
+    page.get_by_role("button", name="Open it").click()

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.studio.conftest import StudioProcess
-from tests.studio.test_studio import page
+from tests.studio.test_studio import look, page
 from tests.waiting import wait_until
 
 __all__ = ["page"]
@@ -48,16 +48,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start_run(page: Page, studio: StudioProcess) -> None:
-    """Enter the key, and start the run by clicks."""
+def enter_key(page: Page, studio: StudioProcess) -> None:
+    """Enter the key on the page of keys."""
     page.goto(studio.link)
-    page.goto(f"{studio.url}/keys")
+    page.get_by_role("link", name="API keys").click()
     page.get_by_label("OPENAI_API_KEY missing").fill(SECRET)
     page.get_by_role("button", name="Keep OPENAI_API_KEY until the studio ends").click()
     expect(page.get_by_text("entered here")).to_be_visible()
-    page.goto(f"{studio.url}/study/ovens/ovens.yaml/-/run")
-    page.get_by_role("button", name="Run", exact=True).click()
-    page.wait_for_url("**/run/ovens/**", timeout=120_000)
 
 
 def release(server: ServerThread) -> None:
@@ -77,70 +74,62 @@ def process_of(run: Path) -> int:
     return 0
 
 
-def kill_studio_during_a_run(page: Page, server: ServerThread, folder: Path) -> None:
-    """Start a run in a studio, and kill the studio when the run has asked the server."""
-    with StudioProcess(folder) as studio:
-        start_run(page, studio)
-        wait_until(lambda: server.model.answering > 0)
-        os.kill(studio.process.pid, signal.SIGKILL)
-        studio.process.wait()
+def kill_when_asked(studio: StudioProcess, server: ServerThread) -> None:
+    """Kill a studio when its run has asked the server, which lets the run wait."""
+    wait_until(lambda: server.model.answering > 0)
+    os.kill(studio.process.pid, signal.SIGKILL)
+    studio.process.wait()
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are read in /proc")
-def test_a_run_survives_the_studio_and_a_later_studio_goes_on_with_it(
+def test_a_run_goes_on_without_its_studio_and_its_key_is_in_no_file(
     page: Page, server: ServerThread, folder: Path
 ) -> None:
     run = folder / "outputs" / "ovens"
-    kill_studio_during_a_run(page, server, folder)
-    assert process_of(run)
-
+    with StudioProcess(folder) as studio:
+        page.goto(f"{studio.link}")
+        page.get_by_role("link", name="API keys").click()
+        look(page, "keys")
+        enter_key(page, studio)
+        page.goto(f"{studio.url}/study/ovens/ovens.yaml/-/run")
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.wait_for_url("**/run/ovens/**", timeout=120_000)
+        assert_not_in_arguments(studio.process.pid)
+        kill_when_asked(studio, server)
+    # The run survives the studio. A later studio pauses and resumes it.
+    assert_not_in_arguments(process_of(run))
     with StudioProcess(folder) as later:
         page.goto(later.link)
         expect(page.locator(".state.running")).to_have_count(1)
         page.get_by_role("link", name="ovens", exact=True).click()
         page.get_by_role("button", name="Pause").click()
         # Pausing waits for the calls in flight, which the server holds back.
-        release(server)
+        server.model.plan = FaultPlan(hold_after=10, key=SECRET)
         expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=120_000)
         wait_until(lambda: not process_of(run))
 
-        page.goto(f"{later.url}/keys")
-        page.get_by_label("OPENAI_API_KEY missing").fill(SECRET)
-        page.get_by_role("button", name="Keep OPENAI_API_KEY until the studio ends").click()
+        enter_key(page, later)
         page.goto(f"{later.url}/run/ovens/-/")
         page.get_by_role("button", name="Resume").click()
-        page.get_by_role("link", name="Read the report").click(timeout=120_000)
-        expect(page).to_have_title("ovens: the report – Folkmoot", timeout=120_000)
-
-
-def test_a_run_that_ended_while_no_studio_was_there_is_found_finished(
-    page: Page, server: ServerThread, folder: Path
-) -> None:
-    run = folder / "outputs" / "ovens"
-    kill_studio_during_a_run(page, server, folder)
+        kill_when_asked(later, server)
+    # The run ends while no studio is there. The next one finds it finished.
     release(server)
     wait_until(lambda: (run / "manifest.json").exists() and not process_of(run))
-    with StudioProcess(folder) as later:
-        page.goto(later.link)
+    with StudioProcess(folder) as last:
+        page.goto(last.link)
         expect(page.locator(".state.done")).to_have_count(1)
-        page.get_by_role("link", name="ovens", exact=True).click()
-        expect(page.get_by_role("link", name="Read the report")).to_be_visible()
-
-
-def test_a_key_from_the_page_reaches_the_model_server_and_no_file(
-    page: Page, server: ServerThread, folder: Path
-) -> None:
-    release(server)
-    run = folder / "outputs" / "ovens"
-    with StudioProcess(folder) as studio:
-        start_run(page, studio)
-        assert_not_in_arguments(studio.process.pid)
-        assert_not_in_arguments(process_of(run))
-        expect(page.get_by_role("link", name="Read the report")).to_be_visible(timeout=120_000)
-        assert server.model.authorizations == {f"Bearer {SECRET}"}
+        enter_key(page, last)
         for address in ("/", "/keys", "/run/ovens/-/", "/study/ovens/ovens.yaml/-/"):
-            page.goto(f"{studio.url}{address}")
+            page.goto(f"{last.url}{address}")
             assert SECRET not in page.content(), address
+        page.goto(f"{last.url}/keys")
+        page.get_by_role("button", name="Forget OPENAI_API_KEY").click()
+        expect(page.get_by_text("entered here")).to_have_count(0)
+        page.goto(f"{last.url}/run/ovens/-/")
+        page.get_by_role("link", name="Read the report").click(timeout=120_000)
+        expect(page).to_have_title("ovens: the report – Folkmoot", timeout=120_000)
+    # The key reached the model server and stands in no file.
+    assert server.model.authorizations == {f"Bearer {SECRET}"}
     files = [file for file in folder.rglob("*") if file.is_file()]
     assert len(files) > 20
     for file in files:
@@ -148,6 +137,5 @@ def test_a_key_from_the_page_reaches_the_model_server_and_no_file(
 
 
 def assert_not_in_arguments(pid: int) -> None:
-    arguments = Path(f"/proc/{pid}/cmdline")
-    if pid and arguments.exists():
-        assert SECRET.encode() not in arguments.read_bytes()
+    assert pid
+    assert SECRET.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
