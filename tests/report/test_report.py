@@ -114,7 +114,7 @@ def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_col
     assert not any("`" in text for text in pages)  # the marks of code are for the web page
     assert "Red: Answered by the embedded respondent" in pages[0]  # whole, and told in grey too
     # Primary claims have intervals at a level of their own, which their table names.
-    assert "Brackets and lines: 95 % intervals, joint" in " ".join(pages[0].split())
+    assert "Brackets and lines: 95 % intervals, each by itself" in " ".join(pages[0].split())
     own = max(pilot.read_table("participants")["individual_summary"].drop_nulls(), key=len)
     words = own.split()[:4]
     assert any(" ".join(words) in " ".join(text.split()) for text in pages)
