@@ -34,7 +34,9 @@ def test_a_survey_is_uploaded_and_what_is_no_survey_is_refused(
     )
     upload(page, studio, write(document, tmp_path / "pets.qsf"))
     # The page says what was left out, and the file of the survey is kept.
-    expect(page.locator(".estimate dt:text-is('Calls to the model') + dd")).to_contain_text("about 20")
+    expect(page.locator(".estimate dt:text-is('Calls to the model') + dd")).to_contain_text(
+        "about 20"
+    )
     expect(page.locator(".imported")).to_contain_text("Left out: QID2: a file upload")
     expect(page.locator(".files")).to_contain_text("pets.qsf")
     look(page, "survey")
