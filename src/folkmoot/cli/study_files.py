@@ -151,32 +151,32 @@ def print_check(
     # These lines come before the dry run, so that they are seen even if it fails.
     print_models_note(console, study_file)
     for action in notices.cautions:
-        console.print(f"[yellow]Caution:[/] this file {_plain(action)}", soft_wrap=True)
+        console.print(f"[yellow]Caution:[/] this file {_terminal_text(action)}", soft_wrap=True)
     if notices.language:
-        console.print(f"[yellow]Language:[/] {_plain(notices.language)}", soft_wrap=True)
+        console.print(f"[yellow]Language:[/] {_terminal_text(notices.language)}", soft_wrap=True)
     for variables in notices.missing_keys:
         console.print(
-            f"[yellow]No key:[/] set {_plain(variables)} in the environment or in .env before you "
-            "run this study.",
+            f"[yellow]No key:[/] set {_terminal_text(variables)} in the environment or in .env "
+            "before you run this study.",
             soft_wrap=True,
         )
     check = check_study_file(study_file, options, notices)
-    console.print(f"[green]No problems[/] in {_plain(check.file)} ({_plain(check.title)})",
-                  soft_wrap=True)  # fmt: skip
+    file, title = _terminal_text(check.file), _terminal_text(check.title)
+    console.print(f"[green]No problems[/] in {file} ({title})", soft_wrap=True)
     for warning in check.warnings:
-        console.print(f"[yellow]Warning:[/] {_plain(str(warning))}", soft_wrap=True)
+        console.print(f"[yellow]Warning:[/] {_terminal_text(str(warning))}", soft_wrap=True)
     for note in check.notes:
-        console.print(f"[cyan]Note:[/] {_plain(note)}", soft_wrap=True)
+        console.print(f"[cyan]Note:[/] {_terminal_text(note)}", soft_wrap=True)
     if preview:
         _print_preview(console, study_file)
     if check.estimate.stages:
         console.print("", GridView(_stage_table(check.estimate)), "", sep="\n", crop=False)
     for fact in check.facts:
-        console.print(f"{fact.name:<10}{_plain(fact.text)}", soft_wrap=True)
+        console.print(f"{fact.name:<10}{_terminal_text(fact.text)}", soft_wrap=True)
     return check.estimate
 
 
-def _plain(text: str) -> str:
+def _terminal_text(text: str) -> str:
     """Return a text of a study file for the terminal, without control characters and markup."""
     return escape(remove_control_characters(text))
 
@@ -184,29 +184,25 @@ def _plain(text: str) -> str:
 def print_models_note(console: Console, study_file: StudyFile) -> None:
     """Print the study file's note on the choice of models, if there is a note."""
     if study_file.models_note:
-        console.print(f"[yellow]Models:[/] {_plain(study_file.models_note)}", soft_wrap=True)
+        console.print(
+            f"[yellow]Models:[/] {_terminal_text(study_file.models_note)}", soft_wrap=True
+        )
 
 
 def _print_preview(console: Console, study_file: StudyFile) -> None:
     """Print prompts as a model would receive them. A line above each prompt names its speaker."""
     assert study_file.study.preview is not None
     for preview in study_file.study.preview(study_file.config, study_file.prompt_library()):
-        console.print(
-            f"[bold cyan]{escape(remove_control_characters(preview.title))}[/]", soft_wrap=True
-        )
+        console.print(f"[bold cyan]{_terminal_text(preview.title)}[/]", soft_wrap=True)
         for role, text in preview.messages:
-            console.print(
-                f"[bold]{role}[/]\n{escape(remove_control_characters(text))}\n", soft_wrap=True
-            )
+            console.print(f"[bold]{role}[/]\n{_terminal_text(text)}\n", soft_wrap=True)
         for image in preview.images:
             console.print(
-                f"[cyan]Sent as an image:[/] {escape(remove_control_characters(image))}",
+                f"[cyan]Sent as an image:[/] {_terminal_text(image)}",
                 soft_wrap=True,
             )
         if preview.note:
-            console.print(
-                f"[cyan]Note:[/] {escape(remove_control_characters(preview.note))}", soft_wrap=True
-            )
+            console.print(f"[cyan]Note:[/] {_terminal_text(preview.note)}", soft_wrap=True)
         console.print()
 
 
@@ -348,7 +344,7 @@ def _list_kinds() -> None:
     studies, problems = load_installed_studies()
     table = Table.grid(padding=(0, 3))
     for study in studies:
-        table.add_row(escape(study.name), escape(remove_control_characters(study.title)))
+        table.add_row(escape(study.name), _terminal_text(study.title))
     output_console().print(table)
     output_console().print("\nStart with one: folkmoot new KIND [FOLDER]")
     output_console().print("All examples of the documentation: folkmoot new examples [FOLDER]")
