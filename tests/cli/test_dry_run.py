@@ -90,3 +90,12 @@ def test_check_prints_no_mistakes_only_where_there_are_none(vendor: ServerThread
     assert ("No problems" in shown.output) != ("1 problem" in shown.output), shown.output
     fine = command("check", path)
     assert fine.exit_code == 0 and "No problems" in fine.output
+
+
+def test_a_study_whose_controls_are_switched_off_has_no_mistake(vendor: ServerThread) -> None:
+    file = Path("off.yaml")
+    text = small_study("focus_group", Path("files")).read_text("utf-8")
+    kept = [line for line in text.splitlines() if not line.startswith("controls:")]
+    file.write_text("\n".join([*kept, "controls: {negative: false, retest: false}"]), "utf-8")
+    shown = command("check", str(file))
+    assert shown.exit_code == 0 and "No problems" in shown.output, shown.output

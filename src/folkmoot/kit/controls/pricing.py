@@ -49,7 +49,7 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
     """
     settings = found.config.controls
     require_decisions(found)
-    if settings is None:
+    if settings is None or not settings.asks_anything:
         return total
     part, share = found, 1.0
     if total.calls > SUFFICIENT_SAMPLE_CALLS:
