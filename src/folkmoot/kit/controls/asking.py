@@ -173,8 +173,10 @@ def run_grid_with_controls(
     require_decisions(first)
     grid = run_grid(source, options, axes, repeats, stopper, samples)
     limits = first.config
+    # A cell that is not finished has no controls yet. A resume of the grid asks them later.
     cells = [run for _, run in grid.finished_cells().values()]
     for run in cells:
+        # Read the key from each cell, because a grid may vary it, such as `controls.confounders`.
         settings = find_study_of_run(run).config.model_validate(run.config).controls
         # The budget of the grid covers all cells, so their cost counts as spent.
         others = [other for other in cells if other.path != run.path]
@@ -200,6 +202,8 @@ def ask_named_controls(
         return
     if finished_controls(run) is not None:
         return
+    # Leave out the controls of this run: when they are resumed, the calls in their journal count
+    # towards their budget anyway.
     spent = [_spent_in(run.path)]
     spent += [
         _spent_in(run_folder.path / below) for run_folder in others for below in ("", CONTROLS)
@@ -289,6 +293,8 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
     if asked_again := _asked_again(versions):
         plan["asked_again"] = asked_again
     await session.seal("controls", plan)
+    # Warn before the first call. Until an answer is stored, the researcher can still ask other
+    # controls.
     for sentence in describe_left_out(_left_out(samples, conversations, versions)):
         session.warn(sentence)
     chosen = {
@@ -348,6 +354,8 @@ def _build_versions(
     treatments = read_treatments(run)
     graph = ReplyGraph(run, journal, find_study_of_run(run).tables)
     replacing = {decision.address for control in REPLACING for decision in samples[control]}
+    # Read the replies behind all decisions together, because each scan reads the longest table of
+    # the run. Open decisions are not asked again, so their replies are not needed.
     graph.read_behind(
         text
         for address, conversation in conversations.items()
@@ -463,12 +471,14 @@ async def _ask_replaced(
         if texts is None:
             got = Missing(LACKING)
             break
+        # The first entry is that of the system prompt, which the speaker carries.
         own = step.reply.is_own[1:]
         said = [
             Utterance(step.reply.speaker.id if is_own else "", text)
             for is_own, text in zip(own, texts[1:], strict=True)
         ]
         reply = await _ask_version(scope, speaker_of(step, texts), said, step.reply.answer)
+        # Later prompts would quote the missing reply, so more calls would be paid for nothing.
         if isinstance(reply, Missing):
             got = reply
             break

@@ -70,6 +70,7 @@ def _tables_of_participants(run: RunFolder) -> Iterator[tuple[str, str, str | No
         if who is None:
             continue
         group = next((column for column in _GROUPS if column in columns), None)
+        # Try the id alone first: if it is unique, the pair with the group is unique as well.
         for key in ([who], [group, who] if group is not None else [who]):
             rows = table.select(key).collect()
             if rows.height and rows.is_unique().all():

@@ -72,6 +72,7 @@ def fork_decision(
     texts = texts_of(conversation)
     changed = replaced_texts(control, decision, texts, treatments, language)
     if not _is_replaced(texts, changed):
+        # The control would ask the same prompt again. The answer in the run counts, at no cost.
         return UNCHANGED
     asked_at_once = ForkedDecision((), replaced_version(control, decision, conversation, changed))
     if not _has_replied(control, decision, conversation, changed, graph):
@@ -84,6 +85,8 @@ def fork_decision(
         found: set[str] = set()
         for reply in graph.replies_at(waiting):
             own = reply.texts
+            # Change the prompts of this participant only. With other prompts for everybody, the
+            # participant would also meet other partners.
             if reply.speaker.id == decision.participant_id:
                 own = tuple(replaced_texts(control, decision, own, treatments, language))
             reachable[reply.address] = ForkStep(reply, own)
@@ -96,6 +99,7 @@ def fork_decision(
             graph.addresses_in(step.texts) & asked_again.keys()
         ):
             asked_again[step.reply.address] = step
+    # No reply before the decision depends on a replaced text, so all of them fit the new prompt.
     if not asked_again:
         return asked_at_once
     # A value computed from an old reply would contradict the new one beside it. Which replies a
@@ -151,6 +155,7 @@ def _has_replied(
 
 def _first_difference(text: str, other: str) -> int:
     """Return the position of the first character that differs."""
+    # One text may be the beginning of the other, so the comparison ends with the shorter one.
     pairs = enumerate(zip(text, other, strict=False))
     return next((n for n, (one, two) in pairs if one != two), min(len(text), len(other)))
 

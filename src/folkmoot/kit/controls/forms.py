@@ -111,6 +111,7 @@ def choice_in_form(
 
     `reply` is the filled-in form, in which the option `chosen` was chosen.
     """
+    # The schema does not say which field holds the choice. Only the journaled reply shows it.
     for _, candidate in json_candidates(reply, "{")[:1]:
         if isinstance(candidate, dict):
             for name, value in candidate.items():

@@ -163,6 +163,7 @@ def _share_of(
     if len(known) < FEWEST_PARTICIPANTS:
         return unknown, _TOO_FEW
     values = column.gather(known)
+    # A number such as the age has too few participants for each value, but not for each quartile.
     if values.dtype.is_numeric() and values.n_unique() > _MOST_VALUES:
         groups = quartile_groups(values.to_numpy())
     else:
@@ -191,6 +192,8 @@ def _in_words(decision: str, shares: dict[str, Estimate]) -> str:
 
 
 def _percent(share: Estimate) -> str:
+    # Without an effect ε² can be slightly negative. A negative share would puzzle readers of a
+    # sentence, and the table has the value.
     value = format_percent(max(0.0, share.value))
     if not share.has_interval:
         return f"{value} (no interval)"

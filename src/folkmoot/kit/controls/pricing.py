@@ -118,11 +118,15 @@ def _count_asks(
     """
     rows = (
         controls.read_table(ControlRow.table)
+        # A decision that was not asked has no address. Neither it nor a decision as designed costs
+        # a call.
         .filter((pl.col("control") != AS_DESIGNED) & (pl.col("address") != ""))
         .select("control", "condition", "moment", "address")
     )
     with JournalReader(controls.path / JOURNAL) as journal:
         for control, condition, moment, address in rows.iter_rows():
+            # The question for the age is asked with the negative controls and has no size of its
+            # own.
             size = settings.size_of(NEGATIVE if control == FACT else control)
             small = there[condition, moment]
             # A sample is limited by its size.

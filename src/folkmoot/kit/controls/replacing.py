@@ -48,6 +48,8 @@ LACKING = "reply_lacks_it"
 NOT_ASKED = (REPLIED, COMPUTED, OPEN, LACKING)
 
 # What happens to the decisions that a control does not ask, and why.
+# `LACKING` is not among these reasons: the sentences are also shown before the first call, when it
+# is not yet known.
 _LEFT_OUT = {
     UNCHANGED: ("As designed", "There is nothing to replace, so the answers in the run count."),
     REPLIED: (
@@ -172,6 +174,7 @@ def replaced_texts(
     """Return the texts of a request after a control has replaced parts of them."""
     return [
         replace_parts(text, _parts(control, decision, text, treatments, language))
+        # A text without sources holds only instructions of the study, which no control replaces.
         if isinstance(text, SourcedText)
         else text
         for text in texts
@@ -230,6 +233,7 @@ def _parts(
         listed = {span[:2] for span in shown if span.source.kind in _LISTED}
         groups = list(_groups(apart, listed))
         runs = [*([span[:2] for span in run] for run in listings), groups]
+        # The lists may lie in any order in the message, and `replace_parts` needs ascending parts.
         return sorted(part for run in runs for part in _reversed(run, text))
     return [
         Replacement(
@@ -329,6 +333,7 @@ def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Rep
     `run` holds the start and end of each part. The text between the parts keeps its position.
     """
     for place, other in zip(run, reversed(run), strict=True):
+        # The middle one of an odd number of parts keeps its place.
         if place != other:
             start, end = other
             # Move the spans with their text, so that the sources stay recorded.
@@ -347,6 +352,7 @@ def neutral_text(length: int, id: str, language: Language) -> str:
     of the replaced text selects the first sentence, so different texts get different replacements.
     """
     sentences = packaged_yaml(__file__, "neutral_texts.yaml")[language]
+    # Depend on the id alone, so that a resume and `verify` build the same prompt again.
     start = int.from_bytes(digest("neutral text", id)[:4], "big") % len(sentences)
     words: list[str] = []
     # Characters so far, without a space at the end.
@@ -355,6 +361,8 @@ def neutral_text(length: int, id: str, language: Language) -> str:
         for word in str(sentence).split():
             # Reserve one character for the full stop.
             if size + 1 + len(word) > length - 1:
+                # Even the first word may be too long. A single full stop still keeps the length
+                # rule.
                 return " ".join(words).rstrip(".,") + "." if words else "." * min(1, length)
             words.append(word)
             size += 1 + len(word)
@@ -362,6 +370,7 @@ def neutral_text(length: int, id: str, language: Language) -> str:
 
 
 def _endless(sentences: Sequence[str], start: int) -> Iterator[str]:
+    # A long text, such as a whole discussion, needs more than all sentences, so they repeat.
     while True:
         yield sentences[start % len(sentences)]
         start += 1

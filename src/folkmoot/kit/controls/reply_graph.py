@@ -76,6 +76,8 @@ class JournaledReply(NamedTuple):
     @property
     def answer(self) -> AnswerType[Any]:
         """The answer type with which the reply can be asked again without the code of its study."""
+        # A form may list options as well, but later prompts can quote each of its fields. So ask
+        # for the whole form.
         if self.schema is not None:
             return JsonText(self.schema)
         return Choice(self.options) if self.options else Text()
@@ -187,13 +189,19 @@ class ReplyGraph:
         columns = ("order", "speaker_id", "role", "kind", "options", "recorded", "model_asked")
         rows = (
             self._run.scan_table("answers")
+            # Number the rows before the filter. The table is in the order of the protocol, and the
+            # numbers of several reads must be comparable.
             .with_row_index("order")
             .filter(is_one_of("address", addresses))
             .select("address", *columns)
             .collect()
         )
+        # An address without an entry keeps None and counts as read, so that no round reads it
+        # again.
         self._replies.update(dict.fromkeys(addresses))
         for address, order, who, role, kind, options, recorded, model in rows.iter_rows():
+            # Take the request before any re-ask, because asking again makes its own re-asks, and
+            # the reply that later prompts quote, which is the last one.
             first, last = self._journal.entry_at(address), last_entry(self._journal, address)
             if first is None or last is None:
                 continue
@@ -240,6 +248,7 @@ def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
         is_part = written and all(value.get(key) == written[key] for key in written)
         return ReplyPart(keys=tuple(written)) if is_part else None
     paths = (path for path, leaf in _leaves(value) if str(leaf).strip() == text)
+    # Two fields with the same text cannot be told apart, so the first one counts.
     return next((ReplyPart(path=path) for path in paths), None)
 
 
@@ -262,6 +271,7 @@ def _leaves(
     for key, item in value.items():
         if isinstance(item, dict):
             yield from _leaves(item, (*path, key))
+        # A new reply may have fewer entries, so no prompt can rely on an entry of a list.
         elif not isinstance(item, list):
             yield (*path, key), item
 

@@ -35,6 +35,8 @@ def _exposure_share(mind: SimulatedRespondent) -> float:
 
 def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
     at = mind.at
+    # One draw for each participant and question: who drifts after little exposure also drifts after
+    # more of it.
     return uniform_draw(
         at.seed, mind.who.key, mind.reading.about, "drift"
     ) < knob * _exposure_share(mind)
@@ -78,6 +80,8 @@ def answer_number(mind: SimulatedRespondent) -> object:
         return None
     low, high, _ = bounds
     age = _AGE.search(mind.reading.persona or "")
+    # The setting `drift` leaves the age alone, so that each of the two faults shows in one control
+    # only.
     if mind.at.address.split("/")[-2] == AGE:
         if age and not _has_drifted(mind, mind.knobs.persona_forgetting):
             return age[1]
@@ -130,5 +134,7 @@ def part_for(part: RespondentPart[Any], config: object) -> RespondentPart[Any]:
 
     controls = {"participant choice": answer_choice, "participant number": answer_number}
     joined = {key: first_control(own, part.answers.get(key)) for key, own in controls.items()}
+    # Take the names from the settings of the controlled run. Later the part is given the settings
+    # of the controls, which do not name the options of the study.
     names = tuple(part.option_names(config))
     return RespondentPart(lambda _config: names, {**part.answers, **joined}, part.lexicon)
