@@ -503,10 +503,10 @@ def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]
 def records_of(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield (table, rows) for each further table of the study with rows about one participant.
+    """Yield the name and the rows of each table that the study records about one participant.
 
-    `parts` are the values of the columns that identify the participant. Tables such as `answers`
-    and `utterances`, which every study has, are left out.
+    `parts` are the values of the columns that identify the participant. Two kinds of tables are
+    left out: `people.table`, and tables that every study has, such as `answers` and `utterances`.
     """
     for name, keys in repeated_tables(run, people).items():
         if name in (*ENGINE_TABLES, UTTERANCES):

@@ -555,7 +555,10 @@ def _models_of_speakers(
 
 
 async def _close_without_outputs(context: RunContext) -> None:
-    """Close the journal and the plan of a process that changed nothing, and restore the plan."""
+    """End a resume that changed nothing: close the journal and restore the file of the plan.
+
+    The tables and the manifest stay as the earlier process wrote them.
+    """
     context.gateway.stop_calls(RunHaltedError("the run is over"))
     await context.gateway.wait_for_calls_in_flight()
     context.plan.restore_file()

@@ -207,7 +207,11 @@ async def _ask_human(
     answer_type: AnswerType[object],
     own_answers: list[tuple[str, str]] | None = None,
 ) -> object:
-    """Ask a human one question outside the protocol. A review shows the human's own answers."""
+    """Ask a human one question outside the protocol, and return the answer.
+
+    `own_answers` holds (question, answer) for each earlier answer of the human. The page of the
+    review question shows them. For all other questions it is None.
+    """
     speaker, prompt = Speaker(seat.id), SourcedText(text)
     messages, _, spans = build_messages(speaker, EMPTY_TRANSCRIPT, prompt)
     offered = answer_type.offered_values

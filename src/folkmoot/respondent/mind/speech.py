@@ -127,7 +127,10 @@ class SentenceGenerator:
 
 
 def _longest_fixed_part(frame: str) -> str:
-    """Return the longest part of a frame between its slots, in lower case."""
+    """Return the longest text without a slot in a sentence frame, in lower case.
+
+    A frame is a sentence with slots in braces.
+    """
     parts = [part.split("}", 1)[-1] for part in frame.split("{")]
     return max(parts, key=len).strip(" .,;:!?").casefold()
 

@@ -192,7 +192,8 @@ Likeness = Callable[[str], float]
 class _Codebook(NamedTuple):
     """A codebook. `codes` holds each code with its similarity function.
 
-    `tones` holds the sentiments of the codes if the codes lead from praise to blame, and else ().
+    `tones` holds the sentiment of each code if the codes form a scale from praise to blame.
+    Otherwise it is empty.
     """
 
     data: Mapping[str, object]

@@ -186,11 +186,11 @@ class _Filler:
         return fit_text(mind.compose_reasons(count=1), schema)
 
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
-        """Return (question, part): the texts that determine the person's opinion on a field.
+        """Return (question, part): the two texts from which the opinion on a field is drawn.
 
-        If the schema has a single field, the question includes the field's words, and `part` is
-        empty. If it has several fields, all fields share the question, and `part` holds the words
-        of the field.
+        `part` holds the name and the description of the field if the form has several numeric or
+        categorical fields. Each of them is then a part of the same question. Otherwise these words
+        are added to the question, and `part` is empty.
         """
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")

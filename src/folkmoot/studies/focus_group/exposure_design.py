@@ -44,7 +44,8 @@ def label_source(source: Source) -> str:
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield each private question as a decision.
 
-    Questions about purchase intent at a ladder price (one besides the product's own) are left out.
+    Purchase intent counts as a decision at the product's own price only. The same question at the
+    other prices of the price ladder is left out.
     """
     config = DiscussionConfig.model_validate(run.config)
     config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}

@@ -142,10 +142,11 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions that the first opinion in the system prompt can mean.
+    """Return the range of opinions that fits the first leaning of the participant.
 
-    The system prompt states the first opinion in one of five wordings. Each wording has its range.
-    Return None if the system prompt states no opinion.
+    The system prompt states this leaning in one of five wordings, from "strongly against it" to
+    "strongly in favor of it". Each wording covers one range of opinions. Returns None if the system
+    prompt states no leaning.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())

@@ -454,9 +454,9 @@ class Negotiation:
         return replace(self, condition=CONDITIONS["C2"])
 
     def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
-        """Return the members who fill in a ballot: the parents if only parents vote.
+        """Return the members who fill in a ballot on a topic.
 
-        Otherwise return all members who are heard.
+        These are the members who take part under this condition, or only the parents among them.
         """
         strategy = strategy_for(self.group.type.id, topic.id)
         if strategy.operator != "parent_vote_lower_misery":

@@ -486,7 +486,7 @@ def _announce_decision(
 async def _hear_responses(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, proposal: Proposal
 ) -> SlotDecision:
-    """Add the members' responses to the proposal to a decision, and record them as utterances.
+    """Record how the members respond to a proposal, and return the decision with their responses.
 
     The proposal is the last utterance of the decision. With the setting `members_speak` the members
     are asked for their responses. Otherwise the mediator's reply contains the responses.

@@ -570,7 +570,7 @@ def _describe_occupation(activity: str, job: str, degree: str, home: str, childr
 
 
 def _describe_household(home: str, band: int, children: int) -> str:
-    """Return the household in words that follow "lives"."""
+    """Return a phrase for a household, such as "with a partner and one child" (after "lives")."""
     words = {
         "parents": "with parents",
         "roommates": "with relatives" if band >= age_bands().index("45-54") else "with roommates",
