@@ -218,10 +218,9 @@ class CodebookResults:
         return self.coder_summary
 
     def describe_withheld(self, content: str) -> str:
-        """Return the statement of a finding that is withheld because the coder was embedded.
+        """Return the sentence that replaces a result if the embedded respondent coded the texts.
 
-        `content` names what the finding would show, as the beginning of a sentence ("The agreement
-        of …").
+        This coder only compares words, so its codes support no finding. `content` names the result as the beginning of the sentence ("The agreement of …").
         """
         return f"{content} would be shown here. {EMBEDDED_NOTE}"
 

@@ -456,7 +456,7 @@ class Negotiation:
     def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
         """Return the members who fill in a ballot on a topic.
 
-        These are the members who take part under this condition, or only the parents among them.
+        On some topics only parents vote. On all others, all members who take part do.
         """
         strategy = strategy_for(self.group.type.id, topic.id)
         if strategy.operator != "parent_vote_lower_misery":

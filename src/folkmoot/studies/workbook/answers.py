@@ -312,10 +312,9 @@ def _single_option(value: object) -> Options:
 
 
 def read_nested(text: str) -> Options:
-    """Return the options in the text of one value of a dict (role → options).
+    """Return the options that one text states, such as "range(11)" or "['yes', 'no']".
 
-    A text such as "range(11)" or "['yes', 'no']" is read as a literal. Any other text is returned
-    as plain text.
+    The text is a value of a dict (role → options). A text that is no literal becomes `FreeOptions`.
     """
     # Dicts of options often hold their ranges as quoted text.
     if looks_like_literal(text):

@@ -494,10 +494,11 @@ def choose_respondents(
 def _overdue_participants(
     shares: SpeakingShares, chosen: Sequence[str], max_count: int
 ) -> list[str]:
-    """Return the participants without any answer so far who must answer this question.
+    """Return the silent participants who must answer this question, so that each speaks in time.
 
-    If the remaining questions leave too few answers for all of them, some must answer now. Once the
-    discussion has as many answers as two full questions, at least one of them must answer.
+    If the remaining questions have too few places for all silent participants, the excess must
+    answer now. One silent participant must answer in any case once there are as many answers as two
+    questions can have.
     """
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen
