@@ -220,7 +220,8 @@ class CodebookResults:
     def describe_withheld(self, content: str) -> str:
         """Return the sentence that replaces a result if the embedded respondent coded the texts.
 
-        This coder only compares words, so its codes support no finding. `content` names the result as the beginning of the sentence ("The agreement of …").
+        This coder only compares words, so its codes support no finding. `content` names the result
+        as the beginning of the sentence ("The agreement of …").
         """
         return f"{content} would be shown here. {EMBEDDED_NOTE}"
 
