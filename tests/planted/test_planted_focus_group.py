@@ -191,7 +191,7 @@ def test_a_good_and_a_bad_stimulus_differ_as_planted(two: RunFolder) -> None:
     assert gap(run) == pytest.approx(truth, abs=TOLERANCE)
     assert gap(run, "after") > 0.3
     best = {f.key: f for f in STUDY.findings(run)}["concepts"].says
-    assert "The highest mean position after the discussion is that on good" in best
+    assert "Mean positions after the discussion: good +" in best
     assert "bad − good −" in best
 
 
