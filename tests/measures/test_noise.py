@@ -8,7 +8,7 @@ import pytest
 from folkmoot.measures.diagnostics import agreeing_share, opens_by_agreeing
 from folkmoot.measures.inference.paired_votes import towards_target
 from folkmoot.measures.inference.proportions import Arm, difference_bounds
-from folkmoot.measures.position import Shown, position_effects
+from folkmoot.measures.position import Shown, position_effects, shown_in
 
 OPTIONS = ("a", "b", "c")
 
@@ -74,6 +74,22 @@ def test_one_order_cannot_tell():
     assert found.first is None
     assert found.orders == 1
     assert position_effects([]).by_place == {}
+
+
+def test_a_list_with_more_options_tells_nothing_of_their_places():
+    # "yes" always stands first, and all choose it: the third place is that of another option.
+    lists = [("yes", "no"), ("yes", "no", "neither")]
+    found = position_effects([Shown(lists[i % 2], "yes", i) for i in range(40)])
+    assert found.by_place == {}
+    assert found.orders == 1
+
+
+def test_speakers_of_two_groups_with_one_id_are_two():
+    rows = [
+        {"options": '["a", "b"]', "value": "a", "speaker_id": "p_1", "group": group}
+        for group in ("g_1", "g_1", "g_2")
+    ]
+    assert len({shown.who for shown in shown_in(rows, lambda row: row["group"])}) == 2
 
 
 def test_towards_target_against_chance():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -41,8 +43,13 @@ class PositionEffects:
         return self.by_place.get(1)
 
 
-def shown_in(answers: Iterable[Mapping[str, object]]) -> list[Shown]:
+def shown_in(
+    answers: Iterable[Mapping[str, Any]],
+    part_of: Callable[[Mapping[str, Any]], Hashable] = lambda row: None,
+) -> list[Shown]:
     """Return one `Shown` for each choice in rows of the table `answers`.
+
+    `part_of`: the group of a row, if speakers of several groups can have the same id.
 
     Rows without an answer or without a list of options are skipped. Columns read: `options` (JSON
     list in the order of the list), `value`, `speaker_id`.
@@ -52,7 +59,9 @@ def shown_in(answers: Iterable[Mapping[str, object]]) -> list[Shown]:
         if row.get("options") and row.get("value") is not None:
             options = _options_in_order(row["options"])
             if row["value"] in options:
-                found.append(Shown(options, str(row["value"]), row.get("speaker_id")))
+                speaker = row.get("speaker_id")
+                who = None if speaker is None else (part_of(row), speaker)
+                found.append(Shown(options, str(row["value"]), who))
     return found
 
 
@@ -72,10 +81,17 @@ def position_effects(answers: Sequence[Shown]) -> PositionEffects:
     predictors are indicators for the option (its popularity) and for its place in the list. Errors
     are clustered by participant. Orders must vary but need not be balanced. With random orders, the
     estimate is the causal effect of the place.
+
+    Only options that were listed in several orders count. In a list that merely has more options
+    than another one, the additional places differ by their options.
     """
+    orders_of_set: dict[frozenset[str], set[tuple[str, ...]]] = defaultdict(set)
+    for a in answers:
+        orders_of_set[frozenset(a.options)].add(a.options)
+    answers = [a for a in answers if len(orders_of_set[frozenset(a.options)]) > 1]
     orders = {a.options for a in answers}
-    if len(orders) < 2:
-        return PositionEffects({}, len(orders), len(answers))
+    if not answers:
+        return PositionEffects({}, min(1, len(orders_of_set)), 0)
     names = sorted({option for a in answers for option in a.options})
     index = {name: i for i, name in enumerate(names)}
     option = np.array([index[option] for a in answers for option in a.options])

@@ -155,6 +155,7 @@ def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> lis
 
     Position bias is estimated over all choices together. If a study asks the same choice many
     times, the errors are clustered by participant, because such answers are not independent.
+    Each participant draws an order of the options, so participants of one group count separately.
     `unit_of` returns the independent unit of a row, for shares of replies.
     """
     return [
@@ -164,7 +165,7 @@ def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> lis
         check_over_length(answers, unit_of),
         check_cut_replies(answers),
         check_yes_share(answers, unit_of),
-        check_position_bias(shown_in(answers)),
+        check_position_bias(shown_in(answers, unit_of)),
     ]
 
 
