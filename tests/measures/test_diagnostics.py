@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -249,6 +250,15 @@ def test_numbers_given_twice_are_held_against_people_who_deliberated(r, verdict)
     # After a talk the same answers can show randomness, and no stability.
     talked = check_instability([replace(pair, untouched=False) for pair in pairs])
     assert talked.verdict == ("failed" if verdict == "failed" else "not known")
+
+
+def test_a_correlation_that_is_not_quite_one_is_not_printed_as_one() -> None:
+    equal = [Repeat(who, "rating", float(who % 7), float(who % 7), True) for who in range(40)]
+    assert "40 second answers equal the first one: a correlation of 1, inside" in (
+        check_instability(equal).says
+    )
+    nearly = [replace(r, last=r.first + 0.01 * (n % 3)) for n, r in enumerate(equal)]
+    assert re.search(r"at 0\.99+\d* \(0\.99\d+ to 0\.99+\d*\)", check_instability(nearly).says)
 
 
 def test_random_answers_after_a_talk_fail_where_the_retest_is_too_small_to_tell():

@@ -78,7 +78,12 @@ def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
         ((10, 40), "greater", 0.0, "x exceeds y: contradicted"),
         ((12, 10), "less", 0.0, "x falls below y: neither shown nor ruled out"),
         ((12, 10), "equivalent", 0.15, "equivalent: they differ by less than 15 points"),
-        ((12, 10), "equivalent", 0.05, "equivalence is neither shown nor ruled out"),
+        (
+            (12, 10),
+            "equivalent",
+            0.05,
+            "a difference of less than 5 points is neither shown nor ruled out",
+        ),
     ],
 )
 def test_phrases(hits: tuple[int, int], direction: Direction, margin: float, says: str) -> None:

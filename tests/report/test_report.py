@@ -45,7 +45,7 @@ def test_the_effect_of_the_place_in_a_list_is_one_figure(finished: RunFolder) ->
     ]
     (checked,) = (row["value"] for f, row in rows if row.get("check") == "Position bias")
     # A finding of its own shows all places, and the check names the one of the greatest effect.
-    told = [row["effect_rate"] for f, row in rows if f.key == "position_effects"]
+    told = [row["effect_points"] for f, row in rows if f.key == "position_effects"]
     assert bool(told) is (finished.study == "cross_pollination")
     assert not told or max(told, key=abs) == checked
     others = [f.key for f in findings if "listed first" in f.says.lower()]

@@ -225,7 +225,7 @@ def test_spread_and_bands(pilot):
 
 def test_order_of_options_is_estimated(pilot):
     f = pilot.found()["position_effects"]
-    assert column(f, "effect_rate").keys() == {"1", "2", "3"}
+    assert column(f, "effect_points").keys() == {"1", "2", "3"}
     assert "listed first changes" in f.says
 
 

@@ -260,12 +260,19 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
     r = agreement_with_oneself(numbers)
     verdict = margin.judge_interval(r)
     limit = CHECK_PHRASES[verdict].format(
-        margin=f"at least {margin.low:.2f}, the lowest of people over days of deliberation"
+        margin=f"at least {margin.low:.2f}, the lowest found among people over days of deliberation"
     )
-    says = (
-        f"Asked again without any new information, two answers of a participant correlate at "
-        f"{r.value:.2f} ({_bounds_in_words(r)}): {limit}."
-    ).replace("-", "−")
+    if math.isfinite(r.value) and all(repeat.first == repeat.last for repeat in numbers):
+        pairs = format_count(len(numbers), "second answer equals", "second answers equal")
+        says = (
+            f"Asked again without any new information, {pairs} the first one: a correlation of 1, "
+            f"{limit}."
+        )
+    else:
+        says = (
+            "Asked again without any new information, two answers of a participant correlate at "
+            f"{_correlation_in_words(r)}: {limit}."
+        ).replace("-", "−")
     return Check("instability", INSTABILITY, r, margin, verdict, says)
 
 
@@ -290,6 +297,13 @@ def _own_agreement(repeats: Sequence[Repeat]) -> Check:
     return Check("instability", INSTABILITY, agreement, margin, FAILED, says)
 
 
+def _correlation_in_words(r: Estimate) -> str:
+    """Return a correlation with its interval. An end just below 1 is not printed as 1.00."""
+    digits = next((d for d in (2, 3, 4) if not r.high < 1 or round(r.high, d) < 1), 5)
+    bounds = f"{r.low:.{digits}f} to {r.high:.{digits}f}" if r.has_interval else "no interval"
+    return f"{r.value:.{digits}f} ({bounds})"
+
+
 def _bounds_in_words(e: Estimate) -> str:
     return f"{e.low:.2f} to {e.high:.2f}" if e.has_interval else "no interval"
 
@@ -308,11 +322,15 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
             "position_bias",
             title,
             margin,
-            "All participants saw the options in the same order, so the effect of an option's "
-            "place cannot be separated from its appeal.",
+            "No options were shown in several orders, so the effect of an option's place cannot be "
+            "separated from its appeal.",
         )
     adjusted = holm([estimate.p for estimate in found.by_place.values()])
     at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
+    is_decided_by_place = found.answers >= FEW and abs(effect.value) > POSITION
+    if not any(e.has_interval for e in found.by_place.values()) and not is_decided_by_place:
+        why = "Too few choices differ to tell the effect of an option's place."
+        return unchecked_result("position_bias", title, margin, why)
     p = adjusted[list(found.by_place).index(at)]
     verdicts = {margin.judge_interval(estimate) for estimate in found.by_place.values()}
     verdict: Verdict = PASSED if verdicts == {PASSED} else NOT_KNOWN
@@ -320,8 +338,8 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
         failed = margin.judge_interval(effect) == FAILED and p < _ALPHA
     else:
         # Every answer was decided by its place, so there is no variance for an interval.
-        failed = found.answers >= FEW and abs(effect.value) > POSITION
-    bounds = points_span(effect.low, effect.high)
+        failed = is_decided_by_place
+    bounds = points_span(effect.low, effect.high, POSITION)
     sure = f"{bounds}, adjusted {format_p_value(p)}" if math.isfinite(p) else bounds
     says = (
         f"Place {at} in the list changes the chance of being chosen by "

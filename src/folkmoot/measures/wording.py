@@ -32,7 +32,10 @@ PHRASES: Mapping[tuple[str, str], str] = {
         "neither shown nor ruled out",
         "less",
     ): "{first} falls below {second}{by}: neither shown nor ruled out",
-    ("neither shown nor ruled out", "equivalent"): "equivalence is neither shown nor ruled out",
+    (
+        "neither shown nor ruled out",
+        "equivalent",
+    ): "a difference of less than {margin} is neither shown nor ruled out",
 }
 NOT_TESTED = "not tested"
 # In place of a verdict on a claim that is not primary.

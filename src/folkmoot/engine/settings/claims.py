@@ -395,6 +395,7 @@ def _describe_estimand(claim: Claim) -> str:
     """Return a description of the estimand for a claim without one, such as a hypothesis."""
     first, second = claim.arm_labels
     return (
-        f"The {claim.kind} of {claim.outcome or claim.measure} in {first} minus that in {second}, "
-        f"among those simulated in this run; independent unit: {claim.unit}."
+        f"Among simulated cases like those of this run: the {claim.kind} of "
+        f"{claim.outcome or claim.measure} in {first} minus that in {second}; "
+        f"independent unit: {claim.unit}."
     )

@@ -27,6 +27,7 @@ from folkmoot.measures.inference.estimates import (
     format_p_value,
     format_percent,
     format_points,
+    needed_digits,
     points_span,
 )
 from folkmoot.measures.inference.paired_votes import paired_shares
@@ -194,17 +195,24 @@ class Claim:
         if not e.has_interval:
             return "no interval"
         if self.in_points:
-            return points_span(e.low, e.high)
-        return f"{self.format_signed(e.low)} to {self.format_signed(e.high)}"
+            return points_span(e.low, e.high, self.margin)
+        return " to ".join(self._format_ends((e.low, e.high)))
 
     def format_joint_interval(self, joint: JointInterval) -> str:
         """Return a joint interval as text: "+2 to +21", or "above 0 to +24" if 0 is excluded."""
         low, high = (
-            self.format_signed(bound).removesuffix("s").removesuffix(" point") if bound else "0"
-            for bound in joint[:2]
+            text if bound else "0"
+            for text, bound in zip(self._format_ends(joint[:2]), joint[:2], strict=True)
         )
         above, below = "above " * joint.is_low_excluded, "below " * joint.is_high_excluded
         return f"{above}{low} to {below}{high}"
+
+    def _format_ends(self, ends: Sequence[float]) -> list[str]:
+        """Return the ends of an interval without unit, not rounded to zero or to the margin."""
+        scale, fewest = (100, 0) if self.in_points else (1, 2)
+        digits = needed_digits([scale * end for end in ends], scale * self.margin, fewest)
+        signed = (self.format_signed(end, digits - fewest) for end in ends)
+        return [text.removesuffix("s").removesuffix(" point") for text in signed]
 
 
 @dataclass(frozen=True, slots=True)

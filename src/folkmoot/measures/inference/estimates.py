@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -106,11 +107,33 @@ def format_points(difference: float, digits: int = 0) -> str:
     return f"{text if rounded else 0} point{'' if abs(rounded) == 1 else 's'}"
 
 
-def points_span(low: float, high: float) -> str:
-    """Format the interval of a difference of shares: (−0.06, 0.02) → "−6 to +2"."""
+def points_span(low: float, high: float, margin: float = 0.0) -> str:
+    """Format the interval of a difference of shares: (−0.06, 0.02) → "−6 to +2".
+
+    `margin`: a difference to which the interval is compared. If an end would be printed like the
+    margin or like zero but is on one side of it, both get more digits: "+0.3 to +20.0".
+    """
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
-    return f"{_format_signed(round(100 * low))} to {_format_signed(round(100 * high))}"
+    digits = needed_digits((100 * low, 100 * high), 100 * margin)
+    return " to ".join(format_points(end, digits).rpartition(" ")[0] for end in (low, high))
+
+
+def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -> int:
+    """Return the digits that distinguish the ends of an interval from zero and from ± a margin.
+
+    At least `fewest` and at most two more. An end exactly at a bound needs no more.
+    """
+    pairs = [(end, bound) for end in ends for bound in (0.0, margin, -margin)]
+    near = [pair for pair in pairs if not math.isclose(*pair, abs_tol=1e-9)]
+    return next(
+        (
+            digits
+            for digits in (fewest, fewest + 1)
+            if all(round(end, digits) != round(bound, digits) for end, bound in near)
+        ),
+        fewest + 2,
+    )
 
 
 def format_span(low: float, high: float) -> str:
@@ -118,10 +141,6 @@ def format_span(low: float, high: float) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
     return f"{format_percent(low).removesuffix(' %')} to {format_percent(high)}"
-
-
-def _format_signed(whole: int) -> str:
-    return f"{whole:+d}".replace("-", "−") if whole else "0"
 
 
 def format_p_value(p: float) -> str:

@@ -330,7 +330,7 @@ def judge_claims(runs: Cells) -> Finding | None:
         ),
         section=SECTION,
         headline=True,
-        unit="unit of the table that holds the measure",
+        unit=" or ".join(dict.fromkeys(curve.claim.unit for curve, _ in curves)),
         units=max(curve.units for curve, _ in curves),
     )
 
@@ -413,7 +413,9 @@ def _say_curve(curve: Curve, verdicts: Sequence[str]) -> str:
     claim, values = curve.claim, curve.estimates.values()
     supported = f"{verdicts.count('supported')} of {format_count(len(verdicts), 'cell')} support it"
     least, most = (claim.format_signed(value) for value in (min(values), max(values)))
-    span = f"{least} to {most}" if len(values) > 1 else least
+    if claim.in_points and len(values) > 1:
+        least = least.removesuffix("s").removesuffix(" point")
+    span = f"estimates from {least} to {most}" if len(values) > 1 else f"estimate {least}"
     tests = (curve.p_median, curve.p_count, curve.p_z)
     # The level is not 5 % if there are several claims.
     joint_text = (
@@ -426,7 +428,14 @@ def _say_curve(curve: Curve, verdicts: Sequence[str]) -> str:
         if curve.merged
         else ""
     )
-    word = curve.robustness_word if len(values) > 1 else "a single specification, not judged"
+    # In a grid of repeats alone, the specifications are its repeats (`_curve_of`).
+    is_repeats = all(name.startswith("repeat ") for name in curve.estimates)
+    over = format_count(len(values), "repeat" if is_repeats else "specification")
+    word = (
+        f"{curve.robustness_word} over {over}"
+        if len(values) > 1
+        else "a single specification, not judged"
+    )
     return f"{claim.says}: {word} ({supported}, {span}{joint_text}{merged_text})."
 
 
@@ -473,7 +482,8 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
             "A specification is a combination of settings; in a grid of repeats alone, a repeat. "
             "Same sign: the share of specifications with the sign of the pooled estimate; clear: "
             "the share of which the interval excludes no effect as well.",
-            "Specifications share their people, so the share that holds is not a probability.",
+            "Settings of one repeat share their people, so the share that holds is not a "
+            "probability.",
             *((HOLM_NOTE,) if any(map(math.isfinite, holms)) else ()),
             *_some_lack(effects, usable),
         ),
@@ -523,8 +533,7 @@ def _curve_finding(figure: Figure) -> Finding | None:
     return Finding(
         f"grid_curve_{figure.finding}_{figure.label}",
         f"Specification curve: {figure.label}",
-        f"From {_format_figure(figure, estimates[order[0]].value)} ({order[0]}) to "
-        f"{_format_figure(figure, estimates[order[-1]].value)} ({order[-1]}).",
+        _say_range(figure, estimates, order),
         ResultTable((), ()),
         IntervalChart(lines, unit, figure.zero, (), figure.percent),
         section="Specification curves",
@@ -534,10 +543,19 @@ def _curve_finding(figure: Figure) -> Finding | None:
     )
 
 
+def _say_range(figure: Figure, estimates: Mapping[str, Estimate], order: Sequence[str]) -> str:
+    """Return the least and the largest estimate with their specifications, in this order."""
+    least, most = (_format_figure(figure, estimates[name].value) for name in (order[0], order[-1]))
+    if math.isclose(estimates[order[0]].value, estimates[order[-1]].value, abs_tol=1e-12):
+        return f"{least} in each of {format_count(len(order), 'specification')}."
+    return f"From {least} ({order[0]}) to {most} ({order[-1]})."
+
+
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
     """Return the share of variance between cells that each axis of the grid explains (η²).
 
-    Returns None if no effect is known in all cells, or if the grid has no axis and only one repeat.
+    Returns None if no effect is known in all cells, or if the grid has no axis: all of the
+    variation then goes with the repeat.
     """
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
     complete_figures = [
@@ -545,13 +563,18 @@ def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | Non
         for figure in figures
         if figure.zero is not None and len(figure.cells) == len(grid.cells) > 1
     ]
-    if not complete_figures or (not factors and grid.repeats < 2):
+    if not complete_figures or not factors:
         return None
     rows: list[Row] = []
     for figure in complete_figures:
         values = np.array([measured_figure.value for measured_figure in figure.cells])
         total = float(((values - values.mean()) ** 2).sum())
-        row: Row = {"figure": figure.label, "sd": float(values.std(ddof=1))}
+        # Several findings can have a figure of the same name.
+        row: Row = {
+            "figure": figure.label,
+            "finding": figure.title,
+            "sd": float(values.std(ddof=1)),
+        }
         explained = 0.0
         for factor in [*factors, *(["repeat"] if grid.repeats > 1 else [])]:
             levels = [

@@ -342,7 +342,9 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
         alike.setdefault((tuple(_merge_equal_steps(steps[arm])), size), []).append(arm)
     for (merged, size), arms in alike.items():
         each = " each" if size and len(arms) > 1 and not everybody else ""
-        yield DesignLane(_arms_in_words(arms, by), size + each, merged)
+        # Sizes are those of the plan, and a partial run has fewer.
+        planned = " planned" if size and run.partial else ""
+        yield DesignLane(_arms_in_words(arms, by), size + planned + each, merged)
 
 
 def _arms_in_words(arms: Sequence[str], by: str) -> str:

@@ -14,7 +14,15 @@ from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.kit.controls.asking import open_controls
 from folkmoot.kit.controls.attributes import read_ages
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN
-from folkmoot.kit.controls.findings import PERSONA_KEPT, RELIABILITY, UNFINISHED, USER_DRIFT
+from folkmoot.kit.controls.findings import (
+    LEAST_KEPT,
+    LEAST_RELIABLE,
+    MOST_DRIFT,
+    PERSONA_KEPT,
+    RELIABILITY,
+    UNFINISHED,
+    USER_DRIFT,
+)
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, ORDER, RETEST, ControlRow
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import HUMAN_BENCHMARK_SECTION, RESPONDENT_CHECKS_KEY
@@ -29,7 +37,12 @@ from folkmoot.measures.diagnostics import (
     SPREAD_OF_VOTES,
     Verdict,
 )
-from folkmoot.measures.inference.estimates import format_count, format_percent, format_span
+from folkmoot.measures.inference.estimates import (
+    format_count,
+    format_percent,
+    format_points,
+    format_span,
+)
 from folkmoot.measures.reply_checks import REFUSALS_TITLE
 from folkmoot.measures.wording import CARD_PHRASES
 from folkmoot.models.catalog import HUMAN_MODEL
@@ -50,6 +63,9 @@ CARD_NOTE = (
     "Verdicts are those of the findings below. Passed: the whole interval lies within a stated "
     "margin. RUN is the folder of this run, STUDY its study file."
 )
+# What follows the share of participants, with the margin that the verdict compares it with.
+_SAME = f"decide the same again; the margin is at least {format_percent(LEAST_RELIABLE.low)}"
+_KEPT = f"give their age; the margin is at least {format_percent(LEAST_KEPT.low)}"
 _WORST: tuple[Verdict, ...] = (FAILED, NOT_KNOWN, PASSED)
 _OVER_GRID: Mapping[str, Verdict] = {"robust": PASSED, "fragile": FAILED}
 _BESIDE_PEOPLE: Mapping[Verdict, str] = {
@@ -109,20 +125,20 @@ def build_validity_card(
         _card_row(
             "Reliability (retest)",
             _control_or_checks(
-                _shares(findings, RELIABILITY, "decision", "same_share", "the same", sign=-1),
+                _shares(findings, RELIABILITY, "decision", "same_share", _SAME, sign=-1),
                 _checks(findings, INSTABILITY),
             ),
             partial(advise, RETEST),
         ),
         _card_row(
             "User drift",
-            _shares(findings, USER_DRIFT, "contrast", "drift_share", "of answers differ"),
+            _drifts(findings),
             partial(advise, NEGATIVE),
             "contrast",
         ),
         _card_row(
             "Persona kept",
-            _shares(findings, PERSONA_KEPT, "after", "kept_share", "give it", sign=-1),
+            _shares(findings, PERSONA_KEPT, "after", "kept_share", _KEPT, sign=-1),
             partial(advise, FACT),
             "group",
         ),
@@ -275,6 +291,30 @@ def _shares(
     ]
 
 
+def _drifts(findings: Sequence[Finding]) -> list[Evidence]:
+    """Return the evidence on user drift. A distance of shares is in points, and not a share."""
+    return [
+        Evidence(
+            str(row["contrast"]),
+            _verdict(row["verdict"]),
+            f"shares of answers are {_distance_in_words(row, 'drift_share')} apart on average; "
+            f"the margin is {format_points(MOST_DRIFT.high).removeprefix('+')}",
+            _number(row["drift_share"]),
+        )
+        for row in _rows(findings, USER_DRIFT)
+        if row["drift_share"] is not None
+    ]
+
+
+def _distance_in_words(row: Row, column: str) -> str:
+    distance = format_points(_number(row[column])).lstrip("+−")
+    low, high = row["low_share"], row["high_share"]
+    if low is None or high is None:
+        return f"{distance} (no interval)"
+    span = format_span(_number(low), _number(high)).removesuffix(" %")
+    return f"{distance} ({span})"
+
+
 def _share_in_words(row: Row, column: str) -> str:
     low, high = row["low_share"], row["high_share"]
     span = (
@@ -288,8 +328,8 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
         Evidence(
             f"{row['version']}, {row['moment']} decision",
             _verdict(row["verdict"]),
-            f"{_share_in_words(row, 'same_share')} answer as designed, shares move by "
-            f"{format_percent(_number(row['shift_share']))}",
+            f"{_share_in_words(row, 'same_share')} answer the same, and shares of answers move by "
+            f"{format_points(_number(row['shift_share'])).lstrip('+−')}",
             _number(row["shift_share"]),
         )
         for row in _rows(findings, ANSWERS_AGAIN)

@@ -128,7 +128,7 @@ def option_order(votes: Votes) -> Finding | None:
             [
                 {
                     "listed_as": place,
-                    **estimate_cells(estimate, "effect_rate", "_rate"),
+                    **estimate_cells(estimate, "effect_points", "_points"),
                     **p_value_cells(estimate, adjusted_p_values[place]),
                 }
                 for place, estimate in effects.by_place.items()
