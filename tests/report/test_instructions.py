@@ -67,7 +67,10 @@ def test_a_model_that_fails_too_often_is_named_in_red_at_the_top(
     assert made.front is not None and made.front.colour == "red"
     card = made.front.card[0]
     assert (card.name, card.verdict) == ("Instructions followed", "failed")
-    assert card.figures == f"{row['model']}: 25 % of 24 first replies failed."
+    assert (
+        card.figures
+        == f"{row['model']}: 25 % of 24 first replies failed; the margin is at most 20 %."
+    )
     page = write_report(run).read_text("utf-8")
     assert page.index(card.consequence) < page.index('id="findings"') < page.index(NOT_FOLLOWED)
 

@@ -11,7 +11,12 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import StorageError
 from folkmoot.measures.diagnostics import FAILED, Margin, Verdict, repeats_itself
-from folkmoot.measures.inference.estimates import format_count, format_percent
+from folkmoot.measures.inference.estimates import (
+    Estimate,
+    format_count,
+    format_percent,
+    format_span,
+)
 from folkmoot.measures.reply_checks import Faults, UnitOf, share_of_replies, speaker_of
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import FINISH_LENGTH
@@ -100,6 +105,10 @@ def _units(run: RunFolder, unit_of: UnitOf) -> dict[str, Hashable]:
     return {row["address"]: unit_of(row) for row in answers.iter_rows(named=True)}
 
 
+def _interval_of(share: Estimate) -> str:
+    return format_span(share.low, share.high) if share.has_interval else "no interval"
+
+
 def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding | None:
     """Return the finding on whether the models of a run followed the instructions.
 
@@ -133,6 +142,8 @@ def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding 
                     "repeated_themselves": own.looped,
                     "cut": own.cut,
                     "failed_share": own.share,
+                    "interval": _interval_of(share_of_replies(own.by_unit)),
+                    "limit_share": limit,
                     "verdict": own.judge(limit),
                 }
                 for model, own in counts.items()

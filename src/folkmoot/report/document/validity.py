@@ -239,13 +239,19 @@ def _instructions(findings: Sequence[Finding]) -> list[Evidence]:
         Evidence(
             str(row["model"]),
             _verdict(row["verdict"]),
-            f"{format_percent(_number(row['failed_share']))} of "
+            f"{_failures_in_words(row)} of "
             f"{format_count(int(_number(row['first_replies'])), 'first reply', 'first replies')} "
-            "failed",
+            f"failed; the margin is at most {format_percent(_number(row['limit_share']))}",
             _number(row["failed_share"]),
         )
         for row in _rows(findings, INSTRUCTIONS)
     ]
+
+
+def _failures_in_words(row: Row) -> str:
+    share = format_percent(_number(row["failed_share"]))
+    # A share above the limit fails by itself, see `FirstReplies.judge`.
+    return share if row["verdict"] == FAILED else f"{share} ({row['interval']})"
 
 
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
