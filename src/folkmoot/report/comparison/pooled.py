@@ -457,7 +457,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
                 "p": finite_or_none(estimate.p),
                 "holm_p": finite_or_none(adjusted),
                 "cells": f"{len(figure.cells)} of {usable}",
-                "specifications": len(specification_estimates(figure)),
+                "specifications": _count_distinct(figure),
                 "same_sign_share": same_sign_share,
                 "clear_share": clear_share,
             }
@@ -480,6 +480,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
         ),
         notes=(
             "A specification is a combination of settings; in a grid of repeats alone, a repeat. "
+            "Those with equal estimates in all repeats count once. "
             "Same sign: the share of specifications with the sign of the pooled estimate; clear: "
             "the share of which the interval excludes no effect as well.",
             "Settings of one repeat share their people, so the share that holds is not a "
@@ -491,6 +492,20 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
         unit="repeat",
         units=repeats,
     )
+
+
+def _count_distinct(figure: Figure) -> int:
+    """Return the number of specifications, of which those with equal values in all repeats are one.
+
+    A setting that a condition does not use leaves its estimates as they are.
+    """
+    parts: dict[str, list[str]] = defaultdict(list)
+    for measured in figure.cells:
+        values = (measured.cell.repeat, measured.value, measured.low, measured.high)
+        parts[measured.cell.settings_text].append(repr(values))
+    if list(parts) == [""]:
+        return len(specification_estimates(figure))
+    return len({tuple(sorted(values)) for values in parts.values()})
 
 
 def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
