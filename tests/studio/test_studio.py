@@ -33,8 +33,9 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def look(page: Page, name: str) -> None:
     """Nothing sticks out at either width, and a screen reader has nothing to say against it."""
-    # A click may still be leading to another page, which has no document yet.
+    # A click may still be leading to another page, which has no document or no style sheet yet.
     expect(page.locator("body")).to_be_visible()
+    page.wait_for_load_state("load")
     for width in (1280, 375):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
