@@ -21,6 +21,7 @@ from folkmoot.storage.findings import TableCell
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted.test_null_runs import study_file
 from tests.recompute import RECOMPUTED, Rows, pooled_changes, same
+from tests.sweeps import sample_daily
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # Signs of an unfit model, a list of checks: each has its known answers in tests/measures.
@@ -111,7 +112,11 @@ def example(study: str) -> Path:
     return EXAMPLES / ("public_goods.xlsx" if study == "workbook" else f"{study}.yaml")
 
 
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+# Daily one study with units and one with sessions; the whole examples of all five by night.
+DAILY = ("cross_pollination", "workbook")
+
+
+@pytest.mark.parametrize("study", sample_daily(sorted(registered_studies()), DAILY, "truths"))
 def test_headline_figures_can_be_computed_from_the_exported_files(
     study: str, tmp_path: Path
 ) -> None:
@@ -133,6 +138,7 @@ def test_so_can_intervals_and_tests_where_there_are_units_enough(
     compared(study, source, tmp_path, WIDER.get(study, ()))
 
 
+@pytest.mark.nightly(part="truths")
 def test_so_can_the_tests_of_three_treatments(tmp_path: Path) -> None:
     """Two comparisons with the first treatment, corrected together."""
     path = tmp_path / "three.xlsx"

@@ -104,6 +104,7 @@ def test_the_pages_of_a_run_move_until_it_is_over(browser: Browser, held: Held) 
         runs.close()
 
 
+@pytest.mark.nightly(part="pages")
 def test_eight_tabs_of_one_browser_follow_a_run(browser: Browser, held: Held) -> None:
     """A browser opens six connections to one server: no page may hold one while nothing happens."""
     with reader(held.folder.parent) as server, browser.new_context() as window:
