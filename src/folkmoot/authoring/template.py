@@ -11,11 +11,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import yaml
-
 from folkmoot.authoring.keys import UNSET, Key, keys_of
 from folkmoot.authoring.schema import schema_file_name, schema_text
-from folkmoot.engine.settings.yaml_tree import StudyDumper
+from folkmoot.engine.settings.yaml_tree import dump_unwrapped
 from folkmoot.engine.study.study import Study
 
 WIDTH = 100
@@ -179,15 +177,7 @@ def write_value(value: Any) -> str:
     # `3` is easier to read than `3.0` and means the same in a study file.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text: str = yaml.dump(
-        value,
-        Dumper=StudyDumper,
-        default_flow_style=True,
-        width=float("inf"),
-        allow_unicode=True,
-        sort_keys=False,
-    )
-    return text.removesuffix("...\n").strip()
+    return dump_unwrapped(value, flow=True).removesuffix("...\n").strip()
 
 
 def _format_line(line: _Line) -> str:

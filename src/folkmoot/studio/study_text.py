@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from folkmoot.authoring.template import write_value
-from folkmoot.engine.settings.yaml_tree import StudyDumper, parse_yaml, represent_text
+from folkmoot.engine.settings.yaml_tree import (
+    StudyDumper,
+    dump_unwrapped,
+    parse_yaml,
+    represent_text,
+)
 from folkmoot.errors import InputError
 
 # Longer lists and mappings are written with one entry per line.
@@ -275,14 +280,7 @@ def _is_inline(value: Any) -> bool:
 
 
 def _write_block(value: Any) -> str:
-    return yaml.dump(
-        value,
-        Dumper=_Dumper,
-        default_flow_style=False,
-        width=float("inf"),
-        allow_unicode=True,
-        sort_keys=False,
-    ).rstrip("\n")
+    return dump_unwrapped(value, flow=False, dumper=_Dumper).rstrip("\n")
 
 
 def _indented(text: str, indent: str) -> str:

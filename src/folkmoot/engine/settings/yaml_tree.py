@@ -289,6 +289,22 @@ def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 StudyDumper.add_representer(str, represent_text)
 
 
+def dump_unwrapped(value: object, *, flow: bool, dumper: type[StudyDumper] = StudyDumper) -> str:
+    """Return a value as YAML in which no text is wrapped, with keys in their own order.
+
+    `flow`: True for one line with brackets, False for one line per entry.
+    """
+    text: str = yaml.dump(
+        value,
+        Dumper=dumper,
+        default_flow_style=flow,
+        width=float("inf"),
+        allow_unicode=True,
+        sort_keys=False,
+    )
+    return text
+
+
 def _line_number(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
