@@ -158,12 +158,13 @@ class Losing:
         self._actor, self._shard = actor, shard
 
     def __getattr__(self, name: str) -> Any:
-        return SimpleNamespace(remote=self._lose) if name == "share" else getattr(self._actor, name)
+        found = getattr(self._actor, name)
+        return SimpleNamespace(remote=self._lose) if name == "run_chunk" else found
 
     async def _lose(self, *args: Any) -> NoReturn:
         from ray.exceptions import ObjectLostError
 
-        await self._actor.share.remote(*args)
+        await self._actor.run_chunk.remote(*args)
         with suppress(ProcessLookupError):  # by an earlier share
             os.kill(worker_of(self._shard), signal.SIGKILL)
         raise ObjectLostError("00" * 28, "", "")
@@ -189,6 +190,7 @@ def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
     with ServerThread(FaultPlan()) as server:
         study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
         done = play(study, out, executor="ray", workers=2)
+    assert (out / "run.log").read_text().count("a worker was lost") == 1
     the_same(done, alone)
 
 

@@ -92,7 +92,7 @@ def test_a_signal_lets_answers_arrive_and_the_run_is_resumed(
 def test_changes_are_accepted_as_in_one_process(
     cluster: None, alone: folkmoot.Run, tmp_path: Path
 ) -> None:
-    how = {"resume": True, "accept_changes": True, "overrides": ("temperature=0.5",)}
+    how = {"accept_changes": True, "overrides": ("temperature=0.5",)}
     out = tmp_path / "alone" / "run"
     copytree(out, tmp_path / "run")
     with ServerThread(FaultPlan()) as server:
