@@ -7,6 +7,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from functools import lru_cache
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from folkmoot.errors import InputError, Problem
@@ -31,6 +32,7 @@ UNENCRYPTED_MESSAGE = (
 )
 
 
+@lru_cache(256)
 def join_url(base: str, path: str) -> str:
     """Return the URL of a path below a base URL.
 

@@ -359,7 +359,16 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 def row_cells(row: Mapping[str, object], table: str) -> dict[str, TableCell]:
     """Return the cells of a row as they are stored. Raises ProtocolError for an invalid value."""
-    return {name: _check_cell(value, name, table) for name, value in row.items()}
+    # Most cells are short texts or empty. They are decided here, because a call per cell is a
+    # noticeable part of the cost of a call of the model.
+    return {
+        name: (
+            value
+            if value is None or (type(value) is str and value.isascii())
+            else _check_cell(value, name, table)
+        )
+        for name, value in row.items()
+    }
 
 
 def _check_cell(value: object, name: str, table: str) -> TableCell:
