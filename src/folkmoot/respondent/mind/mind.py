@@ -210,10 +210,9 @@ class SimulatedRespondent:
         return utilities
 
     def _most_favoured_option(self) -> str:
-        """Return the option that other speakers favour. Returns "" if it is unclear.
+        """Return the option with most arguments from other speakers, or "" if it is unclear.
 
-        Other speakers favour the option for which they give most arguments. If they give no
-        arguments, they favour the option that they name most often.
+        Without any arguments, the option that they name most often counts.
         """
         arguments = self.exposure_dose.arguments
         if any(map(sum, arguments.values())):
@@ -263,11 +262,8 @@ class SimulatedRespondent:
         return asked_options[max(range(len(noisy_utilities)), key=noisy_utilities.__getitem__)]
 
     def _moved_by_length(self, purpose: str) -> bool:
-        """Return True if the length of the passages, and not their content, decides the choice.
-
-        A person reacts equally to all texts of the same length, because the random draw is the same
-        in all conditions.
-        """
+        # The draw does not depend on the condition, so a person reacts equally to texts of equal
+        # length.
         knobs, at = self.knobs, self.at
         if not knobs.length_bias:
             return False

@@ -100,7 +100,7 @@ def _scope_of(passage: Passage) -> str:
 
 
 def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
-    """Return a sort key for a passage's id, with which `ask10` comes after `ask9`."""
+    # Numbers are compared as numbers: `ask10` comes after `ask9`.
     last = passage.source.id.rpartition("/")[2]
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(last)]
 

@@ -236,7 +236,7 @@ def with_article(phrase: str) -> str:
 
 
 def _self_description(text: str) -> str:
-    """Return the occupation or role that a persona text states, with an article, or ""."""
+    """Return the occupation or role in a persona text ("a nurse"), or "" if it states none."""
     match = _CALLING.search(text)
     description = _TAIL.sub("", match[1]).strip(" -'’") if match else ""
     if not description or len(description.split()) > 5 or _NOT_A_CALLING.search(description):

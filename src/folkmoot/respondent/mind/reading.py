@@ -156,7 +156,7 @@ def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Parts(NamedTuple):
-    """The option names and the argument words in one sentence, as (position, text) pairs.
+    """The option names and argument words of one sentence, as (position, text) pairs.
 
     The position of a name is its end, and the position of a word is its start.
     """
@@ -165,11 +165,11 @@ class _Parts(NamedTuple):
     words: tuple[tuple[int, str], ...]
 
     def option(self, position: int, before: str) -> str:
-        """Return the option that an argument word at this position supports.
+        """Return the option that the argument word at `position` supports.
 
-        The word supports the last option named before it in the sentence. If none is named before
-        it, the word supports the first option of the sentence. If the sentence names no option, the
-        word supports `before`, the last option of earlier sentences.
+        This is the last option named before the word, or otherwise the first option of the
+        sentence. A sentence that names no option continues with `before`, the last option of
+        earlier sentences.
         """
         names_before = [name for end, name in self.named if end <= position]
         return names_before[-1] if names_before else self.named[0][1] if self.named else before
@@ -208,7 +208,7 @@ def _sentence_phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str],
 def _iterate_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Iterator[tuple[str, _Parts, str]]:
-    """Yield (sentence, its `_Parts`, last option named in an earlier sentence) for a text."""
+    """Yield (sentence, its `_Parts`, last option named in earlier sentences) for each sentence."""
     before = ""
     for raw in _SENTENCE_END.split(text):
         parts = _sentence_parts(raw, names, lexicon)

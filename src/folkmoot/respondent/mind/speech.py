@@ -127,10 +127,7 @@ class SentenceGenerator:
 
 
 def _longest_fixed_part(frame: str) -> str:
-    """Return the longest text without a slot in a sentence frame, in lower case.
-
-    A frame is a sentence with slots in braces.
-    """
+    """Return the longest text between the `{slots}` of a sentence template, in lower case."""
     parts = [part.split("}", 1)[-1] for part in frame.split("{")]
     return max(parts, key=len).strip(" .,;:!?").casefold()
 

@@ -106,11 +106,7 @@ def answer_text(mind: SimulatedRespondent) -> str:
 
 
 def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
-    """Return a sentence that concedes an argument for the option `rival` or disagrees with it.
-
-    The person is more likely to concede if the utility of `rival` is close to, or above, that of
-    the person's current option.
-    """
+    """Return a sentence that concedes an argument for the option `rival` or disagrees with it."""
     utility_of = dict(zip(mind.options, mind.option_utilities(), strict=True))
     gap = utility_of[mind.current_option] - utility_of[rival]
     # The chance to concede: high if the argument has won the person over, otherwise smaller the

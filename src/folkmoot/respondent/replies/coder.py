@@ -49,7 +49,7 @@ def is_coding(request: ModelRequest) -> bool:
 
 
 def _code_fields(request: ModelRequest) -> dict[str, Any]:
-    """Return the schema of one code's fields. Returns {} if the request asks for no codes."""
+    """Return the JSON schema of one code's fields, or {} if the request asks for no codes."""
     part: Any = request.schema or {}
     for name in ("properties", "codes", "items", "properties"):
         part = part.get(name, {}) if isinstance(part, dict) else {}
@@ -98,7 +98,6 @@ def codes_of(request: ModelRequest) -> str:
 def _all_matching_codes(
     book: _Codebook, text: str, references: Sequence[str]
 ) -> list[dict[str, str]]:
-    """Return every code that is similar enough to a sentence, with the most similar sentence."""
     reference_words = [_stemmed_words(value) for value in references]
     candidates = [
         text
@@ -116,10 +115,8 @@ def _all_matching_codes(
 def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[str, str]:
     """Return the code that fits a text best, with a quote.
 
-    `references` are the texts that the question is about, such as an opposing view. If there are
-    references and the codes have an order, the share of the references' words in the text decides.
-    Otherwise, if the codes lead from praise to blame, the sentiment of the text decides. In all
-    other cases, similarity decides.
+    `references` are the texts that the question is about, such as an opposing view. On an ordinal
+    scale, the share of their words that the text repeats decides.
     """
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if references and book.data.get("level") == "ordinal":
@@ -156,10 +153,8 @@ def _codes_by_slot_values(
 ) -> list[dict[str, str]]:
     """Return one code for each combination of slot values.
 
-    A slot is a field of a code that names what the code is about, such as an option. The code comes
-    from the last sentence that is similar to a code and names the values. A sentence that names no
-    value of a slot counts for all values of the slot. A combination without a sentence gets the
-    code that needs no quote, if the codebook has such a code.
+    A slot is a field of a code that names what the code is about, such as an option. A sentence
+    that names no value of a slot counts for all values of the slot.
     """
     codes = book.codes
     items: dict[tuple[str, ...], dict[str, str]] = {}
@@ -190,10 +185,9 @@ Likeness = Callable[[str], float]
 
 
 class _Codebook(NamedTuple):
-    """A codebook. `codes` holds each code with its similarity function.
+    """A codebook, its codes with their similarity functions, and the sentiment of each code.
 
-    `tones` holds the sentiment of each code if the codes form a scale from praise to blame.
-    Otherwise it is empty.
+    `tones` is empty if the codes form no scale from praise to blame.
     """
 
     data: Mapping[str, object]
@@ -209,10 +203,9 @@ def _parse_codebook(block: str) -> _Codebook:
 
 
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the sentiment of each code. Returns () if codes do not lead from praise to blame.
+    """Return the sentiment of each code in equal steps, or () if the codes form no scale.
 
-    The first and the last code have the sentiments of their texts. From code to code, the sentiment
-    changes in equal steps.
+    The first and the last code have the sentiments of their texts.
     """
     if data.get("level") != "ordinal":
         return ()
@@ -232,10 +225,7 @@ def _code_likenesses(
 ) -> list[tuple[Mapping[str, Any], Likeness]]:
     """Return each code with a function that computes its similarity to a sentence.
 
-    The similarity is the sum of the weights of the words that code and sentence share. The sum is
-    reduced by 1 for each shared word of a counter-example. The result is divided by the square root
-    of the number of words in the sentence. The weight of a word is 1 divided by the number of codes
-    with this word.
+    Words that occur in few codes weigh more. Words of a counter-example reduce the similarity.
     """
     texts = [
         [code["name"].replace("_", " "), code["definition"], *code.get("examples", ())]

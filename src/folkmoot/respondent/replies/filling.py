@@ -41,8 +41,7 @@ class _Filler:
     def fill_schema(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
         """Return a value for a schema.
 
-        `name` is the path of field names to the value. The person's opinion depends on the words in
-        `name`.
+        `name` is the path of field names to the value. The person's opinion depends on its words.
         """
         schema = self._resolve_schema(schema)
         if "const" in schema:
@@ -61,10 +60,7 @@ class _Filler:
         return self._fill_scalar(schema, kind, name)
 
     def _resolve_schema(self, schema: Schema) -> Schema:
-        """Return a schema without `$ref`, `allOf`, `anyOf` and `oneOf` at its top level.
-
-        Of several alternatives, the first alternative that is not null is used.
-        """
+        """Return a schema without `$ref`, `allOf`, `anyOf` and `oneOf` at its top level."""
         for _ in range(_MAX_DEPTH):
             own_keys = {
                 key: value
@@ -115,8 +111,8 @@ class _Filler:
     def _distribute_total(self, values: Mapping[str, Any], fields: Schema) -> dict[str, object]:
         """Return the numbers of an object, scaled to the sum that the answer type requires.
 
-        A field with an upper bound below the sum is not scaled. Returns {} if the answer type
-        requires no sum, or if the bounds of the fields do not allow the sum.
+        Returns {} if the answer type requires no sum, or if the bounds of the fields do not allow
+        it.
         """
         total = self._mind.reading.total
         kinds = {
@@ -171,7 +167,6 @@ class _Filler:
         ]
 
     def _fill_scalar(self, schema: Schema, kind: str, name: str) -> object:
-        """Return a valid value that follows from the person's opinion on the field."""
         mind = self._mind
         about, part = self._field_question(schema, name)
         if schema.get("enum"):
@@ -188,9 +183,8 @@ class _Filler:
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
         """Return (question, part): the two texts from which the opinion on a field is drawn.
 
-        `part` holds the name and the description of the field if the form has several numeric or
-        categorical fields. Each of them is then a part of the same question. Otherwise these words
-        are added to the question, and `part` is empty.
+        If the form has only one numeric or categorical field, `part` is "" and the question names
+        it.
         """
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")
@@ -210,7 +204,7 @@ class _Filler:
 
 
 def _parts_of(schema: Schema) -> Iterator[str]:
-    """Yield the names of all numeric and categorical fields of a schema, nested fields included."""
+    """Yield the names of all numeric and categorical fields of a schema, also of nested ones."""
     for key, subschema in schema.items():
         if isinstance(subschema, Mapping):
             if key == "properties":

@@ -36,10 +36,7 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
     knobs = mind.knobs
 
     def draw_pathology(knob: str) -> Draws | None:
-        """Return the random draws for a fault if the fault affects this reply, and None otherwise.
-
-        `knob` is the name of the setting with the chance of the fault.
-        """
+        # `knob` is the setting that holds the chance of the fault.
         chance = getattr(knobs, knob)
         draw_key = (mind.at.seed, mind.at.address, knob)
         return Draws(*draw_key, "how") if chance and uniform_draw(*draw_key) < chance else None
@@ -60,11 +57,6 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
 
 
 def _break_json(text: str, draws: Draws) -> str:
-    """Return a reply in a broken format.
-
-    JSON is cut, gets text around it, or gets a trailing comma. A short text is cut and gets an
-    opening phrase. A long text is cut after a third.
-    """
     if text.startswith(("{", "[")):
         variant = draws.draw_integer(0, 2)
         if variant == 0:

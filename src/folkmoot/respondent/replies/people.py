@@ -98,7 +98,7 @@ def _describe_person(
 
 
 def _strip_opening(line: str) -> str:
-    """Return a line without an opening such as "I am" or "As", and without the article after it."""
+    """Return a line without an opening such as "I am a" or "As the"."""
     return re.sub(r"^(?:an?|the)\s+", "", _LEAD.sub("", line.strip()), flags=re.I)
 
 

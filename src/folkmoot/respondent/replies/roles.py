@@ -101,7 +101,7 @@ def _current_matter(mind: SimulatedRespondent) -> str:
 def _proportional_phrases(phrase_counts: Counter[str], lexicon: Lexicon) -> list[str]:
     """Return frequent argument phrases, at most `MAX_PHRASES`.
 
-    Each camp (way to justify choices) has the same share of the result as of the passages.
+    Each camp (way to justify choices) keeps its share of the counts.
     """
     weights = [0, 0, 0]
     for phrase, count in phrase_counts.items():
@@ -157,7 +157,6 @@ def answer_turn(mind: SimulatedRespondent) -> str:
 def _argument_sentence(
     mind: SimulatedRespondent, option: str, phrase_counts: Counter[str], kind: str
 ) -> str:
-    """Return a sentence with two arguments for an option. Unused arguments are preferred."""
     lexicon, tongue = mind.at.lexicon, mind.speech
     by_kind: dict[bool, list[str]] = {True: [], False: []}
     earlier_text = " ".join(passage.text for passage in mind.reading.own_utterances).casefold()
@@ -221,11 +220,7 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 
 
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
-    """Return the distance (0 to 1) of two mixtures of argument words from the three camps.
-
-    `first`, `second`: number of words by camp (way to justify choices). The distance is half the
-    sum of the absolute differences of shares.
-    """
+    """Return the distance (0 to 1) of two mixtures of argument words: counts by camp (0, 1, 2)."""
     return (
         sum(abs(first[camp] / first.total() - second[camp] / second.total()) for camp in range(3))
         / 2

@@ -298,11 +298,6 @@ async def _ask_for_scores(
     options: Sequence[str],
     came_up: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """Ask one member to score options, record the scores and return option → score.
-
-    An option that the member firmly rejects gets the lowest score. `came_up` maps each late option
-    to the condition under which it was added.
-    """
     if not options:
         return {}
     text = case.with_all_statements.texts(topic.id).get(member.id, "")
@@ -463,10 +458,6 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
 def _with_refused(
     overridden: Mapping[str, tuple[str, ...]], refused_options: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return `overridden` with the refused options, mapped to the members who refused them.
-
-    `overridden` maps each option to the members who get the option although they reject it.
-    """
     members_by_option = {option: list(members) for option, members in overridden.items()}
     for member, options in refused_options.items():
         for option in options:
@@ -479,9 +470,7 @@ def _show_line(
 ) -> dict[str, str] | None:
     """Return an utterance as prompts show it to members, or None if it is left out.
 
-    Under C3 no member is shown theory terms (terms of lexicon.yaml) that the mediator wrote. The
-    rendered decision replaces an utterance of the System with a theory term. An utterance that the
-    mediator wrote for a member is left out if it contains a theory term.
+    Under C3 no member is shown theory terms (terms of lexicon.yaml) that the mediator wrote.
     """
     utterance = line.utterance
     name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))

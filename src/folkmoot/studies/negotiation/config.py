@@ -95,11 +95,6 @@ class _Stated(BaseModel):
 
 
 def _by_topic(value: object) -> object:
-    """Return stated preferences by topic, with the slot `lodging` split into its two topics.
-
-    The value of `lodging` may be one text for both topics, or a mapping from each topic to a text.
-    Raises ValueError if a key is neither a slot nor a topic.
-    """
     if not isinstance(value, Mapping):
         return value
     lodging = value.get("lodging")
@@ -163,10 +158,7 @@ class GroupInput(_Stated):
 
 
 def _as_given(groups: object) -> object:
-    """Return a list of groups as a tuple, without checking the groups.
-
-    `participants.groups_of` checks these groups later, like the groups of a file.
-    """
+    # `participants.groups_of` checks these groups later, like the groups of a file.
     # A study file gives a list, because YAML has no tuples.
     return tuple(groups) if isinstance(groups, list) else groups
 

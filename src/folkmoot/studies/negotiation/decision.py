@@ -307,28 +307,21 @@ def theory_words(text: str) -> tuple[str, ...]:
 
 
 def _plain_letters(text: str) -> str:
-    """Return a text without invisible characters such as soft hyphens.
-
-    Full-width and styled letters become plain letters.
-    """
+    # Category "Cf" holds invisible characters, such as soft hyphens.
     normalised = unicodedata.normalize("NFKC", text)
     return "".join(letter for letter in normalised if unicodedata.category(letter) != "Cf")
 
 
 @lru_cache(maxsize=10_000)
 def _term_of(written: str) -> str:
-    """Return the term of lexicon.yaml for a term as a text spells it ("vetoed" → "veto")."""
+    """Return the term of lexicon.yaml for a spelling of it ("vetoed" → "veto")."""
     terms = sorted(lexicon_terms(), key=lambda term: (-len(term), term))
     return next(term for term in terms if _terms_pattern((term,)).fullmatch(written))
 
 
 @lru_cache(maxsize=1_000)
 def _terms_pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches any of the terms, longest first.
-
-    The words of a term may be joined by spaces, hyphens, underscores, slashes or nothing. The last
-    word may be inflected ("vetoed").
-    """
+    # The longest term comes first, because the first alternative that matches wins.
     gap = rf"[{_JOINTS}]*"
     parts = []
     for term in sorted(terms, key=lambda text: (-len(text), text)):

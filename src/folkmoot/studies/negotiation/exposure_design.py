@@ -84,7 +84,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 class _Conversations:
-    """The ids of the utterances of a run, by group, condition and topic.
+    """Ids of utterances, by group, condition and topic.
 
     `stated` maps (group, topic) to the ids of stated preferences, by member id.
     """
@@ -108,9 +108,8 @@ class _Conversations:
     def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
         """Return utterance id → owner, for utterances about a topic after the preferences.
 
-        The owner is the speaker who wrote the utterance or cast the ballot, or an empty string if
-        the mediator wrote the utterance for a member. C5 continues the dialogue of C4, so the
-        result for C5 includes the utterances of C4.
+        The owner is the speaker, or "" if the mediator wrote the utterance for a member. C5
+        continues C4, so C5 includes the utterances of C4.
         """
         conditions = ("C4", "C5") if condition == "C5" else (condition,)
         utterances: dict[str, str] = {}
@@ -120,11 +119,7 @@ class _Conversations:
 
 
 def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """Return the theory terms in the mediator's replies under C3, by (group, topic).
-
-    Theory terms are the terms in lexicon.yaml. Members who confirm a decision are not shown an
-    utterance with a theory term.
-    """
+    """Return (group, topic) → terms of lexicon.yaml that the mediator wrote under C3."""
     if not run.has_table("decisions"):
         return {}
     rows = run.read_table("decisions").filter(pl.col("theory_words").fill_null("") != "")

@@ -126,7 +126,6 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
 
 def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
-    """Return values by slot in the fixed order. Both topics of lodging are below `lodging`."""
     return {
         slot: {half: by_topic[half] for half in LODGING} if slot == "lodging" else by_topic[slot]
         for slot in SLOTS
@@ -134,7 +133,6 @@ def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
 
 
 def _dialogue_lines(slot_decision: SlotDecision) -> list[dict[str, str]]:
-    """Return the utterances of a decision for JSON. Utterances about lodging name the topic."""
     half = {"decision": slot_decision.topic} if slot_decision.topic in LODGING else {}
     return [
         {
@@ -234,7 +232,6 @@ def decision_trail(case: Negotiation, slot_decision: SlotDecision) -> dict[str, 
 
 
 def _portion_data(decision: SlotDecision) -> list[dict[str, object]] | None:
-    """Return the portions of a decision for JSON, or None if nothing is decided."""
     return (
         None if decision.undecided_reason else [portion.to_json() for portion in decision.portions]
     )
@@ -517,7 +514,6 @@ def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> st
 
 
 def _decided_options(decision: SlotDecision) -> str:
-    """Return the options of a decision in title case, the selected option first."""
     first = [decision.selected_option] if decision.selected_option else []
     options = dict.fromkeys([*first, *(portion.option for portion in decision.portions)])
     return " / ".join(_SPENDING.get(option, option.title()) for option in options) or "Any"
@@ -562,7 +558,6 @@ def _is_catalogue_option(topic: str, option: str) -> str | None:
 
 
 def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
-    """Return the text that asks the planner for a plan, with all decisions as sentences."""
     route = "".join(
         f" {preposition} {stated[key]}"
         for preposition, key in (("from", "org"), ("to", "dest"))

@@ -86,10 +86,6 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
-    """Return the finding on the share of members who confirm the recorded decision, per condition.
-
-    Return None if no member answered.
-    """
     answered = words.drop_nulls("confirmed")
     conditions = answered["condition"].unique(maintain_order=True).to_list()
     rows_by_condition = {
@@ -127,10 +123,7 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
 
 
 def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
-    """Return a note if members write in a language other than English, or an empty tuple.
-
-    The vote parser reads English only.
-    """
+    # The parser of the texts reads English only.
     texts_by_member = preferences.drop_nulls("text").group_by(
         "group_id", "member_id", maintain_order=True
     )
@@ -201,10 +194,6 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
 
 
 def _left_open(satisfaction: pl.DataFrame) -> str:
-    """Return text with the number of satisfaction values for undecided slots, by condition.
-
-    Return an empty string if no slot is undecided.
-    """
     open_rows = satisfaction.filter(unknown="left_open")
     return kit.join_clauses(
         f"{condition}: {len(selected.filter(unknown='left_open'))} of {len(selected)} member scores"
@@ -214,7 +203,6 @@ def _left_open(satisfaction: pl.DataFrame) -> str:
 
 
 def _asked_again(data: Comparison) -> tuple[str, ...]:
-    """Return a note if some replies needed a re-ask, or an empty tuple."""
     not_asked_again = data.get("without_asked_again")
     if not_asked_again is None:
         return ()
@@ -234,10 +222,6 @@ def _parse_estimate(figure: Figure) -> Estimate:
 
 
 def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]:
-    """Return one finding per measure: the differences of conditions within groups.
-
-    An entry is None if the measure has no difference to report.
-    """
     results = read_results(run, NegotiationConfig, declare_claims)
     return [
         claims_finding(
@@ -258,10 +242,7 @@ def _with_capital(text: str) -> str:
 
 
 def _by_type(measures: pl.DataFrame) -> Finding | None:
-    """Return the finding on satisfaction by group type, because strategies differ between types.
-
-    Return None with fewer than two group types or fewer than two conditions.
-    """
+    # Strategies differ between group types, so satisfaction may differ too.
     types = measures["group_type"].unique(maintain_order=True).to_list()
     conditions = measures["condition"].unique(maintain_order=True).to_list()
     grouped = measures.group_by("group_type", "condition", maintain_order=True)
@@ -342,10 +323,7 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
 
 
 def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
-    """Return the finding on checks of the mediator's statements that need no coder.
-
-    Return None if no condition has a mediator.
-    """
+    # These checks of the mediator's statements need no coder.
     rows = []
     for (condition,), selected in decisions.group_by("condition", maintain_order=True):
         mediated = selected.filter(pl.col("mediator_words").is_not_null())
@@ -396,10 +374,9 @@ def _theory_cells(rows: pl.DataFrame, condition: str) -> kit.Row:
 
 
 def _text_scoring(own: pl.DataFrame) -> Finding | None:
-    """Return the finding on how well two scores of the same option agree.
+    """Build the finding on how well the score of a text agrees with the member's own score.
 
-    One score is computed from the member's text by the rules of the source study. The other score
-    is the one that the member gave. Return None if no option has both scores.
+    The rules of the source study compute the first score from the text.
     """
     comparable = own.filter(
         pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),
@@ -446,10 +423,7 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
 
 
 def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
-    """Return the finding on what the other voting rules would decide on the same ballots.
-
-    Return None if no decision has ballots.
-    """
+    """Build the finding on what other voting rules would decide on the same ballots."""
     keys = ["group_id", "condition", "topic"]
     voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
     rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))
@@ -482,11 +456,10 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
 
 
 def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
-    """Return the finding on decisions in which two ways to count the same ballots differ.
+    """Build the finding on decisions in which two ways to count the same ballots differ.
 
-    One way counts the scores that members gave to all options. The other way first converts the
-    scores into the ballots of the source study: a top choice, acceptable options and firm
-    rejections. Return None if no decision was counted in both ways.
+    One way counts scores of all options. The other first converts the scores into ballots of the
+    source study: a top choice, acceptable options and firm rejections.
     """
     # C5 uses the ballots of C4, so the ballots of one condition are counted.
     voting = decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
@@ -604,7 +577,7 @@ def coded_findings(run: RunFolder) -> Iterator[Finding]:
 def _against_the_record(
     codings: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
-    """Return the finding on how often the coder agrees with the record on who gets which option."""
+    """Build the finding on how often coder and record agree on who gets which option."""
     member_names = members.select("group_id", "member_name", "member_id")
     ids = {(group, name): member_id for group, name, member_id in member_names.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")
@@ -680,10 +653,7 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
 
 
 def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
-    """Return the finding on how often the coder and the record agree whether there is a conflict.
-
-    The mediator's statement about the conflict is compared as well.
-    """
+    """Build the finding on how often coder and record agree whether there is a conflict."""
     rows = []
     judged = decisions.filter(~pl.col("parse_error"))
     for (condition,), selected in judged.group_by("condition", maintain_order=True):

@@ -234,10 +234,7 @@ def _own_scores(case: Negotiation, topic: Topic, slot_decision: SlotDecision) ->
 
 
 def _minority_members(tally: Tally) -> dict[str, str]:
-    """Return member id → first choice, for members who do not share the most common first choice.
-
-    The result depends only on the statements, so it is the same under every condition.
-    """
+    # Only statements are used, so the result is the same under every condition.
     first_choices = tally.first_choices()
     wanted_options = list(first_choices.values())
     majority_option = min(
@@ -342,8 +339,7 @@ def _means_of_members(
 ) -> list[float]:
     """Return the mean satisfaction of each member over all decisions.
 
-    `values` gives a replacement for unknown satisfactions, by reason. Members without any known
-    satisfaction are left out.
+    `values` replaces unknown satisfactions, by reason. Members without a known one are left out.
     """
     means = (
         _mean_of_known(
@@ -479,10 +475,7 @@ Values = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 def _by_session(measures: pl.DataFrame) -> Values:
-    """Return the measures of each session by group and condition.
-
-    A value is NaN if the measure does not apply, or if the table of an earlier version lacks it.
-    """
+    # A measure that does not apply is null. The table of an earlier version may lack a column.
     return {
         (row["group_id"], row["condition"]): {
             name: math.nan if row.get(name) is None else row[name] for name in MEASURES

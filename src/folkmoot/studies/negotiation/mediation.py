@@ -310,10 +310,6 @@ def say_for_members(
 def _read_statement(
     case: Negotiation, topic: Topic, vocabulary: Vocabulary, reply: Decided
 ) -> Settlement:
-    """Return the decision that a reply states.
-
-    A new option that contains a theory term (see lexicon.yaml) is not accepted.
-    """
     # Such an option would carry the word to the planner and to later decisions.
     new_options = (new_option_of(share.new_option, ()) for share in reply.decision)
     theory_options = tuple(
@@ -330,7 +326,6 @@ def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
 
 
 def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
-    """Return the mediator's complete text, including the utterances written for members."""
     texts = (reply.conflict_description, reply.resolution_explanation)
     lines = (line.text for line in reply.dialogue)
     return "\n".join((*texts, *lines, *_words_of_statement(reply), *reply.dropped))
@@ -502,10 +497,6 @@ async def _feedback_round(
 
 
 def _wished_option(text: str, options: Sequence[str]) -> list[str]:
-    """Return the option that has the highest score in a text, as a list of one option.
-
-    Return an empty list if no score is above zero.
-    """
     scores = text_scores(text, options)
     best = min(scores, key=lambda option: (-scores[option], option), default="")
     return [best] if best and scores[best] > 0 else []
@@ -536,10 +527,6 @@ def _state_after_revision(
     reply: FeedbackReply,
     stated: Settlement,
 ) -> SlotDecision:
-    """Return the decision after a revision, with the record of the round.
-
-    If the revision is rejected, the decision is unchanged apart from this record.
-    """
     because, refused = _revision_problem(case, topic, standing, stated, reply)
     decision = replace(standing, confirmed={}, refused={})
     if not because and stated.portions:
@@ -566,9 +553,9 @@ def _revision_problem(
     stated: Settlement,
     reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the reason why a revision is rejected, and the options that caused the rejection.
+    """Return the reason why a revision is rejected, and the options that caused it.
 
-    If the revision is accepted or states nothing new, return an empty string and no options.
+    Both are empty if the revision is accepted or states nothing new.
     """
     served_members = {member for portion in stated.portions for member in portion.members}
     if (
@@ -604,10 +591,6 @@ def _revision_problem(
 
 
 def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement) -> SlotDecision:
-    """Return the decision with a revision applied.
-
-    Return `standing` unchanged if options, members and times are the same.
-    """
     portions = stated.portions
     if standing.subgrouping_required:
         first_portion, second_portion = portions
@@ -701,10 +684,6 @@ def _say_question(
     question: str,
     origin: Origin,
 ) -> DialogueTurn:
-    """Record the System's question to a member in a feedback round, and return it.
-
-    `origin` gives the number of the round.
-    """
     assert decision.strategy_id is not None
     text = format_contract(
         conflict_part(decision.topic, decision.has_conflict),
@@ -720,7 +699,6 @@ def _say_question(
 def _say_answer(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, origin: Origin
 ) -> DialogueTurn:
-    """Record the System's answer at the end of the last feedback round, and return it."""
     round_ = decision.feedback[-1]
     target, strategy = case.group.names_by_member[round_.target], decision.strategy_id
     assert strategy is not None

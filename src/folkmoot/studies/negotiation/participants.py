@@ -138,11 +138,7 @@ def _role_ids(config: NegotiationConfig, kind: GroupType) -> list[str]:
 
 
 def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """Return one persona text per role.
-
-    The text combines drawn texts of three kinds: life, manner and taste. Two members get the same
-    text of a kind only if the group has more members than there are texts of that kind.
-    """
+    # Two members get the same wording only if the group has more members than there are wordings.
     wordings = _load_wordings()
     lives = {role: list(rng.permutation(wordings["lives"][role])) for role in dict.fromkeys(roles)}
     other_wordings = [
@@ -175,11 +171,6 @@ def _load_wordings() -> _Words:
 
 
 def _assign_personas(config: NegotiationConfig, folder: Path, count: int) -> list[str] | None:
-    """Return `count` personas from the researcher's file, in random order.
-
-    Return None if the study file names no personas. Raise InputError if the file has too few
-    personas.
-    """
     if config.personas is None:
         return None
     path = path_in(folder, config.personas)

@@ -326,7 +326,6 @@ async def confirm_standing_decision(
 
 
 def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
-    """Return the decision of C1: the first choice of the one member who is heard."""
     tally, lead_id = case.tally_topic(topic), case.heard_members[0].id
     first_choice = tally.first_choice(lead_id)
     everyone = tuple(member.id for member in case.group.members)
@@ -344,7 +343,6 @@ def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
-    """Return the result of C2: no decision, and the planner gets all preferences."""
     tally = case.tally_topic(topic)
     texts = case.texts(topic.id).items()
     return SlotDecision(
@@ -360,7 +358,6 @@ def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Run C3: return the decision that the mediator makes by its own judgement."""
     tally = case.tally_topic(topic)
     proposal = await propose_decision(scope, case, topic, tally)
     portions = proposal.stated.portions
@@ -387,10 +384,6 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> 
 
 
 def _why_undecided(proposal: Proposal) -> str:
-    """Return the reason why a proposal gives no member an option.
-
-    The reason is `declined`, `unreadable` or `left_open`.
-    """
     if proposal.parse_step == DECLINED:
         return DECLINED
     is_unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread_count
@@ -398,7 +391,6 @@ def _why_undecided(proposal: Proposal) -> str:
 
 
 def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
-    """Return a decision that holds the fields of a proposal and gives no member an option yet."""
     return SlotDecision(
         topic.id,
         "",
@@ -418,11 +410,9 @@ def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
 
 
 async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Run C4 and return its decision.
+    """Run C4: the mediator proposes, members may vote, and the operator decides.
 
-    The mediator proposes under the strategy that the table assigns. If the strategy includes a vote
-    and there is a conflict, members fill in ballots. The operator decides. C5 starts from this
-    decision.
+    C5 starts from this decision.
     """
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days
@@ -460,7 +450,6 @@ def _announce_decision(
     *,
     votes: bool,
 ) -> SlotDecision:
-    """Record the System's proposal in five parts."""
     assert decision.strategy is not None
     reason = proposal.conflict_description or decision.strategy.rule
     if votes:
@@ -486,11 +475,7 @@ def _announce_decision(
 async def _hear_responses(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, proposal: Proposal
 ) -> SlotDecision:
-    """Record how the members respond to a proposal, and return the decision with their responses.
-
-    The proposal is the last utterance of the decision. With the setting `members_speak` the members
-    are asked for their responses. Otherwise the mediator's reply contains the responses.
-    """
+    # The mediator's reply contains the responses, unless members speak for themselves.
     if not case.config.members_speak:
         origin = proposal.line_origin("response")
         return decision.with_lines(
@@ -506,7 +491,6 @@ async def _hear_responses(
 
 
 def _next_step(decision: SlotDecision, *, votes: bool) -> str:
-    """Return the part "Next step" of the System's proposal."""
     if votes:
         return "Collect one ballot from each member, then apply the operator deterministically"
     if decision.subgrouping_required:
@@ -521,7 +505,6 @@ def _next_step(decision: SlotDecision, *, votes: bool) -> str:
 async def _run_vote(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, stated: Tally
 ) -> SlotDecision:
-    """Collect ballots, apply the operator to texts and ballots, and return the decision."""
     strategy, group, days = decision.strategy, case.group, case.config.days
     assert strategy is not None
     proposed = render_decision(group, decision.stated.portions) if decision.stated else ""
@@ -577,7 +560,6 @@ async def _run_vote(
 
 
 def _vote_result(case: Negotiation, topic: Topic, decision: SlotDecision) -> str:
-    """Return the System's utterance that announces the result of the ballots."""
     strategy, outcome, group = decision.strategy, decision.outcome, case.group
     assert strategy is not None and outcome is not None
     coverage = decision.coverage
@@ -676,11 +658,7 @@ async def code_talks(session: Session[NegotiationConfig], talks: Sequence[Talks]
 
 
 def _format_talk_for_coder(lines: Sequence[DialogueTurn]) -> str:
-    """Return a dialogue for the coder, one line per utterance.
-
-    The System's utterances are reduced to the decision and its reason. The headings of C4 and C5
-    and the name of the strategy are left out, because they would reveal the condition.
-    """
+    # `_plain_line` leaves out the headings of C4 and C5, because they would reveal the condition.
     return join_texts(
         "\n",
         (

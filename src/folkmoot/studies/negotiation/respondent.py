@@ -66,7 +66,7 @@ def _option_names(config: NegotiationConfig) -> Sequence[str]:
 
 @cache
 def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
-    """Return the sentence patterns of respondent.yaml by kind, and for some kinds also by voice."""
+    """Return sentence templates by kind. Some kinds also have templates by voice."""
     frames_by_kind: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(
         __file__, "respondent.yaml"
     )
@@ -75,13 +75,11 @@ def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
 
 @cache
 def _option_phrases() -> Mapping[str, str]:
-    """Return option → wording of the option inside a sentence."""
     phrases: dict[str, str] = packaged_yaml(__file__, "respondent.yaml")["phrases"]
     return phrases
 
 
 def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
-    """Return a sentence of this `kind` from respondent.yaml. `names` fill the gaps in it."""
     frames, phrases = _load_frames()[kind], _option_phrases()
     voice_frames = frames[mind.who.voice] if isinstance(frames, dict) else frames
     spelled_names = {key: phrases.get(name, name) for key, name in names.items()}
@@ -93,7 +91,7 @@ def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
 
 
 def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """Return the passages from one column of a table, in order."""
+    """Return the passages from one column of a table ("portions.option"), in order."""
     return [
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     ]
@@ -105,27 +103,24 @@ def _last_key(passage: Passage) -> str:
 
 
 def _stated_preferences(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the passages that members stated before the mediation."""
     utterances = of_kind(mind.reading.passages, "utterance")
     return [passage for passage in utterances if passage.source.id.startswith(quotes.PREFERENCES)]
 
 
 def _listed_options(mind: SimulatedRespondent) -> list[str]:
-    """Return the distinct options that the request lists, by their names in the study."""
     option_texts = (passage.text for passage in of_kind(mind.reading.passages, "option"))
     return list(dict.fromkeys(_usual_name(text, mind.at.names) for text in option_texts))
 
 
 def _usual_name(text: str, options: Sequence[str]) -> str:
-    """Return the study's spelling of an option that a prompt may write with capitals."""
+    # Prompts may write an option with capitals.
     return match_option(text, options) or text
 
 
 def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
     """Return the options that a field of the answer may name.
 
-    `model` is the answer type, or a model nested in it. If the schema lists no values for the
-    field, return the options in the request.
+    `model` is the answer type, or a model nested in it.
     """
     schema = mind.schema.get("$defs", {}).get(model, mind.schema)
     allowed = schema.get("properties", {}).get(field, {}).get("enum", ())
@@ -136,10 +131,6 @@ def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
 
 
 def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[str, float]:
-    """Return a traveller's liking of each option.
-
-    The liking is a drawn taste plus 0.8 times the score of the option in the persona's text.
-    """
     persona_scores = text_scores(mind.who.key, options)
     return {
         option: mind.who.option_taste(option) + 0.8 * persona_scores[option] for option in options
@@ -229,10 +220,7 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
 def _own_view(
     mind: SimulatedRespondent, model: str, field: str
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return option → the member's liking, and option → the score in the member's statement.
-
-    The options are those that the field of the answer may name. The liking includes the score.
-    """
+    """Return option → the member's liking, and option → the score in the member's statement."""
     options = _on_table(mind, model, field)
     stated_scores = text_scores(
         " ".join(passage.text for passage in _stated_preferences(mind) if passage.own), options
@@ -289,11 +277,9 @@ def _reaction_sentence(
     *,
     content: bool,
 ) -> str:
-    """Return a member's reaction, as a sentence, to a decision that gives the options `received`.
+    """Return a member's reaction to a decision that gives the options `received`.
 
-    `rejected` holds the options in `received` that the member rejects. `content` is used if the
-    member rejects nothing but does not get the first choice. The member then accepts the decision
-    (True) or asks for the first choice (False).
+    `content`: a member who does not get the first choice accepts the decision anyway.
     """
     if first_choice in received:
         return _fill_sentence(mind, "glad", W=first_choice or "")
@@ -340,11 +326,10 @@ class Meeting:
         self.asked = self._member_name(_text_of(mind, quotes.TARGET_NAME))
 
     def _member_name(self, text: str) -> str:
-        """Return a member's name as the answer type spells it. Prompts may use capitals."""
+        # Prompts may write a name with capitals.
         return next((name for name in self.names if fold_name(name) == fold_name(text)), text)
 
     def _current_shares(self) -> list[Reply]:
-        """Return the shares of the decision in the request, in the order of their table rows."""
         times = {
             _row_key(passage): passage.text
             for passage in _shown_passages(self.mind, quotes.SHARE_TIME)
@@ -419,10 +404,7 @@ def _row_key(passage: Passage) -> str:
 
 
 def _text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last text in the request that was quoted from a table's column `column`.
-
-    Return an empty string if there is none.
-    """
+    """Return the last passage from a column of a table, or "" if there is none."""
     return next((passage.text for passage in reversed(_shown_passages(mind, column))), "")
 
 
@@ -435,7 +417,6 @@ def _as_list(value: object) -> list[str]:
 
 
 def _shares_as_stated(shares: Sequence[Reply]) -> list[Reply]:
-    """Return shares in the form of a reply. A share without members gets "everyone"."""
     return [
         {**share, "members": share["members"] or [EVERYONE], "new_option": ""} for share in shares
     ]
@@ -489,10 +470,7 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
 
 
 def _strategy_label(mind: SimulatedRespondent) -> str:
-    """Return the id of the topic's strategy, or sometimes a vague label.
-
-    Real models also use vague labels.
-    """
+    # Real models sometimes write a vague label instead of the id.
     topic = {_last_key(passage) for passage in _shown_passages(mind, quotes.TOPIC_LABEL)}
     ids = [
         passage.text

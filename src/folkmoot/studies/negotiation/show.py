@@ -59,7 +59,6 @@ def _check_known_name(name: str, known: list[str], kind: str) -> None:
 
 
 def _list_decisions(decisions: pl.DataFrame) -> Iterator[str]:
-    """Yield lines with the decisions under C5, or under the last condition if C5 was not run."""
     if decisions.is_empty():
         yield "\nNo decision has been made yet."
         return

@@ -713,11 +713,7 @@ def _ballot_rows(
 def _counterfactual_rows(
     case: Negotiation, slot_decision: SlotDecision, tally: Tally, decision_key: Mapping[str, str]
 ) -> Iterator[Row]:
-    """Yield one row for each operator: its decision on the same texts and ballots.
-
-    The rows are made once per group, from the decision of C4 before feedback. If C4 is not
-    compared, the rows come from C5.
-    """
+    # C5 starts from the decision of C4, so one of the two conditions is enough.
     first_condition = "C4" if "C4" in case.config.conditions else "C5"
     if (
         slot_decision.strategy is None

@@ -99,7 +99,6 @@ async def run_protocol(session: Session[ReplayConfig]) -> None:
 
 
 def _are_whole_numbers(people: list[HumanAnswer], scale: tuple[float, float]) -> bool:
-    """Return True if the scale and all human answers are whole numbers."""
     answers = [value for human in people for value in (human.before, human.after)]
     return all(float(value).is_integer() for value in (*answers, *scale) if value is not None)
 

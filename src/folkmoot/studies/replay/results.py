@@ -131,7 +131,6 @@ _FIT_CAPTION = (
 
 
 def _missing_note(table: pl.DataFrame) -> list[str]:
-    """Return a note on the missing answers by reason, or an empty list."""
     missing = table.filter(pl.col("after").is_null())
     if missing.is_empty():
         return []
@@ -141,7 +140,6 @@ def _missing_note(table: pl.DataFrame) -> list[str]:
 
 
 def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
-    """Return the finding on how many answers changed, and in which direction, by subgroup."""
     rows = [
         {
             "group": name,
@@ -177,10 +175,9 @@ def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
 
 
 def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, Fit]:
-    """Return the fit of each subgroup of at least MIN_IN_SUBGROUP answers.
+    """Return the fit of each large enough subgroup, by name ("age group: 18-29").
 
-    A subgroup holds the answers with one level of an attribute, such as one age group. Attributes
-    with more than MAX_LEVELS levels are left out.
+    Attributes with more than MAX_LEVELS levels are left out.
     """
     fits: dict[str, Fit] = {}
     for name, values in _attributes(both).items():
@@ -194,7 +191,6 @@ def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, 
 
 
 def _subgroups(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding | None:
-    """Return the finding on changes by subgroup, or None if no subgroup is large enough."""
     if not fits:
         return None
     return Finding(
@@ -221,10 +217,9 @@ def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
 
 
 def _fidelity(both: pl.DataFrame) -> Finding:
-    """Return the finding that compares simulated and human effects over items.
+    """Build the finding that compares simulated and human effects over items.
 
-    One kind of effect is the change in each arm. The other kind is the difference between the first
-    arm and each other arm.
+    An effect is the change in an arm, or the difference between the first arm and another arm.
     """
     arms = both["arm"].unique(maintain_order=True).to_list()
     rows: list[Row] = []
@@ -266,11 +261,7 @@ def _fidelity(both: pl.DataFrame) -> Finding:
 
 
 def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return item → (mean human change, mean simulated change).
-
-    The changes are adjusted for first answers. Items with fewer than MIN_ANSWERS_PER_ITEM answers
-    are left out.
-    """
+    """Return item → (mean human change, mean simulated change), adjusted for first answers."""
     people, simulated = (
         adjusted_changes(rows[before].to_numpy(), rows[after].to_numpy())
         for before, after in (("people_before", "people_after"), ("before", "after"))
@@ -304,11 +295,9 @@ def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
 
 
 def _rectified(answered: pl.DataFrame) -> Finding | None:
-    """Return the finding on the mean change of arms in which some human final answers are unknown.
+    """Build the finding on the mean change in arms where some human final answers are unknown.
 
-    Simulated answers replace the unknown human answers. The bias of the simulated answers is
-    estimated from the known human answers and removed. Return None if no arm has both known and
-    unknown human answers.
+    Simulated answers replace them. Their bias is estimated from known human answers and removed.
     """
     rows: list[Row] = []
     for (arm,), arm_rows in _group_rows(answered, "arm"):

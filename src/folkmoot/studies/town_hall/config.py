@@ -25,7 +25,7 @@ MAIN_LEVELS = ("1", "2-1", "3", "4")
 
 
 def _as_text(value: object) -> object:
-    """Return a number as text, because YAML reads the 1 of `levels: [1, 2-1]` as a number."""
+    # YAML reads the 1 of `levels: [1, 2-1]` as a number.
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -33,7 +33,7 @@ Shares = dict[str, Proportion]
 
 
 def _as_list(value: object) -> object:
-    """Return a single value as a list, so that `levels: 1` means `levels: [1]`."""
+    # `levels: 1` means `levels: [1]`.
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
@@ -409,10 +409,9 @@ def known_levels(config: TownHallConfig) -> dict[str, Level]:
 
 
 def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
-    """Return a level. Switches that the level does not set come from the level named by `like`.
+    """Return a level, or None if `like` names an unknown level or leads in a circle.
 
-    `above` holds the names of the levels that refer to this one by `like`, directly or indirectly.
-    Returns None if `like` leads to an unknown level or in a circle.
+    `above` holds the names of the levels that led here by `like`.
     """
     settings = config.level_settings.get(name)
     if settings is None or settings.like is None:
@@ -578,7 +577,6 @@ def declare_claims(config: TownHallConfig) -> list[Claim]:
 
 
 def _inclusion_at(level: Level) -> Claim:
-    """Return the claim that compares the inclusion of vulnerable and general residents."""
     return Claim(
         INCLUSION,
         ("vulnerable", "general"),
@@ -598,7 +596,6 @@ def _inclusion_at(level: Level) -> Claim:
 
 
 def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
-    """Return the claim that compares a group's satisfaction before and after the discussion."""
     group = "vulnerable" if is_vulnerable else "general"
     return Claim(
         SATISFACTION,

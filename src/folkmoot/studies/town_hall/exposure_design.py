@@ -94,7 +94,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 def _question_decisions(
     config: TownHallConfig, discussion: _Discussion, address: str, speaker: str
 ) -> Iterator[Decision]:
-    """Yield the decision of one question, or one decision per resident for a shared session."""
+    # In a shared session one call answers for all residents, so it yields a decision for each.
     discussion_id, part, *_, ask = address.split("/")
     set_name = discussion_id.partition("_")[0]
     is_shared, is_reflection = speaker == "session", "/reflect/" in address

@@ -225,7 +225,6 @@ def _quality_data(discussion: StoredDiscussion) -> Json:
 
 
 def _survival_data(tables: Tables) -> dict[str, Json]:
-    """Return resident id → the rounds in which other residents referred to this resident."""
     return {
         row["agent_id"]: {
             "agent_id": row["agent_id"],
@@ -242,7 +241,6 @@ def _survival_data(tables: Tables) -> dict[str, Json]:
 
 
 def _agent_measures(tables: Tables) -> list[Json]:
-    """Return the measures of each resident over all rounds."""
     measured, survived = measure(tables, "agent_id"), _survival_data(tables)
     # A resident who responded in several rounds is listed once.
     responded: dict[str, set[str]] = {}
@@ -278,7 +276,7 @@ TRACKED = (
 
 
 def _tracking_data(tables: Tables) -> Json:
-    """Return the records of section 7.3 of the source, sorted by resident and then by round."""
+    # Section 7.3 of the source defines these records.
     references = tables["references"].group_by("target", "round").agg("interaction_type")
     types_by_resident = {
         (resident_id, number): list(interaction_types)
@@ -441,10 +439,7 @@ def _by_model(calls: pl.DataFrame) -> dict[str, dict[str, object]]:
 
 
 def _sum_calls(calls: pl.DataFrame) -> dict[str, object]:
-    """Return the totals over the rows of `calls`.
-
-    Total tokens and total cost (USD) are None if they are unknown for any call.
-    """
+    # A total is None if it is unknown for any call.
     is_lost = calls["missing"].drop_nulls() != DECLINED
     unknown = {name for name in USAGE_FIELDS if calls[name].has_nulls()}
     return {
@@ -544,11 +539,6 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
 
 
 def _call_entries(call: Call, full: bool) -> Iterator[Entry]:
-    """Yield the log entry of a call, and one further entry for each irregularity of the call.
-
-    If `full` is True, the first entry contains the complete question and response.
-    """
-
     def build_entry(level: str, action: str, **data: object) -> Entry:
         # The three speakers that are no residents have components of the same name.
         is_leader = call.agent in ("moderator", "planner", "session")
@@ -601,10 +591,6 @@ def _round_actions(round_: Round, at: float | None) -> Iterator[Entry]:
 
 
 def _round_memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
-    """Yield one log entry per resident with the length of the history after the last of `rounds`.
-
-    `at` is the time of the entries, in seconds since the Unix epoch.
-    """
     last = rounds[-1]
     for resident in last.order:
         has_spoken = [bool(round_.turns[resident].speaking.full_statement) for round_ in rounds]

@@ -125,17 +125,16 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
     """Return the results that compare a supplementary level with a main level.
 
-    The compared figure is the inclusion gap (vulnerable minus general residents). `between` holds
-    the results on pairs of main levels, which are left out.
+    `between` holds the results on pairs of main levels, which are left out.
     """
     return [result for result in results if result.claim.measure == GAP and result not in between]
 
 
 def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[str, Estimate]:
-    """Return group → the estimate of the claim on `measure` at one level.
+    """Return group → estimate of a measure at one level.
 
-    The groups are "vulnerable", "general" and "gap" (vulnerable compared with general residents).
-    Groups without data are left out.
+    The groups are "vulnerable", "general" and "gap" (their difference). A group without data is
+    left out.
     """
     groups: dict[object, str] = {(True,): "vulnerable", (False,): "general"}
     estimates = {}
@@ -148,10 +147,6 @@ def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[s
 
 
 def _level_figures(summary: Json, figure: str) -> dict[str, Estimate]:
-    """Return group → the estimate of one figure.
-
-    `summary` is the summary of a level, or of the difference between two levels.
-    """
     return {
         group: estimate_from_json(summary["figures"][figure][group], "sets") for group in GROUPS
     }
@@ -240,11 +235,7 @@ def _compare_scores(
     estimates_by_level: Mapping[str, Mapping[str, Estimate]],
     public_estimates: Mapping[str, Mapping[str, Estimate]],
 ) -> str:
-    """Return a sentence that compares the gap of the score with the gap of the public score.
-
-    The public score counts only references that a text rule finds in the statement. The sentence
-    names the levels at which the two gaps have different signs.
-    """
+    # The public score counts only references that a text rule finds in the statement.
     pairs = {
         level: (estimates_by_level[level]["gap"].value, public_estimates[level]["gap"].value)
         for level in estimates_by_level
@@ -534,7 +525,6 @@ def _gap_to_others(result: Result) -> str:
 
 
 def _concern_claim(level: str, code: str) -> Claim:
-    """Return the exploratory claim that compares how often both groups' concerns get a code."""
     return Claim(
         "codes.code",
         ("vulnerable", "general"),
@@ -551,7 +541,7 @@ def _concern_claim(level: str, code: str) -> Claim:
 
 
 def _quotes_finding(read: coding.CodebookResults, rows: Sequence[CodedConcern]) -> Finding:
-    """Build the finding that lists the quotes of one set, so that researchers can check codes."""
+    # Researchers check the codes by these quotes.
     quoted: list[Row] = [
         {
             "where": coded_concern.id,

@@ -97,10 +97,9 @@ def read_concerns(tables: Tables) -> list[Json]:
 
 
 def _read_remarks(tables: Tables) -> pl.DataFrame:
-    """Return a table with one row for each remark of a resident about another resident, the target.
+    """Return one row per remark of a resident about another resident, the target.
 
-    `kind` is reaction, question, compelling or disagreed. A private reaction counts even if the
-    resident's next statement could not be read.
+    `kind` is reaction, question, compelling or disagreed.
     """
     remarks: list[tuple[str, str, int | None, bool | None]] = [
         ("reaction", reaction["target_agent"], reaction["agree_level"], reaction["want_to_respond"])
@@ -470,10 +469,6 @@ UNBOUNDED: Bounds = (-math.inf, math.inf)
 
 
 def _find_bounds(name: str, *, difference: bool) -> Bounds:
-    """Return the smallest and the largest possible value of a figure.
-
-    With `difference`, return the bounds of a difference between groups or levels.
-    """
     if name not in SHARES:
         return UNBOUNDED
     return SHARE_DIFFERENCE if difference else SHARE
@@ -482,8 +477,7 @@ def _find_bounds(name: str, *, difference: bool) -> Bounds:
 def _over_sets(by_set: Mapping[int, float], bounds: Bounds, *, tested: bool = False) -> Json:
     """Return the mean of a figure over sets, with its interval.
 
-    With `tested=True` the result also has a p-value. Use this only for differences within sets. If
-    there are fewer than five sets, `each` in the result holds the value of each set.
+    `tested` adds a p-value. Use it only for differences within sets.
     """
     mean = NO_ESTIMATE
     if by_set:
@@ -509,10 +503,7 @@ def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...], bounds: Bou
 
 
 def _round_finite(value: float) -> float | None:
-    """Return a number rounded to 12 decimals, or None if the number is not finite.
-
-    The last bits of sums differ between machines, but equal runs must give equal files.
-    """
+    # The last bits of sums differ between machines, but equal runs must give equal files.
     return round(value, 12) if math.isfinite(value) else None
 
 

@@ -276,7 +276,6 @@ def with_stories(
 
 
 def _draw_story(resident: Resident, word_count: int, rng: np.random.Generator) -> str:
-    """Return a story of about `word_count` words on everyday life that fits a resident."""
     work_sentences = STORIES["work"][
         "retired" if resident.occupation.startswith("retired") else "working"
     ]

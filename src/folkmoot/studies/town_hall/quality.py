@@ -76,10 +76,7 @@ def count_quality(discussion: Discussion) -> Counts:
 
 
 def _ways_out(discussion: Discussion) -> Counts:
-    """Return how many answers used each way out, such as "cannot say" or "declined".
-
-    The answers are stances, agreement levels, votes and ratings.
-    """
+    """Return how many answers used each way out, such as "cannot say" or "declined"."""
     turns = [turn for round_ in discussion.rounds for turn in round_.turns.values()]
     thoughts = [turn.thinking for turn in turns if turn.thinking]
     reflections = [

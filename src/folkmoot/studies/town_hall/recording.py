@@ -388,11 +388,8 @@ class Recorder:
 def _reference_rows(
     meeting: Meeting, round_: Round, key: Mapping[str, Any]
 ) -> Iterator[ReferenceRow]:
-    """Yield the public references of a round.
-
-    A rule that compares words fills the column `said_aloud`. The column is only a robustness check,
-    because the rule misses paraphrases and counts chance matches.
-    """
+    # `said_aloud` is only a robustness check: its text rule misses paraphrases and counts chance
+    # matches.
     # Only ids and names are needed for the rule over words.
     asked = AskContext(meeting.ids, names=meeting.names_by_id)
     for speaker, turn in round_.turns.items():
@@ -417,10 +414,6 @@ def _reaction_rows(
     references: Iterable[ReferenceRow],
     key: Mapping[str, Any],
 ) -> Iterator[ReactionRow]:
-    """Yield one row for each possible reaction in the last round of `rounds`.
-
-    The row holds the public reaction and the private one.
-    """
     if len(rounds) < 2:
         return
     (before, current), config = rounds[-2:], meeting.config
@@ -477,10 +470,9 @@ def _reaction_rows(
 
 
 def _find_level(references: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
-    """Return the level of one resident's reaction to another resident in a round.
+    """Return the level of a reaction from the references of one resident to another.
 
-    `references` holds the public references of the first resident to the second. The level is 0
-    without references, and None if there are references but none has a known type.
+    The level is 0 without references, and None if none of the references has a known type.
     """
     levels = interaction_levels(config)
     found_levels = [
@@ -534,10 +526,7 @@ def _round_row(
 
 
 def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
-    """Return the number of new points and the number of references in a turn.
-
-    A number is None if it is unknown.
-    """
+    """Return the numbers of new points and of references in a turn, or None where unknown."""
     speaking = turn.speaking
     points = (
         None
@@ -550,10 +539,9 @@ def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
 def _why_no_stance(
     answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the reason why an answer holds no stance in its field `field`.
+    """Return the reason why the field `field` of an answer holds no stance.
 
-    `further` holds the reasons (field → reason) of a nested part, which may lack the stance.
-    Returns None if the answer holds a stance or was not asked for.
+    `further` holds reasons from a nested part. None: the stance exists or was not asked for.
     """
     if answer is None:
         return None
@@ -569,10 +557,7 @@ def _item_row(
     ballots: Mapping[str, Ballot],
     key: Mapping[str, Any],
 ) -> ItemRow:
-    """Return the row of a ballot item. The majority decides, and the item fails in a tie.
-
-    Declined votes (including "none of these") and unreadable votes are counted separately.
-    """
+    # The majority decides, and the item fails in a tie.
     votes = [ballot.votes.get(id) for ballot in ballots.values()]
     yes, no = votes.count("yes"), votes.count("no")
     declined = sum(ballot.missing.get(id) in WAYS_OUT for ballot in ballots.values())
@@ -664,9 +649,7 @@ def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
 def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode | None:
     """Return the text for the coder on one resident, or None if the resident never spoke.
 
-    The concern consists of the resident's public points, or of the statements if there are no
-    points. The text also holds everything that other speakers said and proposed after the
-    resident's first statement.
+    It holds the resident's points, and what others said after the resident's first statement.
     """
     rounds, names = discussion.rounds, discussion.meeting.names_by_id
     spoken_rounds = [

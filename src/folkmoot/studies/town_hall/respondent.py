@@ -180,7 +180,7 @@ def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
 
 
 def _row_order(passage: Passage) -> list[tuple[int, str]]:
-    """Return a sort key for a passage's row, in which `round10` comes after `round9`."""
+    # Numbers are compared as numbers: `round10` comes after `round9`.
     parts = _NUMBER.split(passage.source.id)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
@@ -423,10 +423,6 @@ class PlayedResident:
         return statement
 
     def _answer_resident(self, other: str) -> tuple[str, str]:
-        """Return the type and the text of a response to `other`.
-
-        If `other` asked the resident about a matter, the text is about that matter.
-        """
         kind, taken_up = self.reference_type(other), self.matter_to_mention(other)
         matter = with_article(taken_up) if taken_up else "where we stand"
         words = self.fill_frame(kind, T=self.hall.name(other), M=matter)
@@ -525,7 +521,6 @@ def _clip_level(level: float) -> int:
 def _played_residents(
     mind: SimulatedRespondent, ids: Iterable[str], hall: HeardStatements
 ) -> dict[str, PlayedResident]:
-    """Return id → resident for the residents with these `ids`, who all speak in one reply."""
     personas = {
         resident_id: "\n".join(persona_of(mind.reading.passages, resident_id)) or resident_id
         for resident_id in ids
@@ -548,7 +543,6 @@ _PARTS: Mapping[str, Callable[[PlayedResident], Fields]] = {
 
 
 def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
-    """Return an answer for each resident that the schema names, or None if it names no resident."""
     parts = mind.schema.get("properties", {})
     first: Mapping[str, str] = next(iter(parts.values()), {})
     answer = _PARTS.get(first.get("title") or first.get("$ref", "").rsplit("/", 1)[-1])
@@ -560,7 +554,6 @@ def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
 
 
 def _answer_round(mind: SimulatedRespondent) -> Fields:
-    """Return the answer to a whole round of a shared session: all turns, then all reflections."""
     ids = list(mind.schema["properties"]["turns"]["properties"])
     hall = read_hall(mind)
     residents = _played_residents(mind, ids, hall)

@@ -117,7 +117,6 @@ def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]
 
 
 def _describe_concern(run: RunFolder, concern: str) -> Iterator[str]:
-    """Yield the codes of a resident's concern, each with the quote that supports it."""
     codings = coding.read_codings(run).get(CONCERN)
     codes = codings.codes_of(concern) if codings else None
     if codings is None or codes is None:

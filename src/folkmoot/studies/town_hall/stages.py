@@ -636,10 +636,6 @@ async def shared_round(
 
 
 async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Notes, list[Call]]:
-    """Ask for a whole round in one reply, and return its turns, its reflections and the call.
-
-    If the reply cannot be read, turns and reflections are empty.
-    """
     session, stage = session_of(ahead.hall), ahead.round_stage
     question = ahead.prompt(scope, list(ahead.speaking_order), {}, whole=True)
     longest = ahead.hall.longest_reply
@@ -675,8 +671,6 @@ def record_note(
 async def _ask_missing_turns(
     scope: Scope, ahead: UpcomingRound, completed: Turns, missing: list[str]
 ) -> tuple[Turns, list[Call]]:
-    """Ask for the turns of the `missing` residents, in several replies if necessary."""
-
     def build_prompt(residents: list[str], answered: Mapping[str, CompletedTurn]) -> str:
         return ahead.prompt(scope, residents, {**completed, **answered}, whole=False)
 
@@ -699,7 +693,6 @@ async def _ask_missing_turns(
 async def _ask_missing_reflections(
     scope: Scope, hall: HallSpeakers, rounds: tuple[Round, ...], missing: list[str]
 ) -> tuple[Notes, list[Call]]:
-    """Ask the shared session for the `missing` residents' reflections on the last round."""
     round_, meeting = rounds[-1], hall.meeting
     answer_types = {
         resident_id: reflection_answer_type(

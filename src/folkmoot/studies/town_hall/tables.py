@@ -313,7 +313,6 @@ class RepairRow(OfDiscussion, table="repairs"):
 
 
 def _with_figures(base: type[Row]) -> type[Row]:
-    """Return a subclass of `base` with a column for each figure of each group."""
     group_labels = {"vulnerable": "vulnerable residents", "general": "general residents"}
     group_labels["gap"] = "vulnerable minus general"
     descriptions = {

@@ -92,10 +92,9 @@ def _add_candidate(
 
 
 def _own_words(text: str) -> set[str]:
-    """Return the options that a member describes in the member's own words.
+    """Return options that a member describes in own words: phrases after "prefer" and the like.
 
-    Each option is a phrase after a positive cue (such as "prefer"). A very short text without cues
-    is one option as a whole. Stop words at both ends of an option are removed.
+    A very short text without such a word is one option as a whole.
     """
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
@@ -113,17 +112,13 @@ def _own_words(text: str) -> set[str]:
 
 
 def _wish_object(words: Sequence[str]) -> list[str]:
-    """Return the words that name the object of a wish.
-
-    `words` are the words after a positive cue (such as "prefer"). For "to visit the castle" the
-    result is "castle". For "to see it" the result is empty.
-    """
+    """Return what the words after "prefer" wish for ("to visit the castle" → "castle")."""
     with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
     return _between_small_words(words[2:] if with_object else words)
 
 
 def _as_written(phrase: Sequence[str], text: str) -> str:
-    """Return folded words with the endings that they have in the text: "tapas", not "tapa"."""
+    """Return stemmed words with the endings that they have in the text: "tapas", not "tapa"."""
     written_forms: dict[tuple[str, ...], str] = {}
     for token in re.findall(r"[\w'’]+", text.casefold()):
         written_forms.setdefault(words_of(token), token)
@@ -131,11 +126,7 @@ def _as_written(phrase: Sequence[str], text: str) -> str:
 
 
 def _between_small_words(words: Iterable[str]) -> list[str]:
-    """Return the first run of content words, at most four words.
-
-    The run ends before the next stop word or positive cue (such as "prefer"). Return an empty list
-    if the run contains a negation cue (such as "not").
-    """
+    # A run with a negation cue (such as "not") names no wish.
     run: list[str] = []
     for word in words:
         is_small = word in STOP_WORDS or word in POSITIVE_CUES

@@ -584,10 +584,7 @@ def _traded_options(tally: Tally) -> dict[str, list[str]]:
 
 
 def _score_points(tally: Tally, voter: str) -> dict[str, float]:
-    """Return a voter's positive scores as shares of their sum.
-
-    All shares are 0 if no score is positive.
-    """
+    """Return a voter's positive scores as shares of their sum, all 0 if no score is positive."""
     positive_scores = {option: max(0.0, tally.score_of(voter, option)) for option in tally.options}
     total = sum(positive_scores.values())
     # Rounding makes equal shares compare as equal in spite of floating-point errors.

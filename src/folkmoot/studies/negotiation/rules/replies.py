@@ -369,8 +369,8 @@ def _match_all(
 ) -> tuple[str, ...]:
     """Return the distinct options that match entries. Add entries without a match to `unmatched`.
 
-    `own` is a new option that the same reply adds, or empty. Empty entries and ways out (such as
-    "none of these") are skipped, because entries that name no option need no re-ask.
+    `own` is the new option of the same reply, or "". Ways out (such as "none of these") are
+    skipped.
     """
     known_options = (*options, own) if own else tuple(options)
     matched: dict[str, None] = {}
@@ -517,10 +517,7 @@ def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
 
 
 def _option_of(share: Share, options: Sequence[str], forbidden: Sequence[str]) -> str | None:
-    """Return the option of an entry: a listed option, or the new one after `none_of_these`.
-
-    Return None if the entry names no option or a forbidden one.
-    """
+    """Return the option of an entry, or None if it names none or a forbidden one."""
     if share.option and parse_way_out(share.option) is None:
         return match_option(share.option, options)
     option = new_option_of(share.new_option, options)
@@ -528,7 +525,6 @@ def _option_of(share: Share, options: Sequence[str], forbidden: Sequence[str]) -
 
 
 def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, ...]:
-    """Return the ids of the members in an entry, and add unmatched names to `unmatched`."""
     named: set[str] = set()
     for entry in share.members:
         ids = match_members(entry, group)
@@ -541,11 +537,8 @@ def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, 
 
 
 def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
-    """Return portions in which no member has two options for the whole trip.
-
-    Two options for the whole trip would apply at the same time. So if a member has several options,
-    the time of each option becomes a separate part of the trip ("part with sushi").
-    """
+    # Two options for the whole trip would apply at the same time. So each gets its own part of the
+    # trip ("part with sushi").
     whole_trip_members = [
         set(portion.members) for portion in portions if portion.when == WHOLE_TRIP
     ]

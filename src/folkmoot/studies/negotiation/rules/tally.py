@@ -79,10 +79,6 @@ def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
 
 @lru_cache(maxsize=4_096)
 def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return each sentence as a tuple of its folded words and its commas.
-
-    A sentence ends wherever a clause ends, except at a comma.
-    """
     clauses: list[tuple[str, ...]] = []
     for part in _BOUNDARY.split(_normalise_text(text)):
         words: list[str] = []
@@ -106,10 +102,6 @@ def _comma_parts(words: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _normalise_text(text: str) -> str:
-    """Return a text without differences of case, width, accents and apostrophes, for comparison.
-
-    Hyphens become spaces, except after a negation cue ("no-frills").
-    """
     text = unicodedata.normalize("NFKC", _APOSTROPHES.sub("'", text)).casefold()
     # Participants and models write "don't" with many characters, or without an apostrophe.
     text = re.sub(r"\bdon[^a-z0-9]?t\b", "don't", text)
@@ -160,11 +152,10 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A clause of folded words.
+    """A clause of stemmed words.
 
-    `taken` holds for each word the option that the word belongs to, or None. Each span is (start,
-    end, option) for one occurrence of an option. Start and end are word indices. In a list of
-    options ("A or B"), each option has the start and the end of the whole list.
+    `taken` holds for each word its option, or None. `spans` holds (start, end, option) per named
+    option, with word indices. In a list ("A or B") each option has the span of the whole list.
     """
 
     words: tuple[str, ...]
@@ -172,10 +163,7 @@ class _Clause:
     spans: tuple[tuple[int, int, str], ...]
 
     def cue_near(self, start: int, end: int) -> bool:
-        """Return whether a negation cue (such as "not") is near the words from `start` to `end`.
-
-        A cue that is a part of an option does not count.
-        """
+        """Return whether a negation cue (such as "not") is near the words from `start` to `end`."""
         window = range(max(0, start - WINDOW), min(len(self.words), end + WINDOW))
         return any(self.taken[i] is None and self.words[i] in NEGATION_CUES for i in window)
 
@@ -244,11 +232,7 @@ def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
-    """Return the words that belong to no option, by kind: `refused`, `wanted` and `plain`.
-
-    A word near a negation cue (such as "not") is refused. Of the other words, those after a
-    positive cue (such as "prefer") are wanted.
-    """
+    """Return the words that belong to no option, by kind: `refused`, `wanted` and `plain`."""
     words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
     for clause in clauses:
         for i, word in enumerate(clause.words):
@@ -280,10 +264,9 @@ def _parse_clauses_once(text: str, options: tuple[str, ...]) -> tuple[_Clause, .
 def _claim_words(
     words: Sequence[str], by_length: dict[int, dict[tuple[str, ...], str]]
 ) -> list[tuple[int, int, str]]:
-    """Assign words to options and return the spans as (start, end, option).
+    """Assign words to options and return (start, end, option) for each option that is named.
 
-    Each word belongs to at most one option. Options with more words take precedence. Of equally
-    long options, the leftmost takes precedence. The order of options has no influence.
+    Longer options take precedence, then those further left.
     """
     taken = [False] * len(words)
     spans: list[tuple[int, int, str]] = []
@@ -299,10 +282,7 @@ def _claim_words(
 
 
 def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[_Clause]:
-    """Return the clauses of a sentence.
-
-    The sentence is divided at its commas, except for commas inside a list of options.
-    """
+    # A comma divides the sentence, but not inside a list of options ("A, B or C").
     runs = _option_lists(words, spans)
     positions_in_lists = {i for run in runs for i in range(spans[run[0]][0], spans[run[-1]][1])}
     ends = [i for i, word in enumerate(words) if word == "," and i not in positions_in_lists]
@@ -325,11 +305,10 @@ def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]
 
 
 def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[list[int]]:
-    """Return the lists of options in a sentence, as indices of `spans`.
+    """Return the lists of options in a sentence ("A, B, or C"), as indices of `spans`.
 
-    Examples of lists are "A or B" and "A, B, or C". Commas join options only if "or" or "and"
-    closes the list. In "not A, B" the comma separates A and B. "No A, B and C" is ambiguous, so its
-    commas separate as well.
+    Commas join options only if "or" or "and" closes the list. "No A, B and C" is ambiguous, so its
+    commas separate.
     """
     runs: list[list[int]] = []
     for i, (start, _, _) in enumerate(spans):
@@ -344,7 +323,7 @@ def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -
 def _kept_together(
     words: Sequence[str], spans: Sequence[tuple[int, int, str]], run: list[int]
 ) -> list[list[int]]:
-    """Divide a run of neighbouring options into lists (see `_option_lists`).
+    """Divide a run of neighbouring options into lists.
 
     `run` and the lists hold indices of `spans`.
     """
@@ -531,10 +510,7 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Return the option that the text names first among the options with the highest score.
-
-    Return None if the text names no option with the highest score.
-    """
+    """Return the best-scored option that the text names first, or None if it names none."""
     highest = max(scores.values(), default=0)
     return next(
         (option for option in all_named(text, tuple(scores)) if scores[option] == highest), None

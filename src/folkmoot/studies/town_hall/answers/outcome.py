@@ -68,7 +68,6 @@ class Moderation(Minimal):
     @model_validator(mode="before")
     @classmethod
     def _fill_missing_speech(cls, raw: object) -> object:
-        """If the moderator left the speech out, use the summary as the speech."""
         if isinstance(raw, Mapping) and not read_text(raw.get("spoken")):
             return {**raw, "spoken": read_text(raw.get("summary"))}
         return raw
@@ -143,10 +142,7 @@ class Closing(Minimal):
 def _with_targets(
     concerns: Sequence[Mapping[str, object]], field: str, info: ValidationInfo
 ) -> list[dict[str, object]]:
-    """Return the concerns of known residents, with the resident's id.
-
-    Concerns of unknown residents are dropped, and noted as repairs.
-    """
+    # `Repairer.target` notes unknown residents as repairs. Their concerns are dropped.
     repairer = Repairer.from_info(info)
     with_targets = [
         (repairer.target(read_text(concern.get("resident")), f"{field}.resident"), concern)
@@ -188,11 +184,7 @@ class Planned(Record):
     @field_validator("items", mode="before")
     @classmethod
     def _keep_proposals(cls, raw: object, info: ValidationInfo) -> object:
-        """Keep the items that hold a proposal, and drop all other items.
-
-        An item that only repeats the prompt holds no proposal. One item without a proposal would
-        make the whole ballot invalid.
-        """
+        # One item without a proposal would make the whole ballot invalid.
         echoed = ValidationContext.from_info(info).echoed
         return (
             [
@@ -209,10 +201,6 @@ class Planned(Record):
     def _drop_repeated_items(
         cls, items: tuple[PlannedItem, ...], info: ValidationInfo
     ) -> tuple[PlannedItem, ...]:
-        """Drop repeated items, items above the maximum number and unknown ids of residents.
-
-        Every dropped value is noted as a repair.
-        """
         repairer = Repairer.from_info(info)
         kept: dict[str, PlannedItem] = {}
         for item in items:
@@ -264,11 +252,7 @@ class Ballot(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _parse_votes(cls, raw: object, info: ValidationInfo) -> object:
-        """Read the vote on each item. The case of item ids is ignored.
-
-        Raises ValueError for an item without a clear yes, a clear no, or a way out (such as
-        "declined"). The question is then re-asked, so that no vote is guessed.
-        """
+        # An unclear vote raises ValueError, so the question is asked again and no vote is guessed.
         reading = ValidationContext.from_info(info)
         # Without a context the ballot was made in Python, as the constants below, and is complete.
         if reading.context is None or not isinstance(raw, Mapping):
@@ -380,7 +364,7 @@ class Satisfaction(Record):
 
     @classmethod
     def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Return field → reason, for each field without an answer. Null means "cannot say"."""
+        # Null means "cannot say".
         missing = super()._find_missing(raw, echoed)
         if "satisfaction" in raw and raw["satisfaction"] is None:
             missing["satisfaction"] = CANNOT_SAY
@@ -389,7 +373,7 @@ class Satisfaction(Record):
     @field_validator("satisfaction", mode="before")
     @classmethod
     def _check_score(cls, stated: object, info: ValidationInfo) -> object:
-        """Read the rating. Raises ValueError for a rating out of range, which is not clipped."""
+        # A rating out of range is not clipped.
         score = parse_whole_number(stated, 10)
         if score is None:
             raise ValueError("must be a whole number from 1 to 10, or null if you cannot say")

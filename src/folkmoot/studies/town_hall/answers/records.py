@@ -89,9 +89,7 @@ class Record(BaseModel):
     ) -> Self:
         """Validate all fields that are not missing, so that the rest of an answer is kept.
 
-        An absent field is passed on as null if it has a validator that repairs or refuses null.
-        During validation, missing fields hold a placeholder. Afterwards they hold their empty
-        value.
+        During validation a placeholder fills each missing field. Afterwards the field is empty.
         """
         if not isinstance(raw, Mapping):
             return handler(raw)
@@ -142,7 +140,7 @@ class Record(BaseModel):
 
     @classmethod
     def _placeholder_value(cls, name: str) -> object:
-        """Return a valid value that fills a missing field while the other fields are validated."""
+        # Empty text would be invalid in many fields.
         empty = cls._empty_value(name)
         return cls.CLOSED.get(name, "…" if empty == "" else empty)
 
@@ -174,10 +172,7 @@ _INSIDE_LIST = re.compile(r"\.\d+\.")
 
 
 def _null_missing(data: dict[str, Any]) -> None:
-    """Set missing fields to null, including those in nested records.
-
-    The flags `_parse_error` and `_declined` are kept only if they are true, and moved to the end.
-    """
+    # The flags `_parse_error` and `_declined` move to the end and are kept only if true.
     missing = data.pop("_missing", {})
     for name in missing:
         data[name] = None

@@ -95,7 +95,6 @@ TITLES = {"mr", "mrs", "miss", "dr", "prof", "sir", "don", "herr", "frau", "mada
 
 
 def _strip_accents(text: str) -> str:
-    """Return a text without accents and with straight apostrophes."""
     plain = unicodedata.normalize("NFKD", text.replace("’", "'"))
     return unicodedata.normalize(
         "NFC", "".join(character for character in plain if not unicodedata.combining(character))
@@ -103,10 +102,7 @@ def _strip_accents(text: str) -> str:
 
 
 def _has_case(name: str) -> bool:
-    """Return whether the script of a name has upper and lower case.
-
-    In scripts without case, words may follow a name without a space.
-    """
+    # Scripts without upper and lower case may have no space after a name.
     return name.upper() != name.lower()
 
 

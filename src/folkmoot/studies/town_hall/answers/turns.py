@@ -65,10 +65,7 @@ def _parse_feeling(raw: object, info: ValidationInfo) -> str | None:
 
 
 def _parse_level(raw: object, info: ValidationInfo) -> int | None:
-    """Return a level from 1 to 5, or None for other values.
-
-    A number out of range is not moved to the nearest bound.
-    """
+    # A number out of range is not moved to the nearest bound.
     repairer, value, field = (
         Repairer.from_info(info),
         parse_whole_number(raw, 5),
@@ -131,11 +128,7 @@ class Reference(Record):
     def _keep_untyped_reference(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """If the type of a reference cannot be read, keep the reference with a missing type.
-
-        The reference then counts as a reaction of unknown kind, because the resident did refer to
-        another resident.
-        """
+        # A resident referred to another one, even if the type of the reference cannot be read.
         if not isinstance(raw, Mapping) or not ValidationContext.from_info(info).context:
             return handler(raw)
         stated = raw.get("interaction_type")
@@ -173,10 +166,7 @@ class Reaction(Record):
 
     @classmethod
     def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Return field → reason, for each field without an answer.
-
-        A level of null means "cannot say".
-        """
+        # A level of null means "cannot say".
         missing = super()._find_missing(said, echoed)
         if "agree_level" in said and said["agree_level"] is None:
             missing["agree_level"] = CANNOT_SAY
@@ -187,10 +177,6 @@ T = TypeVar("T", Reaction, Reference)
 
 
 def _keep_after_first_round(entries: list[T], name: str, repairer: Repairer) -> list[T]:
-    """Return the entries, or an empty list in round 1.
-
-    In round 1 a resident has not heard any other resident yet.
-    """
     if repairer.asked.round > 1:
         return entries
     # A model may refer to statements that have not been made.
@@ -335,10 +321,8 @@ class StanceEvolution(Record):
     @model_validator(mode="before")
     @classmethod
     def _keep_recorded_stance(cls, raw: object, info: ValidationInfo) -> object:
-        """Replace the previous stance by the recorded one, and derive the change from both stances.
-
-        If a stance is missing, the change is missing too.
-        """
+        # The recorded stance replaces the stated previous one. The change follows from both
+        # stances.
         if not isinstance(raw, Mapping):
             return raw
         repairer = Repairer.from_info(info)
@@ -458,7 +442,6 @@ class Turn(Record):
     @model_validator(mode="wrap")
     @classmethod
     def _expand_declined_turn(cls, raw: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """If a resident declined the whole turn, mark both of its parts as declined."""
         if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
             raw = {part: {DECLINED: True} for part in ("thinking", "speaking")}
         return handler(raw)
