@@ -146,11 +146,8 @@ class Topic(_Part):
     def _check_distinguishable(
         cls, options: object, handler: ValidatorFunctionWrapHandler
     ) -> tuple[str, ...]:
-        """Check the options and report all problems at once.
-
-        Validation by pydantic alone would stop at a blank option and hide two options that differ
-        only in case or punctuation.
-        """
+        # Validation by pydantic alone would stop at a blank option. Then two options that differ
+        # only in case or punctuation would not be reported.
         candidates = options if isinstance(options, (list, tuple)) else ()
         faults: list[InitErrorDetails] = []
         try:
@@ -189,7 +186,6 @@ def _known_sources() -> tuple[str, ...]:
 
 
 def _list_sources(schema: JsonDict) -> None:
-    """Add the names of all persona sources, also of installed packages, to the JSON Schema."""
     # The enum lets editors complete the sources that are installed on this machine.
     schema |= {"enum": [*_known_sources()], **field_notes(essential=True)}
 
@@ -497,7 +493,6 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def _added_conditions(self) -> dict[str, ConditionDesign]:
-        """Return the conditions that the study file adds under `exposure`."""
         return {} if self.exposure == "source" else self.exposure
 
     @property

@@ -87,10 +87,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
-    """Return the ids of utterances by (participant id, kind of conversation).
-
-    `people` holds the ids of the participants to include.
-    """
+    """Return the ids of utterances by (participant id, kind of conversation)."""
     utterance_ids: dict[tuple[str, str], list[str]] = defaultdict(list)
     filters = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()
     utterances = (
@@ -104,10 +101,7 @@ def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str]
 
 
 def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
-    """Return the ids of the cluster descriptions on each page of summaries, by number of the draw.
-
-    A draw is one generation of the summaries by the model.
-    """
+    """Return the ids of the cluster descriptions on each page of summaries, by draw number."""
     summary_ids: dict[int, list[str]] = defaultdict(list)
     for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
         summary_ids[draw].append(cell_id(SUMMARY, draw, cluster))

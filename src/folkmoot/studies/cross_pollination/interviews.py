@@ -160,10 +160,7 @@ async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: S
 async def _embed_and_cluster(
     scope: Scope, config: CrossPollinationConfig, option: str, reasons: list[Reasons]
 ) -> tuple[FloatArray, list[str]]:
-    """Return the embeddings of the summaries for one option, and the cluster id of each summary.
-
-    The embeddings have one row per summary.
-    """
+    """Return the embeddings (one row per summary) and the cluster id of each summary."""
     if not reasons:
         return np.zeros((0, 0), dtype=np.float32), []
     vectors = await scope.child("embeddings").embed([reason.summary or "" for reason in reasons])
@@ -183,10 +180,9 @@ async def _embed_and_cluster(
 async def _describe_clusters(
     scope: Scope, option: str, reasons: list[Reasons], keys: list[str], draws: int
 ) -> list[Cluster]:
-    """Describe each cluster of an option once per draw, record the clusters and return them.
+    """Describe each cluster of an option once per draw, and return the clusters.
 
-    `keys` holds the cluster id of each entry of `reasons`. The embedding of a cluster is the
-    embedding of its first description.
+    `keys` holds the cluster id of each entry of `reasons`.
     """
 
     async def describe_cluster(

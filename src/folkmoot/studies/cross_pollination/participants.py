@@ -313,7 +313,6 @@ def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]
 
 
 def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -> dict[str, str]:
-    """Return the condition of each participant, by id (`p_0001` and so on)."""
     ids = [f"p_{number:04d}" for number in range(1, config.participant_count + 1)]
     return assign_conditions(ids, tuple(config.condition_designs), rng)
 
@@ -346,11 +345,7 @@ async def recruit_participants(session: Session[CrossPollinationConfig]) -> Stat
 async def _summary_draws(
     session: Session[CrossPollinationConfig], assignment: Mapping[str, str]
 ) -> dict[str, int]:
-    """Assign a draw of the summaries to each reader and return the draws by participant id.
-
-    A draw is one generation of the summaries by the model. Draws are numbered from 1 and are
-    equally frequent within each condition.
-    """
+    # Each draw has the same number of readers in each condition. Draws are numbered from 1.
     config, draw_of = session.config, dict[str, int]()
     draws = [str(n) for n in range(1, config.summary_draws + 1)]
     for condition in config.conditions_with("summaries"):
@@ -367,11 +362,7 @@ async def _summary_draws(
 
 
 async def _load_personas(session: Session[CrossPollinationConfig]) -> list[Persona]:
-    """Return the personas of this run.
-
-    A new run draws personas and writes them to a file. A resumed run reads this file, because a
-    second draw could give other personas.
-    """
+    # A resumed run reads the file, because a second draw could give other personas.
     saved = session.run_folder / PERSONAS
     if saved.exists():
         rows = json.loads(saved.read_text("utf-8"))["personas"]
@@ -421,12 +412,6 @@ def _personas_file(session: Session[CrossPollinationConfig]) -> Path:
 
 
 async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Persona]:
-    """Return the personas of a run, made from lines of Persona Hub.
-
-    With `use_persona_storage` the pool is first filled up to 1.5 times the number of participants.
-    Participants are then drawn from the pool. Otherwise models turn new lines into personas for
-    each run.
-    """
     scope, n = session.child("recruitment"), session.config.participant_count
     if not session.config.use_persona_storage:
         return (await _enrich_lines(session, scope, n, ()))[:n]
@@ -449,8 +434,7 @@ async def _enrich_lines(
 ) -> list[Persona]:
     """Return `count` personas, each made by a model from one raw line of Persona Hub.
 
-    Lines in `known` are not used. Each line that cannot be made into a persona is replaced once by
-    a spare line. Raise InputError if there are still too few personas.
+    Lines in `known` are not used. Raise InputError if too few personas could be made.
     """
     config = session.config
     path = (

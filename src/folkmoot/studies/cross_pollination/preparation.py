@@ -173,7 +173,6 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
 
 
 def _count_opinions(voter: Voter, comment_id: str) -> int:
-    """Return on how many comments except `comment_id` a voter agreed or disagreed."""
     return sum(vote != PASS for comment, vote in voter.votes.items() if comment != comment_id)
 
 
@@ -182,7 +181,6 @@ def _persona_id(voter: Voter) -> str:
 
 
 def _most_voted(conversation: PolisConversation, comment_id: str) -> list[str]:
-    """Return the numbers of all comments except `comment_id`, those with the most votes first."""
     counts = {
         comment: sum(comment in voter.votes for voter in conversation.voters)
         for comment in conversation.comments
@@ -196,7 +194,6 @@ def _most_voted(conversation: PolisConversation, comment_id: str) -> list[str]:
 def _describe_voter(
     voter: Voter, comment_ids: Sequence[str], conversation: PolisConversation
 ) -> str:
-    """Return a persona text that completes "You are …", with quotes of comments."""
     parts = []
     for vote, verb in ((AGREE, "agreed with"), (DISAGREE, "disagreed with")):
         comment_texts = [

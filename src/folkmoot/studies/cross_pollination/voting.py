@@ -145,10 +145,7 @@ def _parse_ranking(answer: BaseModel | Missing) -> list[str] | Missing:
 
 
 def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
-    """Return the answer type of a ranking: every option once, or one way out such as declining.
-
-    If the text of a way out equals that of an option, it counts as the option.
-    """
+    """Return the answer type of a ranking: every option once, or one way out such as declining."""
     ways_out = [way for way in WAYS_OUT if way not in options]
 
     def complete_ranking(ranking: list[str]) -> list[str]:
@@ -362,12 +359,8 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
 
 
 def _terminate_study(scope: Scope, state: State, reason: str) -> State:
-    """Return the state after an early end of the study.
-
-    Participants who should vote a second time are skipped, except participants of simple voting. In
-    the source study the participants of simple voting vote only once. Folkmoot adds their second
-    vote (`revote`).
-    """
+    # The source study has one vote in simple voting. The second vote (`revote`) is an addition of
+    # Folkmoot, so these participants are not skipped.
     scope.root.warn(f"the study ends early: {reason}")
     remaining = [
         participant
@@ -592,11 +585,8 @@ async def second_vote(
 def _interview_shown_in_final_vote(
     config: CrossPollinationConfig, participant: Participant
 ) -> Transcript:
-    """Return the interview if the design includes it in the prompt of the final vote.
-
-    Otherwise return an empty transcript. A model remembers only its prompt, so an interview outside
-    the prompt has no influence on the vote.
-    """
+    # A model remembers only its prompt, so an interview outside the prompt has no influence on the
+    # vote.
     return (
         (participant.clarification_transcript or EMPTY_TRANSCRIPT)
         if config.shown_in_final_vote(participant.condition).interview

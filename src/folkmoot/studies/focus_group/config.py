@@ -88,7 +88,6 @@ class GuidePart(BaseModel):
 
 
 def _as_questions(value: object) -> object:
-    """Return a bare list as the questions of a phase. Return any other value unchanged."""
     return {"questions": value} if isinstance(value, list) else value
 
 

@@ -246,7 +246,6 @@ def _mean_or_none(values: Iterable[float | None]) -> float | None:
 
 
 def _nan_to_none(value: float) -> float | None:
-    """Round a value. Return None for NaN and infinity, which JSON cannot represent."""
     return round(value, 4) if math.isfinite(value) else None
 
 
@@ -282,7 +281,6 @@ def _describe_participant(profile: Profile) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escape a text so that it cannot create headings, emphasis, links or HTML in Markdown."""
     # The backslash comes first. Later it would escape the backslashes that were just added.
     for mark in ("\\", "*", "_", "`", "<", "[", "#"):
         text = text.replace(mark, f"\\{mark}")
@@ -290,7 +288,6 @@ def _escape_markdown(text: str) -> str:
 
 
 def _format_signed(value: float) -> str:
-    """Return a number with a sign and two decimals. A value that rounds to zero has no sign."""
     text = f"{value:+.2f}".replace("-", "−")
     return "0.00" if text[1:] == "0.00" else text
 
@@ -423,10 +420,7 @@ def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
 
 
 def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, object]]:
-    """Return the participants with a changed private position, and the turns of the changes.
-
-    A turn is listed if the coder read a changed position in it.
-    """
+    """Return the participants with a changed private position, and the turns of the changes."""
     profiles = {profile.id: profile for profile in discussion_transcript.personas}
     return [
         {
@@ -451,11 +445,7 @@ def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, objec
 def _remark_data(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, list[dict[str, object]]]:
-    """Return objections, needs and themes with quotes.
-
-    The codes raised by most participants come first. With one group, all quotes of a code are from
-    different participants. With several groups, all quotes of a code are from different groups.
-    """
+    """Return objections, needs and themes with quotes, the codes of most participants first."""
     speakers_by_code: dict[str, set[tuple[str, str]]] = {}
     quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}
     for discussion_transcript in group:
@@ -507,10 +497,6 @@ def _remark_data(
 def _participant_summaries(
     discussion_transcript: DiscussionTranscript, pages: dict[str, str]
 ) -> list[dict[str, object]]:
-    """Return for each participant the first and last position, share of words and a quote.
-
-    The quote is the message that fits the last position best (`_representativeness`).
-    """
     positions_before, positions_after = (
         discussion_transcript.positions(InterviewTime.BEFORE),
         discussion_transcript.positions(InterviewTime.AFTER),
@@ -568,22 +554,15 @@ def _describe_leaning(position: float | None) -> str:
 
 
 def _representativeness(position: float, message: DiscussionMessage) -> float:
-    """Return how well the tone of a message represents a participant with this position.
+    """Return how well the tone of a message (−1 to 1) fits a participant's position.
 
-    For a positive position the score is the tone of the message (−1 to 1). For a negative position
-    the score is the tone with reversed sign. For a position close to 0 the score is the absolute
-    tone.
+    Near position 0, the absolute tone is returned.
     """
     tone = message.sentiment or 0.0
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone
 
 
 def _across_groups(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    """Return the number of groups, the mean shift of position in each group, and three counts.
-
-    The counts are the groups in which the mean position rose, the groups in which it fell, and the
-    groups in which most participants would buy the product.
-    """
     mean_shifts, majority_count = [], 0
     for discussion_transcript in group:
         position_pairs = discussion_transcript.positions_before_and_after().values()

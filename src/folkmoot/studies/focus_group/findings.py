@@ -258,13 +258,11 @@ def _is_primary(result: Result | None) -> bool:
 
 
 def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
-    """Return a phrase that says whether most participants would buy, and how intent changed."""
     side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
     return f"{side}; {change_result.verdict_phrase}" if change_result is not None else side
 
 
 def _result_sentence(result: Result) -> str:
-    """Return a sentence: the conclusion of a primary claim, or the estimate of another claim."""
     text = f"{result.estimate_text}, exploratory"
     if _is_primary(result):
         text = result.conclusion_text
@@ -413,7 +411,7 @@ def describe_missing(reasons: pl.Series) -> str:
 
 
 def _unread_answers(concept: Concept) -> tuple[str, ...]:
-    """Return a note on answers without a position. Tables of earlier versions give no note."""
+    # Tables of earlier versions give no note.
     if "reading_missing" not in concept.utterances.columns:
         return ()
     unread = concept.answers["reading_missing"].drop_nulls()

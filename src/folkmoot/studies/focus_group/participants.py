@@ -122,10 +122,7 @@ def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile
 
 
 def _anonymous_profile(profile: Profile, name: str) -> Profile:
-    """Return the profile of a human who answers as themselves: a name and no opinion.
-
-    No prompt contains the attributes that were drawn for this seat.
-    """
+    # No prompt contains the attributes that were drawn for this seat.
     changes = {
         "name": name,
         "described": True,

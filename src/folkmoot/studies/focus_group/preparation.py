@@ -180,7 +180,6 @@ def check_images(config: DiscussionConfig) -> list[Problem]:
 
 
 def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
-    """Yield (key, text) for each text of the study file that participants are shown."""
     prefixed_parts = [
         ("", config),
         *((f"stimuli.{index}.", stimulus) for index, stimulus in enumerate(config.stimuli)),
@@ -193,7 +192,6 @@ def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_guide(config: DiscussionConfig) -> list[Problem]:
-    """Return problems of guide questions that the moderator would never ask."""
     problems: list[Problem] = []
     for phase, guide_part in config.guide.items():
         key = f"guide.{phase.value}"

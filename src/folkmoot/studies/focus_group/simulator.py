@@ -79,11 +79,6 @@ class LLMClient:
 
 
 class _PendingRequest(NamedTuple):
-    """A request that a client of the simulator has to answer.
-
-    `respondent` is the embedded respondent. The client may pass the request to it.
-    """
-
     request: ModelRequest
     address: str
     respondent: Respondent
@@ -262,14 +257,12 @@ class DiscussionSimulator:
 
 
 def _is_plain_mock(client: LLMClient) -> bool:
-    """Return whether a client is a MockLLMClient with the original `complete`."""
     return type(client).complete is MockLLMClient.complete and "complete" not in vars(client)
 
 
 async def _answer_request(
     client: LLMClient, respondent: Respondent, request: ModelRequest, address: str
 ) -> str:
-    """Pass a request of the engine to a client and return the client's reply."""
     token = _PENDING_REQUEST.set(_PendingRequest(request, address, respondent))
     try:
         return await client.complete(

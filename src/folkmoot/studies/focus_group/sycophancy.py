@@ -406,10 +406,9 @@ def compute_check(
 
 
 def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
-    """Return pairs of distances to the other participants, one pair per participant.
+    """Return each participant's distance to the others (alone, after the discussion).
 
-    The first distance is after the interview without the others, the second after the discussion.
-    Only participants with a known position at both times are included.
+    Participants without a position at one of the two times are left out.
     """
     known = record.alone.keys() & record.after.keys()
     alone, in_talk = (
@@ -422,8 +421,8 @@ def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
 def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
     """Return the change of a value per position in the speaking order, within questions.
 
-    Groups are the independent units. The estimate is NaN with fewer than six answers, or if no
-    question has answers at different positions.
+    The estimate is NaN with fewer than six answers, or if no question has answers at different
+    positions.
     """
     _, block = np.unique([answer.question for answer in answers], return_inverse=True)
     value, place = (
@@ -449,10 +448,7 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
 
 
 def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, float, float]:
-    """Return the mean spread before and after the discussion, and the p-value of `convergence_p`.
-
-    The spread of a group is the standard deviation of its members' positions.
-    """
+    """Return the mean spread before and after the discussion, and a p-value (`convergence_p`)."""
     start, end = _paired_positions((record.before, record.after) for record in records)
     retest, after = _paired_positions((record.retest, record.after) for record in records)
     # A fixed seed, so that a report computed again has the same p-value.
@@ -463,11 +459,6 @@ def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, fl
 def _paired_positions(
     groups: Iterable[tuple[Positions, Positions]],
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Return two lists: the first and the second positions, each with one list per group.
-
-    Only participants with both positions count. Groups with fewer than three of them are left out,
-    because a standard deviation of two positions says little.
-    """
     first: list[list[float]] = []
     second: list[list[float]] = []
     for first_positions, second_positions in groups:

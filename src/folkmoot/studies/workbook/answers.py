@@ -110,11 +110,7 @@ def read_literal(text: str) -> object:
 
 
 def _repair_candidates(text: str) -> list[str]:
-    """Return the text as typed, followed by versions with more and more straight quotes.
-
-    The caller uses the first version that it can read. The text as typed comes first, so that an
-    apostrophe inside an option is kept.
-    """
+    # The text as typed comes first, so that an apostrophe inside an option is kept.
     straight_doubles = re.sub(r"[“”„]", '"', text)
     straight = re.sub(r"[‘’‚]", "'", straight_doubles)
     candidates = [text, _straighten_delimiters(text), straight_doubles, straight]
@@ -122,7 +118,6 @@ def _repair_candidates(text: str) -> list[str]:
 
 
 def _straighten_delimiters(text: str) -> str:
-    """Replace typographic quotes at the start or end of a string by straight quotes."""
     text = re.sub(r"(?<=[\[({,:\s])[“„]|”(?=\s*[\])},:])", '"', text)
     return re.sub(r"(?<=[\[({,:\s])[‘‚]|’(?=\s*[\])},:])", "'", text)
 
@@ -168,8 +163,6 @@ def _evaluate_literal(text: str) -> object:
 
 
 class _RangeExpander(ast.NodeTransformer):
-    """Replace `range(11)` and `list(range(11))` by the list of their numbers."""
-
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if _is_call(node, "list") and len(node.args) == 1 and _is_call(node.args[0], "range"):
             return self.visit_Call(node.args[0])
@@ -185,7 +178,6 @@ class _RangeExpander(ast.NodeTransformer):
 
 
 def _is_call(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
-    """Return whether a node calls the function `name` without keyword arguments."""
     called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     return called and node.func.id == name and not node.keywords  # type: ignore[attr-defined]
 
@@ -538,12 +530,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         }
 
     def _response_schema(self) -> dict[str, object]:
-        """Return the JSON schema of the answer without its options or bounds.
-
-        The schema omits options and bounds because a speaker must be able to refuse in words. A
-        parsed reply is checked against the options or bounds, and a reply that does not fit is
-        re-asked.
-        """
+        # The schema has no options or bounds, because a speaker must be able to refuse in words.
+        # The parser checks options and bounds.
         if not (self.is_numeric and self.validate):
             return {"type": "string"}
         kind = "integer" if self.var_type == "integer" else "number"
@@ -605,8 +593,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
         """Return (answer, speculation score, parse step, problem) of a reply.
 
-        The score is None if the reply has no usable one. The problem is None if the reply could be
-        read.
+        The problem is None if the reply could be read.
         """
         reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
@@ -652,7 +639,6 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def _text_answer_type(self) -> AnswerType[str] | AnswerType[float]:
-        """Return the answer type of the response itself, which may be inside a JSON object."""
         if isinstance(self.choices, ListedOptions):
             # The format of workbooks has up to five re-asks, which replace the one clarification of
             # `Choice`.

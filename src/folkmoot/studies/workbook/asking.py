@@ -115,7 +115,6 @@ def _label_of(state: SessionState, speaker: SessionParticipant | str) -> str:
 def _people_template(
     state: SessionState, task: TaskInPlay, speaker: SessionParticipant | str
 ) -> str:
-    """Return the template of the wording for people, or an empty string if there is none."""
     return task.people_prompts.get(_label_of(state, speaker), "")
 
 
@@ -299,7 +298,6 @@ def build_task_prompt(
 
 
 def _peer_answer(state: SessionState, utterance: Utterance) -> Mapping[str, str]:
-    """Return an earlier answer and the name of its speaker, as values for a prompt."""
     seat = next(
         (
             session_participant
@@ -385,11 +383,7 @@ async def ask_seat(
 async def _ask_speculation(
     scope: Scope, state: SessionState, task: TaskInPlay, speaker: Speaker, history: Transcript
 ) -> tuple[int | None, list[Utterance]]:
-    """Ask in a separate question how speculative the last answer was.
-
-    Return the score and the two utterances, or None and an empty list without a readable score.
-    Asking for the score together with the answer would require a JSON reply.
-    """
+    # Asking for the score together with the answer would require a JSON reply.
     prompt = scope.prompt("speculation")
     question = state.record_utterance(scope, task, POSER, prompt)
     answer_type = Number(0, 100, integer=True)

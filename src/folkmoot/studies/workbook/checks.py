@@ -144,7 +144,7 @@ def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProbl
 def _speaker_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]]:
     """Yield (text, role, address of its cell) for each text that speakers see.
 
-    The role is the one that sees the text, or None if all roles see it.
+    The role is None if all roles see the text.
     """
     for treatment in experiment.treatments.values():
         yield treatment.description, None, treatment.at.get("treatment_description", "")
@@ -202,10 +202,7 @@ def design_problems(
 
 
 def _check_file_names(workbook: Workbook, problems: Problems) -> None:
-    """Check that no file of an experiment has the name of a file that every run writes.
-
-    Case is ignored, because some file systems ignore it.
-    """
+    # Case is ignored, because some file systems ignore it.
     if count_permutations(workbook) > MOST_PERMUTATIONS_CHECKED:
         # Each name then ends in a number.
         return
@@ -228,7 +225,6 @@ def _check_endpoint(workbook: Workbook, problems: Problems) -> None:
 
 
 def _check_special_roles(experiment: Experiment, problems: Problems) -> None:
-    """Check that each special role is defined once and that no respondent has its name as ID."""
     for special in SPECIAL_ROLES:
         for role in [role for role in experiment.roles.values() if role.special_name == special][
             1:
@@ -244,7 +240,6 @@ def _check_special_roles(experiment: Experiment, problems: Problems) -> None:
 
 
 def _check_names(workbook: Workbook, problems: Problems) -> None:
-    """Check that variables, computed values and constants have different names."""
     cells_by_name: dict[str, str] = {
         constant.name: constant.at.get("name", "") for constant in workbook.constants
     }
@@ -303,10 +298,7 @@ def _check_computed(workbook: Workbook, problems: Problems) -> None:
 def _check_shared(
     name: str, expression: str, personal: set[str], at: Mapping[str, str], problems: Problems
 ) -> None:
-    """Check that a session value uses values of participants only within aggregates.
-
-    `at` maps the fields of the session value to the cells that they were read from.
-    """
+    # `at` holds the cell of each field of the session value.
     try:
         unaggregated = names_used(parse_expression(expression), outside_only=True) & personal
     # `_check_computed` has reported it.
@@ -324,8 +316,7 @@ def _check_shared(
 def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
     """Return the attributes `treatment.…` or `role.…` that a text may use.
 
-    With `label`, only the attributes of that role are returned. Otherwise the attributes of all
-    participants' roles are returned.
+    Without `label`, only attributes of all participants' roles are returned.
     """
     parts: Sequence[LabelledPart] = workbook.treatments
     if space == "role":
@@ -350,10 +341,6 @@ def _check_placeholders(text: str, where: str, known: Collection[str], problems:
 
 
 def _check_texts(workbook: Workbook, problems: Problems) -> None:
-    """Check the placeholders of labels, descriptions and options.
-
-    These texts may use constants. Descriptions of roles may also use the treatment.
-    """
     constants = _constant_names(workbook)
     with_treatment = constants | _known_attributes(workbook, "treatment")
     texts = [
@@ -386,7 +373,6 @@ def _check_texts(workbook: Workbook, problems: Problems) -> None:
 
 
 def _check_contexts(workbook: Workbook, problems: Problems) -> None:
-    """Check that context tasks come first, because they become the system prompt."""
     contexts = [task for task in workbook.tasks if task.type == "context"]
     later_orders = [task.task_order for task in workbook.tasks if task.type != "context"]
     if workbook.tasks and not contexts:
@@ -425,7 +411,6 @@ def _check_prompts(workbook: Workbook, problems: Problems) -> None:
 
 
 def _texts_of(task: Task) -> Iterator[tuple[str, str, str]]:
-    """Yield (column, role or "", text) for each text of a task."""
     for column, texts in (("llm_text", task.llm_text), ("people_text", task.people_text)):
         by_role = {"": texts} if isinstance(texts, str) else texts
         for role, text in by_role.items():
@@ -433,10 +418,9 @@ def _texts_of(task: Task) -> Iterator[tuple[str, str, str]]:
 
 
 def _orders_known(workbook: Workbook) -> dict[str, int | None]:
-    """Return variable or computed value → the `task_order` after which its value is known.
+    """Return the `task_order` after which each variable or computed value is known.
 
-    The order is None for a value that is known from the start. A computed value is known as soon as
-    all variables in its expression are known.
+    None means that the value is known from the start.
     """
     asked_tasks = [task for task in workbook.tasks if task.type != "context"]
     orders = sorted({task.task_order for task in asked_tasks})
@@ -481,7 +465,6 @@ def _check_availability(
 
 
 def _check_task(play: TaskInPlay, experiment: Experiment, problems: Problems) -> None:
-    """Check the roles and response options of a task."""
     task, where = play.task, play.task.at.get("response_options", "")
     roles = experiment.roles
     _check_roles(play.prompts, task.at.get("llm_text", ""), list(roles), problems)

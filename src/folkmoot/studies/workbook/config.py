@@ -530,7 +530,6 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
 
 
 def _describe_combinations(book: Workbook) -> list[str]:
-    """Return one text per experiment, in order, with the values of all constants."""
     assignments = [
         [f"{constant.name} = {_format_value(value)}" for value in constant.values]
         for constant in book.constants
@@ -577,7 +576,6 @@ def _between_treatments(
 def _between_experiments(
     book: Workbook, measure: Measure, first: tuple[str, str], second: tuple[str, str]
 ) -> Claim:
-    """Return the claim that compares two experiments, each given as (id, text of its constants)."""
     names = first[1], second[1]
     return Claim(
         NUMBERS[measure.computed],
@@ -604,8 +602,7 @@ def _counted_rows(
 ) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
     """Return the filters that select the rows of a measure, as (column, allowed values) pairs.
 
-    The filters exclude invalid answers and the answers of special roles. None as an allowed value
-    means an empty cell.
+    None as an allowed value stands for an empty cell.
     """
     if measure.computed:
         return (("name", measure.variable_names),)

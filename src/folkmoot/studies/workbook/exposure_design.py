@@ -93,7 +93,6 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 def _names_treatment(workbook: Workbook) -> bool:
-    """Return whether a text of a task or role has a placeholder for the treatment."""
     texts = [role.description for role in workbook.roles]
     for task in workbook.tasks:
         by_role = [task.llm_text] if isinstance(task.llm_text, str) else task.llm_text.values()
@@ -104,12 +103,8 @@ def _names_treatment(workbook: Workbook) -> bool:
 def _heard_utterances(
     session: Sequence[Spoken], who: str, task: str, private: set[str], revealed: bool
 ) -> Iterator[Spoken]:
-    """Yield the utterances of a session that a participant hears before answering a task.
-
-    Private answers to the same task are excluded, because participants hear them only after the
-    task ends. Private answers to earlier tasks are excluded as well if the layout keeps answers
-    private.
-    """
+    # Participants hear private answers to a task only after the task ends. Some layouts keep
+    # private answers to earlier tasks private too.
     for row in session:
         if row["turn"] is None:
             continue

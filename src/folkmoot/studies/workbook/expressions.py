@@ -117,8 +117,6 @@ class ExpressionProblem(ValueError):
 
 
 class _Absent(Exception):
-    """Raised if a value that an expression needs is missing."""
-
     def __init__(self, detail: str, reason: str = "not_computable") -> None:
         super().__init__(detail)
         self.detail = detail
@@ -187,8 +185,6 @@ def parse_expression(text: str) -> ast.expr:
 
 
 class _Pipes(ast.NodeTransformer):
-    """A transformer of trees that replaces `value | round(1)` by `round(value, 1)`."""
-
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         left, right = node.left, node.right
         arguments, keywords = list[ast.expr](), list[ast.keyword]()
@@ -213,8 +209,7 @@ class _Pipes(ast.NodeTransformer):
 def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
     """Raise ExpressionProblem for a node that is not in the language, and check its children.
 
-    `depth` is the number of aggregates around the node. `inside` is True if the node is an argument
-    of an aggregate.
+    `depth` is the number of aggregates around the node.
     """
     if not isinstance(node, _NODES):
         message = f"{type(node).__name__} is not allowed"
@@ -274,17 +269,13 @@ def _check_fixed(node: ast.expr) -> None:
 
 
 def _function_name(node: ast.AST) -> str:
-    """Return the name of the function that a node calls. Returns "" if the node is not a call."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id
     return ""
 
 
 def _is_aggregate(node: ast.AST) -> bool:
-    """Return whether a node is an aggregate over participants.
-
-    `min` and `max` are aggregates only with a single argument.
-    """
+    # `min` and `max` are aggregates only with a single argument.
     return isinstance(node, ast.Call) and _function_name(node) in AGGREGATES and len(node.args) == 1
 
 
@@ -317,7 +308,6 @@ def _name_of(node: ast.Name | ast.Attribute) -> str:
 
 
 def _operands(node: ast.expr) -> list[ast.expr]:
-    """Return the direct operands of an expression. A function name is not an operand."""
     if isinstance(node, ast.Call):
         return node.args
     return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
@@ -372,10 +362,9 @@ def _calculate_value(
 
 @dataclass(frozen=True)
 class _Column:
-    """The values of an aggregate's argument, one per participant.
+    """The values of an aggregate's argument by participant.
 
-    `values` maps each participant to a value. `failures` maps a participant to the exception that
-    the evaluation raised. Participants who were never asked are in neither mapping.
+    `failures` holds the exceptions of the participants for whom the argument has no value.
     """
 
     values: Mapping[str, Any]
@@ -430,10 +419,6 @@ class Evaluator:
         return value
 
     def _choose(self, node: ast.BoolOp, participant: str | None) -> Any:
-        """Return the value of an `and` or `or`: its first deciding operand, or else its last one.
-
-        A false operand decides `and`, and a true operand decides `or`.
-        """
         value: Any = None
         for operand in node.values:
             value = self.calculate(operand, participant)
@@ -499,7 +484,6 @@ class Evaluator:
         return self._combined[node, excluded]
 
     def _column(self, inner: ast.expr) -> _Column:
-        """Evaluate the argument of an aggregate for all participants, and keep the result."""
         if inner not in self._columns:
             personal = names_used(inner, outside_only=True) & self.context.personal
             values: dict[str, Any] = {}
@@ -532,10 +516,7 @@ EMPTY_CONTEXT = EvaluationContext((), frozenset(), frozenset(), {}, lambda _name
 
 
 def _calculate_numbers(kind: ast.AST, *values: Any) -> Any:
-    """Apply an operator to numbers of limited size.
-
-    Texts are refused, because `"%999999999d" % 1` would fill the memory.
-    """
+    # Texts are refused, because `"%999999999d" % 1` would fill the memory.
     is_plain = _PLAIN.issuperset(map(type, values))
     if not is_plain and (absent := [value for value in values if isinstance(value, MissingValue)]):
         return absent[0]
@@ -560,10 +541,9 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
 
 
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return for each value the aggregate over all values except this one.
+    """Return for each value the aggregate over all other values.
 
-    Each result is bit for bit the result of `_combine_values` for the remaining values. Sums are
-    exact before they are rounded, as in `math.fsum`. The time is linear in the number of values.
+    Each result is equal to `_combine_values` of the other values, bit for bit.
     """
     if name in ("min", "max"):
         choose = min if name == "min" else max

@@ -177,7 +177,6 @@ def _answer_record(response: Response) -> AnswerRecord:
 
 
 def _speaker_history(state: SessionState, speaker_id: str) -> list[dict[str, str]]:
-    """Return the history of a speaker as chat messages. The system prompt is the first message."""
     system = {"role": "system", "name": "", "content": state.speakers[speaker_id].system}
     # A session that stopped early may have speakers who have heard nothing.
     history = state.histories.get(speaker_id, ())
@@ -235,7 +234,6 @@ class ExperimentFiles:
                 self._write_experiment(experiment)
 
     def _write_experiment(self, experiment: Experiment) -> None:
-        """Write both files of an experiment. Finished sessions are in the order of the plan."""
         finished = self._done[experiment.id]
         self._written[experiment.id] = len(finished)
         records = [finished[number] for number in self._numbers if number in finished]
@@ -318,8 +316,6 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
 
 
 def _unique_titles(taken: set[str]) -> Callable[..., str]:
-    """Return a function that makes a column title differ from all titles in `taken`."""
-
     def build_title(name: str, prefix: str = "") -> str:
         title = name
         if title in taken and prefix:
@@ -345,7 +341,6 @@ def _answer_value(answer: AnswerRecord | None) -> Value | None:
 
 
 def _is_missing(answer: AnswerRecord) -> bool:
-    """Return whether a question that was asked has no answer."""
     return answer["status"] == "missing" and answer.get("missing") != EMPTY_PROMPT
 
 

@@ -124,7 +124,6 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
-    """Return the treatments that were played, in sheet order. The first is the reference."""
     played_labels = list(dict.fromkeys(sessions["treatment"].to_list()))
     ordered = [
         treatment.label for treatment in design.treatments if treatment.label in played_labels
@@ -133,10 +132,7 @@ def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
 
 
 def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
-    """Return variable → options in the order of the sheet.
-
-    Only tasks with the same list of options for all roles are included.
-    """
+    # Roles may have different options for one task. Such a task is left out.
     options_by_variable: dict[str, tuple[str, ...]] = {}
     for task in design.tasks:
         with contextlib.suppress(NotALiteral):
@@ -271,7 +267,7 @@ def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) 
 
 
 def _share_suffix(measure: Measure) -> str:
-    """Return the end of a column name that makes the report show shares in per cent."""
+    # The report shows a column with this ending in per cent.
     return "_share" if measure.is_share else ""
 
 
@@ -290,7 +286,6 @@ def _describe_course(measure: Measure, treatment: str, rows: Sequence[Mapping[st
 
 
 def _measure_results(measure: Measure, results: Sequence[Result], by: str) -> list[Result]:
-    """Return the results of claims on a measure. `by` is the column that they compare."""
     matching = (result for result in results if result.claim.by == by and result.counts != (0, 0))
     table = NUMBERS[measure.computed]
     return [
@@ -375,8 +370,7 @@ def _minus_first(
 ) -> kit.Row:
     """Return the table cells for the difference between a treatment and the first treatment.
 
-    All cells are None if there is no result. With `has_joint_intervals`, there are cells for the
-    joint interval too.
+    All cells are None if there is no result.
     """
     suffix = "_points" if measure.is_share else ""
     differences = (f"{name}{suffix}" for name in ("minus_first", "minus_low", "minus_high"))
@@ -561,7 +555,6 @@ def option_shares(
 def _answers_by_treatment(
     answers: pl.DataFrame, treatments: Sequence[str], names: Sequence[str], title: str
 ) -> tuple[ResultTable, BarChart]:
-    """Return the share of each answer in each treatment, as a table and as a bar chart."""
     shares: list[tuple[str, str, float]] = []
     for treatment in treatments:
         treatment_answers = answers.filter(treatment=treatment)["answer"].to_list()
@@ -671,11 +664,8 @@ _PLACEHOLDER = re.compile(r"\{.*\}")
 
 
 def _question_wording(question: str) -> str:
-    """Return the last paragraph of a task's text, with numbers masked.
-
-    Earlier paragraphs often describe previous rounds, so they are ignored. If roles have different
-    texts, the complete texts are returned.
-    """
+    # Earlier paragraphs often describe previous rounds, so only the last one is kept. Numbers are
+    # masked.
     paragraphs = [part.strip() for part in question.split("\n\n")]
     question_parts = [part for part in paragraphs if part and not _PLACEHOLDER.fullmatch(part)]
     question_text = (

@@ -223,7 +223,7 @@ def _build_task(
 def _by_role(
     texts: str | Mapping[str, str], where: str, users: Sequence[str], fill: Filler
 ) -> dict[str, str]:
-    """Return the template of each role. One text is for all roles of participants."""
+    """Return the template of each role. A single text is the template of all these roles."""
     if isinstance(texts, str):
         return dict.fromkeys(users, texts) if texts else {}
     return {str(fill(label, where)): text for label, text in texts.items()}
@@ -260,7 +260,7 @@ class SessionPlan:
 
 @dataclass(frozen=True)
 class _Group:
-    """The participants of one session before roles are assigned, as row indices of the profiles."""
+    """The participants of one session, as row indices of the profiles."""
 
     label: str
     rows: tuple[int, ...]
@@ -329,7 +329,7 @@ def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | No
 
 
 class _Assignment:
-    """The assignment of one experiment's participants, and its problems by kind."""
+    """The assignment of participants to the sessions of one experiment."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self.experiment, self.seed = experiment, seed
@@ -423,7 +423,6 @@ class _Assignment:
         return [_Group(str(number), groups[index]) for number, index in enumerate(chosen, start=1)]
 
     def _rows_by_value(self, column: int) -> dict[str, list[int]]:
-        """Return value → row indices for a column. Rows with a blank cell are left out."""
         members: dict[str, list[int]] = {}
         for row, cells in enumerate(self.profiles.rows):
             if cells[column]:
@@ -477,7 +476,6 @@ class _Assignment:
         return labels[0]
 
     def _check_labels(self, what: str, group: _Group, column: int, known: Sequence[str]) -> bool:
-        """Report labels in a column that do not exist. Return True if all labels exist."""
         is_valid = True
         for row in group.rows:
             label = self.profiles.rows[row][column]
@@ -521,10 +519,6 @@ class _Assignment:
         return self._name_seats(seated)
 
     def _name_seats(self, seated: Sequence[tuple[str, int]]) -> tuple[SessionParticipant, ...]:
-        """Return the participants with the names that other participants see.
-
-        A participant's name is the role, with a number if several participants have the same role.
-        """
         role_counts = Counter(role for role, _ in seated)
         used_counts: Counter[str] = Counter()
         taken_names = set(self.experiment.roles)

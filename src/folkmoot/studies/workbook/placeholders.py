@@ -90,7 +90,7 @@ def with_source(value: Scalar, source: Source, recorded: str) -> object:
 class _Branch:
     """One branch of an `if` in a text. The condition is None for `else`.
 
-    `words` is the condition as it is written in the text. `body` holds the parts of the branch.
+    `words` is the condition as the researcher wrote it.
     """
 
     condition: ast.expr | None
@@ -111,10 +111,7 @@ _Names = set[str]
 
 @lru_cache(maxsize=32_768)
 def _parse_template(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
-    """Parse a text and return its parts and the names in it.
-
-    Raises ExpressionProblem if the text cannot be parsed.
-    """
+    """Parse a text and return its parts and the names in it."""
     if len(text) > MAX_TEXT:
         raise ExpressionProblem(f"the text is longer than {MAX_TEXT:,} characters", "shorten it")
     names = _Names()
@@ -131,8 +128,7 @@ def _parse_template(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
 def _split_template(text: str) -> Iterator[tuple[str, str]]:
     """Yield the pieces of a text in order as (kind, content).
 
-    The kind is "" for plain text, and `{{` or `{%` for a tag. As in Jinja, a `-` in a tag removes
-    the white space beside it. Remarks are dropped.
+    The kind is "" for plain text, and `{{` or `{%` for a tag.
     """
     position, is_trimmed = 0, False
     while opening := _OPENS.search(text, position):
@@ -151,10 +147,10 @@ def _split_template(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_body(pieces: Iterator[tuple[str, str]], names: _Names) -> tuple[list[_Part], str, str]:
-    """Read pieces of a text or branch up to the next tag that does not belong to a nested `if`.
+    """Read pieces of a text up to the next `elif`, `else` or `endif` of the current `if`.
 
-    Returns the parts that were read, the first word of that tag (such as `else`), and the rest of
-    the tag. At the end of the text the word is "".
+    Return the parts, the first word of that tag, and the rest of the tag. The word is "" at the end
+    of the text.
     """
     parts: list[_Part] = []
     for kind, piece in pieces:
@@ -284,10 +280,6 @@ def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]
 
 
 def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
-    """Return the text of one placeholder.
-
-    An expression without names is part of the text itself, so its value needs no source.
-    """
     if isinstance(tree, ast.IfExp):
         return _show(tree.body if evaluator.calculate(tree.test) else tree.orelse, evaluator)
     value = evaluator.calculate(tree)
@@ -309,7 +301,7 @@ def empty_branches(text: str) -> list[str]:
 
 
 def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
-    """Return whether a text with these parts can be empty, and under which conditions."""
+    """Return whether these parts can give an empty text, and under which conditions."""
     is_empty, conditions = True, list[str]()
     for part in parts:
         if not isinstance(part, _If):

@@ -95,10 +95,7 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
 
 
 def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
-    """Return the sort key of a problem, by sheet, row and column.
-
-    Problems of the whole file come first, then those of unknown sheets, then those of known sheets.
-    """
+    # Problems of the whole file come first, then those of unknown sheets.
     sheet, _, cell = problem.where.partition("!")
     match = re.fullmatch(r"([A-Z]+)(\d+)", cell)
     row, column = (int(match[2]), column_index_from_string(match[1])) if match else (0, 0)
@@ -106,10 +103,8 @@ def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
 
 
 def _concerns_assignment(problems: list[Problem], workbook: Workbook) -> bool:
-    """Return whether any of the problems concerns a sheet that the assignment uses.
-
-    The assignment is then not checked, because the check would report the same problem twice.
-    """
+    # The assignment is not checked if one of its sheets has a problem. The check would report the
+    # same problem twice.
     addresses = [workbook.profiles.sheet, *workbook.settings.at.values()]
     addresses += [role.at.get("role_label", "") for role in workbook.roles]
     sheets = {address.partition("!")[0] for address in addresses}
@@ -202,7 +197,6 @@ def config_advisories(config: WorkbookConfig) -> list[str]:
 
 
 def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
-    """Return notes on respondents without a session, unused treatments and similar labels."""
     workbook = experiment.workbook
     profiles = workbook.profiles
     plans, problems = assign_sessions(experiment, seed)
@@ -276,10 +270,7 @@ def _limit_notes(experiment: Experiment) -> list[str]:
 
 
 def _constant_notes(workbook: Workbook, count: int) -> list[str]:
-    """Return notes on constants that no text and no expression uses.
-
-    An unused constant only repeats the same experiment.
-    """
+    # An unused constant only repeats the same experiment.
     used_names = set().union(
         *(names_used(parse_expression(computed.expression)) for computed in workbook.computed)
     )
@@ -301,7 +292,6 @@ def _constant_notes(workbook: Workbook, count: int) -> list[str]:
 
 
 def _template_texts(workbook: Workbook) -> Iterator[str]:
-    """Yield all texts that may contain a constant."""
     for part in (*workbook.treatments, *workbook.roles):
         yield from (part.label, part.description, *part.extra.values())
     for task in workbook.tasks:
@@ -310,7 +300,6 @@ def _template_texts(workbook: Workbook) -> Iterator[str]:
 
 
 def _branch_notes(workbook: Workbook) -> list[str]:
-    """Return notes on branches in which a prompt is empty, so that no question is asked."""
     notes = []
     for task in workbook.tasks:
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
@@ -332,7 +321,7 @@ def _branch_notes(workbook: Workbook) -> list[str]:
 
 
 def _speaker_count(task: TaskInPlay, experiment: Experiment) -> int:
-    """Return the approximate number of speakers of a task, assuming evenly assigned roles."""
+    # Roles are assumed to be equally frequent.
     speaking_roles = [
         experiment.roles[label] for label in task.prompts if label in experiment.roles
     ]
@@ -446,10 +435,6 @@ def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Prev
 
 
 def _first_task(state: SessionState, speaker: SessionParticipant | str) -> TaskInPlay | None:
-    """Return the first task that is put to a speaker, or None if there is none.
-
-    The choice uses only values that are known at the start of a run.
-    """
     tasks_in_turn = (task for task in _asked_tasks(state) if speaker in state.in_play(task))
     return next(
         (task for task in tasks_in_turn if fill_prompt(state, task, speaker, OPTIONS).text), None

@@ -65,7 +65,6 @@ _NOISE = 0.07
 
 
 def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
-    """Return the options that the workbook lists. Rating scales and numbers are left out."""
     names: list[str] = []
     for task in config.workbook.tasks:
         try:
@@ -84,12 +83,8 @@ def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
 
 
 def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the passages that can argue for or against giving.
-
-    The passages are texts of the workbook and utterances of other speakers. Utterances of the
-    Facilitator are left out, because they repeat texts of the workbook. Questions of the profiles
-    are also left out, because they hold no arguments.
-    """
+    # The Facilitator repeats texts of the workbook, and questions of the profiles hold no
+    # arguments.
     texts = of_kind(mind.reading.passages, "material", "utterance", "summary", own=False)
     return [
         passage
@@ -100,7 +95,6 @@ def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the distinct replies of other participants in order."""
     passages: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance", own=False):
         if passage.source.address and passage.source.speaker not in SPECIAL_ROLES:
@@ -109,10 +103,7 @@ def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def _question_text(mind: SimulatedRespondent) -> str:
-    """Return the questions in a task's text, or the whole text if there are none.
-
-    Text about earlier rounds is ignored.
-    """
+    # Text about earlier rounds is ignored.
     about = mind.reading.about
     sentences = _SENTENCE_END.split(about)
     return (
@@ -147,7 +138,6 @@ def _answer_number(mind: SimulatedRespondent) -> str:
 
 
 def _answer_object(mind: SimulatedRespondent) -> object:
-    """Return an answer in JSON, with the response in the type that the schema demands."""
     kind = mind.reading.kind
     if kind == "choice":
         return _answer_choice(mind)
@@ -245,10 +235,8 @@ class _Stake(NamedTuple):
 
 
 def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
-    """Return the amount that a participant can give, or None if no text is about giving.
-
-    The amount is the number with a unit (such as tokens) that the texts mention most often.
-    """
+    # The amount that can be given is the number with a unit that the texts mention most often, such
+    # as "10 tokens".
     texts = [passage.text for passage in _readable_passages(mind)]
     if not any(_GIVING.search(text) for text in texts):
         return None
@@ -280,7 +268,6 @@ def _side_of_words(words: str) -> int | None:
 
 
 def _answer_statement(mind: SimulatedRespondent) -> str:
-    """Return a statement about a gift, about an option, or about the topic of the question."""
     stake = _stake_amount(mind)
     if stake is not None and mind.person:
         return _state_gift(mind, stake)
@@ -297,7 +284,6 @@ def _answer_statement(mind: SimulatedRespondent) -> str:
 
 
 def _state_gift(mind: SimulatedRespondent, stake: _Stake) -> str:
-    """Return a statement that names an amount, and sometimes responds to another participant."""
     share = max(0.0, min(1.0, giving_inclination(mind) + argument_push(mind)))
     own_side = 0 if share > 0.6 else 2 if share < 0.35 else 1
     slots = {"n": f"{round(share * stake.high):g}", "high": f"{stake.high:g}", "unit": stake.unit}
@@ -322,7 +308,7 @@ def _frame_opening(frame: str) -> str:
 
 
 def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
-    """Return participant id → the name that other participants use."""
+    """Return the name that other participants use, by participant id."""
     passages = of_kind(mind.reading.passages, "value")
     names = {
         passage.source.speaker: passage.text
@@ -333,7 +319,7 @@ def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
 
 
 def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return participant id → the last statement, in the order of the statements."""
+    """Return the last statement of each participant, by participant id."""
     statements: dict[str, str] = {}
     for passage in _said_by_others(mind):
         if len(passage.text.split()) > 3 and "?" not in passage.text:
@@ -344,11 +330,7 @@ def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
 
 
 def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
-    """Return a sentence that counts the participants for giving much, for holding back or neither.
-
-    A participant is counted by the participant's last statement. Return None if there are no
-    statements or if the workbook has no amount to give.
-    """
+    # Each participant counts once, by the last statement.
     last = _last_statements(mind)
     if not last or _stake_amount(mind) is None:
         return None
@@ -360,7 +342,6 @@ def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
 
 
 def _answer_story(mind: SimulatedRespondent) -> str:
-    """Return a backstory: the profile's answers in one paragraph."""
     lines = of_kind(mind.reading.passages, "persona")
     if not lines:
         mind.mark_unread()

@@ -207,7 +207,7 @@ class SessionState:
                 self._calculated[item.name, holder] = value
 
     def _value_holders(self, item: Computed) -> list[str | None]:
-        """Return the holders of a computed value: all participants, or [None] for the session."""
+        # A value of the whole session has the single holder None.
         return [*self._seats] if item.scope == "participant" else [None]
 
     def evaluation_context(self) -> EvaluationContext:
@@ -221,11 +221,8 @@ class SessionState:
         )
 
     def _names_in_expressions(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the names with a value per participant, and the names with a value per session.
-
-        Names of the workbook (variables, constants, computed values) hide built-in names. Built-in
-        names hide columns of the profiles.
-        """
+        # Names of the workbook hide built-in names, and built-in names hide columns of the
+        # profiles.
         own_names = {
             *self._tasks,
             *self.experiment.constants,
@@ -489,7 +486,6 @@ def render_system_texts(
 
 
 def _role_of(state: SessionState, speaker: SessionParticipant | str, role: Role) -> SourcedText:
-    """Return the description of a role, with placeholders for the treatment filled in."""
     text = render_text(role.description, state.placeholder_values(speaker, ()))
     # It was filled in when the experiment was built, and its cell is its source already.
     if text is role.description:
@@ -507,7 +503,6 @@ def quote_material(text: SourcedText, template: str, source_id: str) -> SourcedT
 
 
 def _speaker_context(state: SessionState, speaker: SessionParticipant | str) -> str:
-    """Return the texts of all context tasks for this speaker, in the order of the sheet."""
     texts: list[str] = []
     for task in state.experiment.tasks.values():
         if task.task.type != "context":

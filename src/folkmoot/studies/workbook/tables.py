@@ -248,7 +248,6 @@ def record_design(scope: Scope, experiments: list[Experiment], plans: list[Sessi
 
 
 def _record_texts(scope: Scope, experiment: Experiment) -> None:
-    """Record treatments, roles and response options with their placeholders filled in."""
     for label, treatment in experiment.treatments.items():
         scope.record(TreatmentTold(treatment=label, **_text_columns(experiment, treatment)))
     for label, role in experiment.roles.items():

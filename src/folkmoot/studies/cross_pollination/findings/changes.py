@@ -229,7 +229,6 @@ def vote_counts(votes: Votes) -> Finding | None:
 
 
 def _describe_missing(votes: Votes) -> str:
-    """Return a sentence with the number of missing votes by reason, or an empty string."""
     sentences = []
     for vote_label, column in (("first", "initial_choice"), ("final", "final_choice")):
         all_reasons = (voter.missing_answers.get(column) for voter in votes.people)
@@ -569,7 +568,6 @@ def regression_finding(votes: Votes) -> Finding | None:
 
 
 def _odds_claim(condition: str, base: str, has_demographics: bool, votes: Votes) -> Claim:
-    """Return the exploratory claim that the odds of changing differ from those in `base`."""
     equal = f"first choice{' and demographics' if has_demographics else ''} held equal"
     return Claim(
         CHANGED,
@@ -745,7 +743,6 @@ def main_effects(votes: Votes) -> Finding | None:
 
 
 def _effect_claim(effect: str, votes: Votes) -> Claim:
-    """Return the exploratory claim for one main effect or interaction of switches."""
     return Claim(
         CHANGED,
         ("on", "off"),

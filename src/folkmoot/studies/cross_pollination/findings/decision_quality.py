@@ -208,7 +208,6 @@ def human_bands(votes: Votes) -> Finding | None:
 
 
 def _describe_band(band: Band, values: Mapping[str, Estimate]) -> str:
-    """Return one sentence with the range of a human benchmark and the simulated values."""
     people = f"{show(band.low, band)} to {show(band.high, band)} in people ({band.design})"
     simulated = ", ".join(
         f"{label} {show(estimate.value, band)}" for label, estimate in values.items()
@@ -250,11 +249,9 @@ def quality_findings(votes: Votes) -> list[Finding]:
 def _condition_mean(
     votes: Votes, condition_votes: ConditionVotes, value_of: Callable[[Voter], float | None]
 ) -> Estimate | None:
-    """Return the mean of `value_of` over those participants of a condition who have both votes.
+    """Return the mean of `value_of` over the participants of a condition who have both votes.
 
-    Participants for whom `value_of` returns None are left out. Return None if no participant is
-    left. If draws (generations of the summaries by the model) are the independent units, the
-    interval is clustered by draw.
+    Return None if `value_of` returns None for all of them.
     """
     known = {
         n: value
@@ -371,10 +368,9 @@ def _ranking_finding(votes: Votes) -> Finding | None:
 
 
 def _discordant_share(before: tuple[str, ...], after: tuple[str, ...]) -> float:
-    """Return Kendall's distance between two rankings as a share of the option pairs.
+    """Return the share of option pairs in opposite order (Kendall's distance).
 
-    The share of pairs in opposite order is 0 for equal and 1 for reversed rankings. Both rankings
-    must contain the same options.
+    Both rankings must contain the same options.
     """
     rank_of = {option: rank for rank, option in enumerate(after)}
     pairs = [(preferred, other) for i, preferred in enumerate(before) for other in before[i + 1 :]]

@@ -109,7 +109,6 @@ def reason_findings(votes: Votes) -> list[Finding]:
 
 
 def _by_option(votes: Votes) -> list[OptionReasons]:
-    """Return the clustered participants by option, in the order of the study file."""
     vectors, config = votes.summary_embeddings(), votes.config
     groups = []
     for option in votes.options:
@@ -139,7 +138,6 @@ def _by_option(votes: Votes) -> list[OptionReasons]:
 
 
 def _cluster_quality(groups: list[OptionReasons]) -> Finding:
-    """Return the finding on silhouette and stability of the clusters of each option."""
     rows: list[Row] = []
     for reasons in groups:
         stability = reasons.bootstrap_stability_result
@@ -207,7 +205,6 @@ def _describe_verdict(groups: list[OptionReasons]) -> str:
 
 
 def _cluster_number(groups: list[OptionReasons]) -> Finding:
-    """Return the finding on the mean silhouette of every number of clusters that was tried."""
     rows = tuple(
         (reasons.option, k, score, reasons.cluster_count == k)
         for reasons in groups
@@ -239,10 +236,6 @@ def _cluster_number(groups: list[OptionReasons]) -> Finding:
 
 
 def _cluster_map(groups: list[OptionReasons]) -> Finding:
-    """Return the finding with a two-dimensional map of the summaries, by principal components.
-
-    If there are more than MAX_MAP_POINTS summaries, the map shows a random sample.
-    """
     members = [
         (group, member)
         for group, reasons in enumerate(groups)

@@ -152,7 +152,6 @@ def option_order(votes: Votes) -> Finding | None:
 
 
 def _first_votes(votes: Votes) -> list[Shown]:
-    """Return the first votes with the order in which each participant saw the options."""
     return [
         Shown(voter.options_shown, voter.initial_choice, voter.participant_id)
         for voter in votes.people
@@ -327,7 +326,6 @@ def attrition_finding(votes: Votes) -> Finding:
 
 
 def _votes_twice(votes: Votes, condition_votes: ConditionVotes) -> bool:
-    """Return whether the design gives this condition a second vote."""
     return (
         condition_votes.condition != SIMPLE_VOTING
         or bool(votes.config.get("revote"))
@@ -338,9 +336,7 @@ def _votes_twice(votes: Votes, condition_votes: ConditionVotes) -> bool:
 def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
     """Return the worst-case bounds of the claims, and a sentence about fragile claims.
 
-    Each bound is (label, observed difference, lowest, highest). Lowest and highest are taken over
-    all ways of filling in the missing votes. The sentence names the claims that could change their
-    sign.
+    Each bound is (label, observed difference, lowest, highest).
     """
     bounded = [
         (result, result.bounds) for result in votes.claim_results if result.bounds is not None

@@ -210,10 +210,9 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with the number of draws of the summaries as its number of clusters.
+        """Return the estimate with the number of draws as its number of clusters.
 
-        A draw is one generation of the summaries by the model. Return the estimate unchanged if
-        there are fewer than FEWEST_UNITS draws.
+        Each time a model writes the summaries is one draw.
         """
         return (
             replace(estimate, clusters=self.summary_draws)
@@ -391,7 +390,6 @@ class Votes:
 
 
 def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
-    """Return `plain` with the wider bounds and the larger p-value of the two estimates."""
     if not clustered.has_interval:
         return replace(plain, each=clustered.each)
     # An interval clustered by few draws can come out narrower than Wilson's by chance. Taking the
@@ -482,7 +480,7 @@ NOT_INTERNED = ("participant_id", "individual_summary")
 
 
 def _build_voter(row: Mapping[str, object]) -> Voter:
-    """Return the voter of a row. Equal texts of different rows share one object, to save memory."""
+    # Equal texts of different rows share one object, to save memory.
     cells: dict[str, Any] = {
         name: row.get(name) if name in NOT_INTERNED else _intern_cell(row.get(name))
         for name in VOTER_FIELDS

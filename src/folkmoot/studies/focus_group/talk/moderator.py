@@ -201,10 +201,6 @@ class Moderator:
     def _complete_guide(
         self, scope: Scope, phase: DiscussionPhase, planned: Sequence[str]
     ) -> tuple[str, ...]:
-        """Record `questions_per_phase` questions for a phase and return them.
-
-        If too few questions are planned, packaged questions are added.
-        """
         count = self.config.questions_per_phase
         usable = list(
             dict.fromkeys(question for question in map(strip_numbering, planned) if question)
@@ -271,11 +267,7 @@ class Moderator:
         )
 
     def _addressed_ids(self, question: NextQuestion) -> tuple[str, ...]:
-        """Return the ids of participants whom the question addresses.
-
-        The reply must list the first name in its field `asks` and use it in the text of the
-        question.
-        """
+        # The reply must list the first name in its field `asks` and use it in the question's text.
         addressed_names = {name.casefold() for name in question.asks}
         return tuple(
             persona_id
@@ -386,10 +378,6 @@ def find_remark(
 
 
 def _normalise_text(text: str) -> str:
-    """Return a text for comparison.
-
-    Differences in case, spaces, quotation marks and final punctuation are removed.
-    """
     return " ".join(re.sub("[“”\"‘’']", "", text).casefold().split()).rstrip(".?!…")
 
 
@@ -494,12 +482,8 @@ def choose_respondents(
 def _overdue_participants(
     shares: SpeakingShares, chosen: Sequence[str], max_count: int
 ) -> list[str]:
-    """Return the silent participants who must answer this question, so that each speaks in time.
-
-    If the remaining questions have too few places for all silent participants, the excess must
-    answer now. One silent participant must answer in any case once there are as many answers as two
-    questions can have.
-    """
+    # Silent participants must answer now if the remaining questions have too few places for all of
+    # them. One must answer in any case after as many answers as two questions can have.
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen
     ]

@@ -96,7 +96,6 @@ class TableDiscussion:
                 )
 
     def _answer_count(self) -> int:
-        """Return the number of answers to the current question so far."""
         return sum(
             discussion_message.by_participant and discussion_message.question == self.questions
             for discussion_message in self.messages
@@ -105,11 +104,9 @@ class TableDiscussion:
     def _remaining_respondents(
         self, asked: DiscussionMessage, waiting: list[Participant]
     ) -> list[Participant] | None:
-        """Return the participants who still answer the question if a probe is made.
+        """Return the participants who still answer the question after a probe.
 
-        If the probe would exceed the maximum number of answers, one waiting participant is dropped.
-        The dropped participant is the last in order who has spoken before and was not addressed by
-        name. Return None if no probe can be made.
+        A probe may take the place of one of them. Return None if no probe can be made.
         """
         if self.probes >= self.config.all_questions // 2:
             return None
@@ -207,11 +204,8 @@ class TableDiscussion:
     def _add_moderator_question(
         self, scope: Scope, phase: DiscussionPhase, question: Question, rung: int = 0
     ) -> DiscussionMessage:
-        """Record a question of the moderator and return its message.
-
-        A planned question has the words of the guide. The text of any other question is the last
-        reply in `scope`, and the message gets the source of this reply.
-        """
+        # A planned question has the words of the guide. Any other question is the last reply in
+        # `scope`.
         reference = question.takes_up
         return self._add_message(
             scope,
@@ -241,7 +235,7 @@ class TableDiscussion:
     ) -> DiscussionMessage:
         """Record a message and return it with its utterance id.
 
-        `address` is the address of the reply, or empty if the text is no reply.
+        `address` is the reply's address in the journal, or empty if the text is no reply.
         """
         recorded = say_message(scope, self.moderator.texts, message, address=address)
         self.messages.append(recorded)

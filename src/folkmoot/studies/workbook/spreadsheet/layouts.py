@@ -91,9 +91,7 @@ class Layout:
 class _Names(TypedDict):
     """The content of `layouts.yaml`.
 
-    `settings` and `columns` list the canonical names in order. Each entry of `aliases` lists
-    different names of one column. `layouts` maps the name of each layout to the fields of its
-    `Layout`.
+    Each entry of `aliases` lists different names of one column.
     """
 
     settings: list[str]
@@ -446,8 +444,6 @@ def template_files() -> dict[str, str | bytes]:
 
 
 class _Example(TypedDict):
-    """The content of `template.yaml`: settings and tasks by canonical name, other sheets by row."""
-
     settings: dict[str, Scalar]
     treatments: list[list[Scalar]]
     roles: list[list[Scalar]]
@@ -632,7 +628,6 @@ def _drop_down(sheet: Worksheet, choices: Sequence[str], cells: str) -> None:
 
 
 def _remove_timestamps(data: bytes) -> bytes:
-    """Return the same ZIP archive with fixed time stamps and sorted entries."""
     buffer = io.BytesIO()
     day = b">" + _DAY.strftime("%Y-%m-%dT%H:%M:%SZ").encode() + rb"\1"
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:

@@ -122,11 +122,8 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
 def _read_sheets(
     sheets: Mapping[str, Sheet], layout: Layout, problems: Problems
 ) -> Workbook | None:
-    """Read all existing sheets and return the model.
-
-    Return None if the sheet of settings or of profiles is missing. All other sheets are read even
-    then, so that their problems are reported too.
-    """
+    # All sheets are read even if the settings or the profiles are missing, so that their problems
+    # are reported too.
     settings = read_settings(sheets["settings"], layout, problems) if "settings" in sheets else None
     tables = {
         own_name: read_table(
@@ -182,8 +179,6 @@ def _read_sheets(
 
 
 class _Settings:
-    """A reader of the settings sheet, which reports wrong values and replaces them."""
-
     def __init__(self, sheet: Sheet, layout: Layout, problems: Problems) -> None:
         self.sheet, self.layout, self.problems = sheet, layout, problems
         self.cells: dict[str, Cell] = {}
@@ -234,7 +229,7 @@ class _Settings:
         self._report_keys(unknown)
 
     def _report_keys(self, unknown: dict[int, str]) -> None:
-        """Report missing settings and unknown settings. `unknown` maps row number → name."""
+        """Report missing settings and unknown settings. `unknown` holds names by row number."""
         sheet, key_column = self.sheet, self.column - 1
         for key in self.layout.setting_keys:
             if key in self.rows or key in self.layout.optional:
@@ -356,10 +351,6 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
 
 
 def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D:
-    """Return the treatment or role in a row.
-
-    If the layout allows attributes, a dict in the cell of the description gives them.
-    """
     kind_name = "role" if issubclass(kind, Role) else "treatment"
     column = f"{kind_name}_description"
     label = row.required(f"{kind_name}_label", problems)
@@ -709,7 +700,6 @@ def look_alikes(labels: Sequence[str]) -> list[list[str]]:
 
 
 def _normalise_label(text: str) -> str:
-    """Return a form that is equal for similar labels such as P1 and p1, or 1, 1.0 and 01."""
     normalised = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     try:
         return f"{float(normalised):g}"

@@ -149,7 +149,6 @@ def _format_cell(value: Scalar, number_format: str) -> str:
 
 
 def _display_precision(sheet: Sheet) -> Iterator[str]:
-    """Yield notes on columns with dates and on numbers that are displayed rounded."""
     first_notes: dict[tuple[int, str], str] = {}
     for row, column, cell in sheet.iterate_cells():
         if cell.date:
@@ -169,7 +168,6 @@ def _is_rounded(value: float, text: str) -> bool:
 
 
 def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
-    """Yield notes on hidden sheets, rows and columns, which are read like visible ones."""
     if raw.is_hidden:
         yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read all the same"
     if rows := sorted({row for row in raw.hidden_rows if row in sheet.rows}):
@@ -193,11 +191,7 @@ def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
 
 
 def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
-    """Copy the value of each merged range to all its rows, and return notes on these ranges.
-
-    A range that spans several columns keeps its value in the first column. If another column of the
-    range has values, the range is refused, because the column of the merged value is unclear.
-    """
+    """Copy the value of each merged range to all its rows, and return notes on these ranges."""
     if len(raw.merged) > MAX_MERGED:
         raise InputError(Problem(f"more than {MAX_MERGED:,} merged ranges", where=sheet.name))
     rows = sheet.rows
@@ -247,7 +241,7 @@ def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> li
 
 
 def _garbled_texts(sheet: Sheet) -> Iterator[str]:
-    """Yield a note on texts that were saved in one encoding and opened in another."""
+    # Such a text was saved in one encoding and opened in another.
     garbled = [
         (sheet.cell_address(row, column), cell.text, corrected)
         for row, column, cell in sheet.iterate_cells()
@@ -264,7 +258,6 @@ def _garbled_texts(sheet: Sheet) -> Iterator[str]:
 
 
 def _decode_garbled(text: str) -> str:
-    """Return the probable original of a garbled text. Returns "" if the text shows no damage."""
     if text.isascii():
         return ""
     if "\ufffd" in text:

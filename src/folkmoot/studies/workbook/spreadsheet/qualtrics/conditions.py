@@ -95,11 +95,9 @@ def _join(
 
 
 def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
-    """Return a condition without the parts that the other conditions `beside` already decide.
+    """Return a condition without the parts that the conditions in `beside` already decide.
 
-    In `a and (not a or b)` the second condition reduces to `b`. In `a and (a or b)` the second
-    condition is redundant, so the function returns None. Without this step, each skip in a long
-    chain would double the length of a condition.
+    Without this step, each skip in a long chain would double the length of a condition.
     """
     if not isinstance(part, (All, Any)):
         return part
@@ -123,7 +121,6 @@ def holds_only_if_asked(condition: Condition) -> bool:
 def _join_treatments(
     conditions: Sequence[InTreatments], kind: type[All] | type[Any], *, neutral: bool
 ) -> Condition:
-    """Return the intersection (for `All`) or the union (for `Any`) of conditions on treatments."""
     if not conditions:
         return neutral
     sets = [condition.numbers for condition in conditions]

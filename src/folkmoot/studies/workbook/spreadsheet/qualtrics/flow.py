@@ -124,8 +124,7 @@ class PlannedTask:
 class _PendingText:
     """A descriptive text that waits for the next question.
 
-    `condition` says when the survey shows the text. `shown_if` is the condition under which an
-    earlier task has already shown the text.
+    An earlier task has already shown the text to participants for whom `shown_if` holds.
     """
 
     where: str
@@ -223,9 +222,8 @@ class SurveyFlow:
     ) -> None:  # fmt: skip
         """Visit a branch of the flow.
 
-        `key` is the branch's position in the flow, and `where` is its name in notes. `condition`
-        says when the flow reaches the branch. `found` is the branch's own condition. If `found` is
-        None (unknown), all participants are asked the branch's questions.
+        `key` is the branch's position, and `where` is its name in notes. If the branch's own
+        condition `found` is None (unknown), all participants are asked the branch's questions.
         """
         if found is not None:
             self._walk(children, key, all_of(condition, found))
@@ -431,10 +429,7 @@ class SurveyFlow:
         self.tasks.append(task)
 
     def _take_pending(self, condition: Condition) -> Iterator[tuple[Condition, str]]:
-        """Yield the pending texts that this task shows, each with its condition.
-
-        A text that some participants do not see in this task stays pending for the next task.
-        """
+        # A text that some participants do not see in this task stays pending for the next task.
         waiting: list[_PendingText] = []
         for pending in self._pending:
             shown = all_of(pending.condition, negate(pending.shown_if))
@@ -450,11 +445,8 @@ class SurveyFlow:
     # --- random order --------------------------------------------------------------------------
 
     def _shuffle(self, where: str, parts: Sequence[Callable[[], None]]) -> None:
-        """Visit parts of the flow that the survey shows in random order.
-
-        If each part is a single task, these tasks become one random group. Otherwise their order is
-        fixed, and a note says so.
-        """
+        # A workbook can only shuffle single tasks. Otherwise the order is fixed, and a note says
+        # so.
         starts, ended = [len(self.tasks)], self._ended
         settings = sum(map(len, self.data.settings.values()))
         for part in parts:
@@ -473,11 +465,7 @@ class SurveyFlow:
         self._shuffled.append((where, group))
 
     def _dissolve_dependent_groups(self) -> None:
-        """Fix the order of random groups in which tasks depend on each other.
-
-        A task is dependent if it uses the answer of another task of the group. A task that shows a
-        descriptive text before its question is dependent too.
-        """
+        """Fix the order of random groups in which tasks depend on each other."""
         members: dict[int, list[PlannedTask]] = {}
         for task in self.tasks:
             if task.group is not None:
@@ -504,7 +492,6 @@ class SurveyFlow:
     # --- piped texts ---------------------------------------------------------------------------
 
     def _resolve(self, words: str, where: str) -> str:
-        """Return a survey's text as a text of the workbook, with placeholders for piped texts."""
         return "".join(
             self._resolve_pipe(part, where) if isinstance(part, Pipe) else escape_braces(part)
             for part in split_pipes(words)
@@ -539,10 +526,7 @@ class SurveyFlow:
         return f"{{% if {self.write_condition(condition)} %}}{text}{rest}{{% endif %}}"
 
     def _show_answer(self, locator: Locator) -> str | None:
-        """Return the workbook's text for a piped locator: question text, choice text or answer.
-
-        Return None if the workbook cannot show the text.
-        """
+        """Return the workbook's text for a piped locator, or None if it cannot show the text."""
         question = self.survey.questions.get(locator.question)
         if question is None:
             return None
@@ -577,7 +561,6 @@ class SurveyFlow:
         return self._list_chosen(asked, chosen) if chosen and not ids else None
 
     def _list_chosen(self, asked: Asked, items: Sequence[Item]) -> str:
-        """Return a template that lists, with commas, the choices that were answered with yes."""
         choices = {choice.id: choice.html for choice in asked.question.choices()}
         written, before = "", list[str]()
         for item in items:
@@ -592,7 +575,6 @@ class SurveyFlow:
     # --- what is not shown ---------------------------------------------------------------------
 
     def _note_unshown(self) -> None:
-        """Add a note for each question that no part of the flow shows."""
         places = {id: block for block in self.survey.blocks.values() for id in block.question_ids}
         for id, question in self.survey.questions.items():
             if id in self._shown:

@@ -145,10 +145,7 @@ def _task_row(**values: Scalar | None) -> Sequence[Scalar | None]:
 
 
 def _write_tasks(flow: SurveyFlow) -> Iterator[Sequence[Scalar | None]]:
-    """Yield the rows of the sheet of tasks.
-
-    A task that cannot be written has no row. A note tells the researcher why.
-    """
+    # A task that cannot be written has no row. A note tells the researcher why.
     order, last_group = 0, None
     left_out: set[str] = set()
     for task in flow.tasks:
@@ -185,7 +182,6 @@ def _write_text(flow: SurveyFlow, task: PlannedTask) -> str:
 
 
 def _find_problem(text: str, options: str, left_out: Collection[str]) -> str:
-    """Return the reason why a task cannot be written, or "" if it can be written."""
     for what, cell in (("text", text), ("list of choices", options)):
         if len(cell) > MAX_CELL:
             return f"its {what} has {len(cell):,} characters, a cell takes {MAX_CELL:,}"
@@ -214,7 +210,6 @@ def _write_options(item: Item) -> str:
 
 
 def _describe(flow: SurveyFlow, tasks: int, respondents: int) -> list[str]:
-    """Return a summary for the researcher: what was made, what to do next, what is missing."""
     questions = len({task.question_id for task in flow.tasks})
     treatments, columns = flow.treatments.labels, flow.data.columns.values()
     lines = [

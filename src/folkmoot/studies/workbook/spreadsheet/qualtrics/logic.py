@@ -203,7 +203,7 @@ class LogicReader:
     def _condition_at(
         self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
-        """Return the condition on the answer that a question got at one position of the flow.
+        """Return the condition on the answer to a question at one position of the flow.
 
         Return None if the workbook cannot express the condition.
         """
@@ -222,7 +222,6 @@ class LogicReader:
 
 
 def _iterate_numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]]:
-    """Yield the entries of an object with numbers as keys, in the order of the numbers."""
     for key, entry in in_order(value):
         if as_number(key) is not None and isinstance(entry, dict):
             yield key, as_mapping(entry)
@@ -251,9 +250,7 @@ def _selection_condition(
 ) -> Condition | None:
     """Return the condition that a choice or a cell of a matrix was selected.
 
-    `locator` names the choice or cell. `start` holds the ids that come before the ids of the
-    locator in the keys of the question's tasks. Return None if the workbook cannot express the
-    condition.
+    Return None if the workbook cannot express the condition.
     """
     ids = (*start, *locator.ids)
     if not locator.ids:
@@ -270,8 +267,7 @@ def _selection_condition(
 def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
     """Return the condition that a scale point was selected for at least one statement.
 
-    `answer` is the id of the scale point. Only tasks with a key that begins with `start` count.
-    Return None if the workbook cannot express the condition.
+    `answer` is the id of the scale point. Return None if the workbook cannot express the condition.
     """
     found: list[Condition | None] = []
     for item in asked.form.items:
@@ -308,7 +304,7 @@ def _recoded_value_condition(
 ) -> Condition | None:
     """Return the condition that compares the recoded value of the selected choice with `operand`.
 
-    `name` is the operator. Returns None if the workbook cannot express the condition.
+    `name` is the operator. Return None if the workbook cannot express the condition.
     """
     found = asked.variable(*ids)
     if found is None:
@@ -328,7 +324,7 @@ def _entry_condition(
 ) -> Condition | None:
     """Return the condition that compares a participant's number or text with `operand`.
 
-    `name` is the operator. Returns None if the workbook cannot express the condition.
+    `name` is the operator. Return None if the workbook cannot express the condition.
     """
     number = as_number(operand)
     if item.bounds is not None or item.var_type in ("integer", "float"):

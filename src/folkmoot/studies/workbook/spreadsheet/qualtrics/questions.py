@@ -168,7 +168,7 @@ class FormMaker:
     # --- parts of questions --------------------------------------------------------------------
 
     def _choices_of(self, question: Question) -> list[Choice]:
-        """Return the choices of a question, including those taken over from another question."""
+        # A question may take over the choices of another question.
         dynamic = as_mapping(question.keys.get("DynamicChoices"))
         own = [choice for choice in question.choices() if not choice.id.startswith("x")]
         if not dynamic:
@@ -194,10 +194,9 @@ class FormMaker:
         numbered: bool = False,
         asked_one_by_one: bool = False,
     ) -> dict[str, str]:
-        """Return id → text of the options. Texts are made distinguishable from each other.
+        """Return the distinct texts of the options, by id of the choice.
 
-        With `numbered`, each text begins with its number. With `asked_one_by_one`, the display
-        logic of a choice is kept. Otherwise a note says that it is left out.
+        With `numbered`, each text begins with its number.
         """
         texts: list[str] = []
         for number, choice in enumerate(choices, 1):
@@ -244,10 +243,7 @@ class FormMaker:
         *,
         many: bool,
     ) -> Iterator[Item]:
-        """Yield one text task for each choice with a text field, such as "Other: ___".
-
-        `many` is True if participants can select several choices.
-        """
+        """Yield one text task for each choice with a text field, such as "Other: ___"."""
         for choice in choices:
             if not has_text_field(choice):
                 continue
@@ -257,7 +253,6 @@ class FormMaker:
             self.change(question, f"the text field of choice {choice.id} is a question of its own")
 
     def _note_extras(self, question: Question) -> None:
-        """Add notes on properties of a question that are neither text nor choices."""
         keys = question.keys
         if as_text(keys.get("QuestionJS")).strip():
             self.leave_out(question, "its JavaScript")
@@ -341,8 +336,8 @@ class FormMaker:
     ) -> QuestionForm | None:
         """Return the form of a matrix with these rows, or None as in `matrix`.
 
-        `table` is the matrix: either `question` itself, or one column of a side-by-side question.
-        `before` is the number of this column, or empty if `table` is `question`.
+        In a side-by-side question, `table` is one of its columns and `before` is the number of the
+        column.
         """
         form = (table.selector, table.subselector)
         answers = table.choices("Answers", "AnswerOrder")
@@ -470,10 +465,6 @@ class FormMaker:
         self, question: Question, words: Callable[[str], str], bounds: tuple[float, float],
         *, is_whole: bool,
     ) -> QuestionForm | None:  # fmt: skip
-        """Return a form with one number for each choice, or None without choices.
-
-        `words` returns the text of a task from the text of its choice.
-        """
         choices = self._choices_of(question)
         if not choices:
             return self._no_form(question, "a question without items")

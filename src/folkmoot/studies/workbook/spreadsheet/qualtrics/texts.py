@@ -66,8 +66,6 @@ def make_plain(html: str, *, in_one_line: bool = False) -> PlainText:
 
 
 class _Reader(HTMLParser):
-    """An HTML parser that collects the text, with the line breaks that a browser would show."""
-
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.written: list[str] = []

@@ -91,11 +91,7 @@ class Treatments:
     # --- combinations --------------------------------------------------------------------------
 
     def _combine(self, elements: Sequence[Mapping[str, Any]], place: ArmKey) -> Combinations:
-        """Return all combinations of arms in a sequence of elements, all of which are shown.
-
-        `place` is the position of the sequence in the flow. The key of an arm is its position in
-        the flow, because ids may occur more than once.
-        """
+        # Ids may occur more than once in a flow, so the key of an arm is its position.
         found: Combinations = [()]
         for number, element in enumerate(elements):
             found = self._multiply(found, element, (*place, str(number)))
@@ -173,7 +169,6 @@ class Treatments:
         return as_text(element.get("FlowID")) or "arm"
 
     def _names_of(self, element: Mapping[str, Any]) -> Iterator[str]:
-        """Yield possible names of an element: its own name, then the names of its children."""
         kind = as_text(element.get("Type"))
         if kind in ("Block", "Standard"):
             block = self._survey.blocks.get(as_text(element.get("ID")))
