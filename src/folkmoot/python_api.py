@@ -379,7 +379,6 @@ def _loop_is_running() -> bool:
 
 
 def _text_console() -> Console:
-    """Return a console that prints plain text into memory."""
     return Console(file=io.StringIO(), width=PRINTED_WIDTH, color_system=None)
 
 

@@ -71,8 +71,5 @@ def limit_to_one_thread() -> AbstractContextManager[object]:
 
 @lru_cache(maxsize=1)
 def _thread_pools(_modules: int) -> ThreadpoolController:
-    """Return the controller of the thread pools of all loaded libraries.
-
-    The search for thread pools is slow, so the result is cached until more modules are loaded.
-    """
+    # The search for thread pools is slow, so it is repeated only when more modules are loaded.
     return ThreadpoolController()

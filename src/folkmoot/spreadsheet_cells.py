@@ -108,7 +108,6 @@ def read_spreadsheet(path: Path) -> list[RawSheet]:
 
 
 def _check_kind(path: Path) -> None:
-    """Raise InputError if the name or the first bytes of a file are not those of an .xlsx file."""
     problem = hint = ""
     try:
         size = path.stat().st_size
@@ -212,7 +211,6 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         self.col_counter: int
 
     def filled_cells(self, sheet: RawSheet) -> Iterator[RawCell]:
-        """Yield the filled cells of the sheet, and store its merged and hidden parts in `sheet`."""
         for number, cells in self.parse():
             if not 1 <= number <= MAX_ROW:
                 raise ValueError(f"row {number} is not between 1 and {MAX_ROW:,}")
@@ -229,7 +227,6 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         sheet.is_filtered = bool(auto_filter and auto_filter.filterColumn)
 
     def parse_cell(self, element: Any) -> RawCell | None:
-        """Return the cell in an XML element, or None if the cell is empty."""
         written_value = element.findtext(VALUE_TAG) or ""
         # openpyxl would fail at an invalid number. Here it becomes a cell, so that the problem can
         # be reported with its position.
@@ -251,10 +248,7 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         return RawCell(row, column, value, kind, self._format_of(cell["style_id"]))
 
     def _format_of(self, style: int) -> str:
-        """Return the first 40 characters of the number format of a style.
-
-        A forged format can have millions of characters, which would be copied into each cell.
-        """
+        # A forged format can have millions of characters, which would be copied into each cell.
         number = self.book._cell_styles[style].numFmtId
         if number < BUILTIN_FORMATS_MAX_SIZE:
             return str(BUILTIN_FORMATS.get(number, ""))
@@ -273,7 +267,7 @@ def _is_finite(text: str) -> bool:
 
 
 def _write_date(value: object) -> str:
-    """Return a date or time as ISO text. The time is left out if it is midnight."""
+    """Return a date or time as ISO text, without the time if it is midnight."""
     if isinstance(value, dt.datetime):
         midnight = value.time() == dt.time()
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")

@@ -217,8 +217,7 @@ def _client_timeout(total: float | None, silence: float | None = None) -> aiohtt
 def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSession:
     """Return a session without cookies and without a limit on connections.
 
-    `secure`: True for https addresses. `silence`: the number of seconds without data after which a
-    transfer fails.
+    `silence`: the number of seconds without data after which a transfer fails.
     """
     context = _ssl_context() if secure else True
     return aiohttp.ClientSession(
@@ -231,10 +230,7 @@ def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.Cl
 
 
 def _ssl_context() -> ssl.SSLContext:
-    """Return a TLS context with the certificates of the system.
-
-    Certificates in files that environment variables name are added.
-    """
+    """Return a TLS context with the certificates of the system and of environment variables."""
     context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for variable in _CA_VARIABLES:
         path = os.environ.get(variable)
@@ -268,10 +264,7 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def _detect_scheme_mismatch(url: str) -> str | None:
-    """Return an error message if a server expects https:// for an http:// address or the reverse.
-
-    Returns None for all other servers.
-    """
+    """Return an error message if a server expects https:// for an http:// address or vice versa."""
     parts = urlsplit(url)
     is_secure = parts.scheme.lower() == "https"
     unverified_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -353,5 +346,4 @@ def _server_address(url: str) -> str:
 
 
 def _host_and_port(parts: SplitResult) -> str:
-    """Return host and port of a URL, without user name and password."""
     return parts.netloc.rpartition("@")[2]

@@ -96,8 +96,8 @@ def _build_key(name: str, node: Node, definitions: Mapping[str, Node], *, requir
 def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
     """Return the default of a key.
 
-    pydantic's schema omits a default that a factory creates. For a key with a factory, the result
-    is an empty list, or the defaults of the nested keys.
+    pydantic's schema omits a default that a factory creates. The result is then an empty list, or
+    the defaults of the nested keys.
     """
     if "default" in node:
         return node["default"]
@@ -110,11 +110,6 @@ def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
 def _nested_keys(
     variants: list[Node], definitions: Mapping[str, Node]
 ) -> tuple[Nesting, tuple[Key, ...]]:
-    """Return how a key is nested, and its nested keys.
-
-    `variants` are the alternatives of the key's schema. The first alternative with nested keys
-    counts.
-    """
     for node in variants:
         if "properties" in node:
             return "group", _keys_in(node, definitions)

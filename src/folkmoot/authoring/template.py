@@ -30,11 +30,7 @@ _HEADER = """\
 
 
 class _Line(NamedTuple):
-    """One line of a study file.
-
-    `text`: the key with its value. `note`: a comment about the key. `active`: False if the key is
-    commented out.
-    """
+    """One line of a study file. `active`: False if the key is commented out."""
 
     text: str
     note: str
@@ -114,8 +110,8 @@ def _is_essential(key: Key) -> bool:
 def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterator[_Line]:
     """Yield the lines of a key and of its nested keys.
 
-    `shown` is the value to show, or UNSET for the default or example of the key. `start` is the
-    text before the key's name (indentation, and a dash in a list).
+    `shown`: the value to show, or UNSET for the default or example of the key. `start`: the text
+    before the key's name (indentation, and a dash in a list).
     """
     value, note = shown, key.description
     if shown is UNSET:
@@ -181,10 +177,7 @@ def write_value(value: Any) -> str:
 
 
 def _format_line(line: _Line) -> str:
-    """Return a line with its note.
-
-    The note is above the key if it does not fit on the same line.
-    """
+    # The note is above the key if it does not fit on the same line.
     text = line.text if line.active else f"#{line.text}"
     if not line.note:
         return f"{text}\n"

@@ -138,7 +138,6 @@ def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
 
 
 def _budget_of(error: RunPausedError) -> list[str]:
-    """Return the option with which the user must raise a budget to resume the run, or []."""
     if not isinstance(error, BudgetReachedError):
         return []
     if "budget_calls" in str(error):
@@ -191,10 +190,7 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
 
 
 def _exit_on_author_error(error: Exception) -> None:
-    """Exit with code 2 if the error is a mistake in a user's study code. Otherwise do nothing.
-
-    The message names the file that holds the traceback.
-    """
+    """Exit with code 2 if the error is a mistake in a user's study code. Otherwise do nothing."""
     # This module is slow to import and needed only after an error.
     from folkmoot.engine.settings.author_errors import find_author_error
 

@@ -212,10 +212,6 @@ def _from_table(file: Path | None, count: int) -> list[Persona]:
 def _create_enriched_personas(
     count: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
 ) -> list[Persona]:
-    """Create `count` personas from one-line descriptions, in a run that can be resumed.
-
-    A model is called twice for each persona.
-    """
     path = file if file is not None else asyncio.run(persona_hub.fetch_file())
     # Lines of the pool are excluded, because a second persona from the same line would be a
     # duplicate.

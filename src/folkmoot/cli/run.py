@@ -159,7 +159,6 @@ class TerminalProgress:
             )
 
     def _describe_forecast(self) -> str:
-        """Return the expected cost of the whole run as text, or an empty string if unknown."""
         cost = self.forecast.cost() if self.forecast is not None else None
         return f"about {cost}" if cost is not None else ""
 
@@ -182,7 +181,6 @@ class TerminalProgress:
         )
 
     def _describe_models(self) -> list[str]:
-        """Return a line for each model, or no line if there is only one model."""
         usage_by_model = self.tally.models
         if len(usage_by_model) < 2:
             return []
@@ -325,10 +323,7 @@ def run_command(
 
 
 def _require_checks_with_a_place(study_file: StudyFile, options: RunOptions) -> None:
-    """Raise InputError if a check would be asked of nobody. Print warnings about other checks.
-
-    Humans are invited once, so such a mistake must not be found after the run.
-    """
+    # Humans are invited once, so such a mistake must not be found after the run.
     seats = study_file.config.seats
     # A dry run takes seconds, and checks before the study are always asked.
     if seats is None or all(check.is_before_study for check in seats.checks):
@@ -376,10 +371,9 @@ def try_command(
 def _preflight_requests(
     runs: Sequence[tuple[StudyFile, RunOptions]], wants_preflight: bool | None, repeats: int = 1
 ) -> list[tuple[ModelRequest, ...]]:
-    """Return the preflight requests of each run. Each run will be repeated `repeats` times.
+    """Return the preflight requests of each run.
 
-    The result holds no requests if no call costs money, or if `wants_preflight` is None and the
-    estimated cost is low.
+    There are none if no call costs money, or if `wants_preflight` is None and the run is cheap.
     """
     if wants_preflight is False or not (wants_preflight or any(_costs_money(*run) for run in runs)):
         return [()] * len(runs)
@@ -524,8 +518,7 @@ def _summarise_folder(folder: RunFolder) -> str:
 def _describe_missing_answers(folder: RunFolder) -> str:
     """Return a text about missing, clarified and minimal answers, or an empty string.
 
-    A clarified answer needed a second question. A minimal answer replaces an unreadable reply by
-    the answer that the protocol prescribes.
+    A clarified answer needed a second question. A minimal answer replaces an unreadable reply.
     """
     answer_facts = folder.manifest.get("answers", {})
     count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})
@@ -555,10 +548,6 @@ def _describe_missing_answers(folder: RunFolder) -> str:
 
 
 def _describe_cut_replies(folder: RunFolder) -> str:
-    """Return a text about replies that the token limit cut, or an empty string.
-
-    The text includes the cost of repeated calls.
-    """
     cut_facts = folder.manifest.get("cut_replies", {})
     cut_count, call_count, cost = (
         cut_facts.get("kept", 0),
@@ -583,7 +572,7 @@ def _describe_cut_replies(folder: RunFolder) -> str:
 
 
 def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
-    """Return True if a model gave replies. A model that only made embeddings gave no replies."""
+    # A model that only made embeddings gave no replies.
     only_embeds = model["asked"] == facts.get("embedding_model") and not model.get("output_tokens")
     return bool(model.get("calls")) and not only_embeds
 

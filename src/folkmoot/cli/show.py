@@ -180,8 +180,8 @@ def _render_remaining_count(count: int) -> Iterator[Text]:
 def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
     """Yield the lines that the study type adds to `folkmoot show`.
 
-    `key` is the key of a conversation or a participant, and is empty for the whole run. Yields
-    nothing for an unfinished run without the needed files.
+    `key`: the key of a conversation or a participant, or () for the whole run. An unfinished run
+    may lack the needed files, and then has no lines.
     """
     try:
         study = find_study_of_run(run)
@@ -200,7 +200,6 @@ def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text
 
 
 def _show_id(run: RunFolder, id: str) -> Iterator[Text]:
-    """Yield the lines for one id: a call, a conversation or a participant."""
     with _open_journal(run) as journal:
         if build_call_view(run, journal, id) is not None:
             yield from _render_prompts(run, id)
@@ -328,7 +327,7 @@ def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
 def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
     """Return the addresses of the questions in a conversation or to a speaker.
 
-    If `id` is already an address, return this address.
+    An id that is an address is returned itself.
     """
     if journal.entry_at(base_of(id), expand_texts=False) is not None:
         return [id]
@@ -395,7 +394,7 @@ def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
 
 
 def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
-    """Return a message in which tags with the source's key enclose each text, as in `[P]…[/P]`."""
+    """Return a message with each text in tags with the key of its source, as in `[P]…[/P]`."""
     text = Text()
     for piece in pieces:
         labels = {span: legend.label(span.source) for span in piece.spans} if legend else {}
@@ -411,7 +410,6 @@ def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
 
 
 def _terminal_style(style: str) -> str:
-    """Return the terminal style that corresponds to a class in `view.css`."""
     if style.startswith("speech c"):
         return SPEAKER_STYLES[int(style.removeprefix("speech c")) % len(SPEAKER_STYLES)]
     return KIND_STYLES.get(style, "")
@@ -421,7 +419,6 @@ def _terminal_style(style: str) -> str:
 
 
 def _join_line(*parts: str | tuple[str, str]) -> Text:
-    """Join parts to one line. Each part is a text, or a pair of text and style."""
     cleaned = (
         (remove_control_characters(part), "")
         if isinstance(part, str)

@@ -58,10 +58,7 @@ def ask_consent(path: Path, is_granted: bool = False) -> Consent:
 
 
 def _trust_command(path: Path) -> str:
-    """Return the present command with `--trust` added.
-
-    If the present command does not have the option `--trust`, return a `check` command.
-    """
+    """Return the present command with `--trust`, or a `check` command if it lacks this option."""
     words = sys.argv[1:]
     if words[:1] not in (["run"], ["check"]):
         return shlex.join(["folkmoot", "check", str(path), "--trust"])
@@ -177,7 +174,6 @@ def print_check(
 
 
 def _terminal_text(text: str) -> str:
-    """Return a text of a study file for the terminal, without control characters and markup."""
     return escape(remove_control_characters(text))
 
 
@@ -190,7 +186,6 @@ def print_models_note(console: Console, study_file: StudyFile) -> None:
 
 
 def _print_preview(console: Console, study_file: StudyFile) -> None:
-    """Print prompts as a model would receive them. A line above each prompt names its speaker."""
     assert study_file.study.preview is not None
     for preview in study_file.study.preview(study_file.config, study_file.prompt_library()):
         console.print(f"[bold cyan]{_terminal_text(preview.title)}[/]", soft_wrap=True)
@@ -316,10 +311,6 @@ def people_command(table: Path, folder: Path) -> None:
 
 
 def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
-    """Write new files, and print the next commands for the first study file.
-
-    Existing files are never overwritten.
-    """
     existing_files = [name for name in files if (folder / name).exists()]
     if existing_files:
         raise InputError(

@@ -172,10 +172,7 @@ def claims_finding(
 
 
 def _describe_methods(results: Sequence[Result]) -> str:
-    """Return the names of the interval methods, for the end of a caption.
-
-    Degrees of freedom are left out, because they differ between rows.
-    """
+    # Degrees of freedom differ between rows, so they are left out.
     methods = [
         result.estimate.method.partition(",")[0]
         for result in results

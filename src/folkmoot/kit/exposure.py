@@ -120,11 +120,9 @@ class ExposureTable:
 class _Recorded(NamedTuple):
     """The recorded sources and speakers of a set of requests.
 
-    `sources` maps an address to the distinct sources of the texts in the request, in order.
-    `speakers` maps an utterance id to the id of its speaker. `written_by_others` maps an utterance
-    id to the id of the speaker who wrote the utterance in another speaker's name. `asked` maps an
-    address to the id of the speaker who was asked. Only utterances that occur in the requests are
-    included.
+    `sources`: the distinct sources of the texts in a request, by its address. `speakers`: the
+    speaker of each utterance. `written_by_others`: the writer of an utterance written in another
+    speaker's name. `asked`: the speaker who was asked, by address.
     """
 
     sources: Mapping[str, Collection[Source]]
@@ -163,10 +161,7 @@ def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, Collect
 def _rows_where(
     run: RunFolder, table: str, key: str, values: Collection[str], *columns: str
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of a table as tuples of `key` and `columns`, if the key is one of `values`.
-
-    There are no rows if the run does not have the table.
-    """
+    """Yield `key` and `columns` of the rows with one of the `values`, if the table exists."""
     if not run.has_table(table):
         return iter(())
     rows = run.scan_table(table).filter(is_one_of(key, values))
@@ -176,7 +171,7 @@ def _rows_where(
 def _written_by_others(
     utterances: Iterable[tuple[str, str, str]], asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return utterance id → writer, for utterances written in another speaker's name.
+    """Return the writers of utterances written in another speaker's name, by utterance id.
 
     For example, a mediator may write the utterances of all members in one reply. Such an utterance
     counts as the member's own only if the mediator also answers the decision for the member.
@@ -208,7 +203,6 @@ def _is_said(source: Source) -> bool:
 def _exposure_rows(
     decision: Decision, recorded: _Recorded, design: ExposureTable
 ) -> Iterator[ExposureRow]:
-    """Yield a row for each kind of text that the design expects or the prompt contains."""
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.expected_kinds}
     asked = recorded.asked.get(decision.address)
     for source in recorded.sources.get(decision.address, ()):
@@ -273,7 +267,7 @@ class _ExposureCell(NamedTuple):
     - `missing`: prompts without an expected kind.
     - `unexpected_count`: prompts with a kind that is not expected.
     - `partial_count`: prompts with only some of the expected texts.
-    - `smallest_share`: the lowest share of the expected texts in a prompt with only some of them.
+    - `smallest_share`: the lowest share of expected texts in such a partial prompt.
     """
 
     condition: str
@@ -297,7 +291,6 @@ class _ExposureCell(NamedTuple):
 
     @property
     def deviation_sentences(self) -> Iterator[str]:
-        """Sentences on each difference between the prompts and the design."""
         what = f"{self.condition}, {self.decision}: {self.kind}"
         prompts = format_count(self.decisions, "prompt")
         if self.missing:
@@ -400,7 +393,6 @@ def exposure_finding(
 
 
 def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
-    """Return the cells in the order of the table `exposure`."""
     if not run.has_table(ExposureRow.table):
         return []
     shown, expected = pl.col("texts") > 0, pl.col("expected")

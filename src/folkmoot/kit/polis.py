@@ -118,7 +118,6 @@ def _parse_voter(
 def _check_vote_signs(
     conversation: PolisConversation, agree_counts: Mapping[str, int], folder: Path
 ) -> None:
-    """Raise InputError if agree and disagree are swapped in the votes."""
     # Polis's database stores agree as −1, and some exports keep that sign. The counts in
     # comments.csv reveal which sign is meant. Exact equality is not required, because the two files
     # may differ by a few votes.
@@ -134,10 +133,7 @@ def _check_vote_signs(
 
 
 def _read_rows(path: Path, required_columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Return (line number, column → cell) for each row of a CSV file.
-
-    Raises InputError if a required column is missing.
-    """
+    """Return (line number, column → cell) for each row of a CSV file."""
     columns, rows = read_csv(_read_text(path), str(path))
     for column in required_columns:
         if column not in columns:
@@ -146,10 +142,7 @@ def _read_rows(path: Path, required_columns: Sequence[str]) -> list[tuple[int, d
 
 
 def _read_summary(path: Path) -> dict[str, str]:
-    """Return name → value of summary.csv.
-
-    Polis writes this file without a header: each row holds a name and a value.
-    """
+    """Return the values of summary.csv by name. Polis writes the file without a header."""
     if not path.is_file():
         return {}
     rows = csv.reader(io.StringIO(_read_text(path)))

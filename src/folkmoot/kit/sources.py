@@ -106,7 +106,6 @@ def report_unattributed(run: RunFolder) -> Finding | None:
 
 
 def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield every span of the table `provenance`, with its text in the request."""
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         address, messages = "", tuple[Message, ...]()
         for span in run.read_table(PROVENANCE).iter_rows(named=True):
@@ -127,10 +126,7 @@ class _Recorded:
         self._rows: dict[str, dict[str, dict[str, Any]]] = {}
 
     def texts(self, kind: str, id: str) -> list[str] | None:
-        """Return the texts that a source with this id may have.
-
-        Returns None if no table records sources of this kind.
-        """
+        """Return the texts that a source may have, or None if no table has this kind of source."""
         if kind == "utterance":
             return self._cell_texts(UTTERANCES, "text", id)
         if kind == "answer":
@@ -167,10 +163,9 @@ class _Recorded:
 
 
 def _value_at_path(value: Any, path: str) -> Any:
-    """Return the value under a dotted path, such as `turns.0.text`, or None if there is none.
+    """Return the value under a dotted path such as `turns.0.text`, or None if there is none.
 
-    In a list, a number in the path selects an entry, counted from 0. A name in the path selects
-    this field of all entries of the list.
+    In a list, a number selects an entry, and a name selects this field of all entries.
     """
     for name in filter(None, path.split(".")):
         if isinstance(value, list) and name.isdecimal():
@@ -187,8 +182,8 @@ def _value_at_path(value: Any, path: str) -> Any:
 def _possible_spellings(value: Any) -> Iterator[str]:
     """Yield the spellings in which the value of a cell may appear in a prompt.
 
-    A number is also yielded without trailing zeros. For a list or mapping, the spellings of its
-    entries are yielded. JSON text counts as the list or mapping that it holds.
+    A number is also spelled without trailing zeros. For a list, a mapping or JSON text, the
+    spellings of the entries are yielded.
     """
     if value is None:
         return

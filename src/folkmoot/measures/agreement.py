@@ -106,10 +106,9 @@ def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[flo
 def _interval_of_distances(
     alpha: float, parts: FloatArray, values: FloatArray, level: Level
 ) -> tuple[float, float]:
-    """Return the lower and upper bound of alpha for ordinal or interval codes.
+    """Return the lower and upper bound of alpha for ordinal or interval codes, or NaN for both.
 
-    `parts` (clusters, values, values): the coincidence matrix of each cluster. Both bounds are NaN
-    if the jackknife gives no interval.
+    `parts` (clusters, values, values): the coincidence matrix of each cluster.
     """
     if alpha >= 1:
         # Perfect agreement: every jackknife value is 1, so there is no variance to use.
@@ -138,9 +137,8 @@ def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
 def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) -> FloatArray:
     """Return Krippendorff's alpha of each coincidence matrix.
 
-    `coincidences` (…, values, values): one or several matrices. Entry (a, b) is the weight of the
-    pairs of codes a and b. The result has the leading shape of `coincidences`. Alpha is NaN for a
-    matrix without pairs or with only one value.
+    `coincidences` (…, values, values): entry (a, b) is the weight of the pairs of codes a and b.
+    Alpha is NaN for a matrix without pairs or with only one value.
     """
     per_value = coincidences.sum(axis=-1)
     n = per_value.sum(axis=-1)
@@ -154,8 +152,8 @@ def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) ->
 def _coincidence_matrices(codes: FloatArray, values: FloatArray) -> FloatArray:
     """Return the coincidence matrix of each unit, with the shape (units, values, values).
 
-    A matrix counts the pairs of codes of the unit. Each pair has the weight 1/(m − 1), where m is
-    the number of codes of the unit. A unit with fewer than two codes has a zero matrix.
+    Each pair of codes has the weight 1/(m − 1), where m is the number of codes of the unit. A unit
+    with fewer than two codes has a zero matrix.
     """
     counts = np.array([(codes == value).sum(axis=0) for value in values], float).T.reshape(
         -1, len(values)
@@ -236,10 +234,7 @@ def kappa_of_possible(
 def _tables_of(
     first: Sequence[Hashable], last: Sequence[Hashable], questions: Sequence[Hashable]
 ) -> list[FloatArray]:
-    """Return one square table of counts for each question.
-
-    Rows are first answers and columns are last answers.
-    """
+    """Return one square table of counts for each question: first answers by last answers."""
     pairs: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
     for one, other, question in zip(first, last, questions, strict=True):
         pairs.setdefault(question, []).append((one, other))
@@ -254,10 +249,9 @@ def _tables_of(
 
 
 def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
-    """Return three numbers of a table of first and last answers.
+    """Return chance agreement, largest possible agreement, and the standard error of the latter.
 
-    The numbers are the chance agreement, the largest possible agreement, and the standard error of
-    the largest possible agreement.
+    `table`: counts of first answers (rows) and last answers (columns).
     """
     n = table.sum()
     shares = table / n
@@ -272,8 +266,7 @@ def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
 def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
     """Return the effective number of independent 0/1 `values` (n,), and the number of groups.
 
-    The effective number follows from the variance of the mean between `groups` (n,). The effective
-    number is at most n. If all values are equal, it is the number of groups.
+    The effective number is at most n. If all values are equal, it is the number of groups.
     """
     n, people, mean = len(values), int(groups.max()) + 1, float(values.mean())
     if people == n:
@@ -331,16 +324,14 @@ _NEARLY = 1e-9
 
 
 def _fisher_transform(r: FloatArray, askings: float) -> FloatArray:
-    """Return correlations on Fisher's scale for `askings` answers per participant."""
     held = np.clip(r, -1 / (askings - 1) + _NEARLY, 1 - _NEARLY)
     return np.asarray(0.5 * np.log((1 + (askings - 1) * held) / (1 - held)))
 
 
 def _mean_correlations(sums: FloatArray) -> FloatArray:
-    """Return the mean correlation over questions, weighted by the number of pairs.
+    """Return the mean correlation over questions, weighted by the number of pairs, or NaN.
 
-    `sums` (…, questions, 6) holds the sums of 1, x, y, x², y² and xy. The result is NaN if no
-    question has any variation.
+    `sums` (…, questions, 6) holds the sums of 1, x, y, x², y² and xy.
     """
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     pairs = np.maximum(n, 1.0)

@@ -114,7 +114,6 @@ def _read_band(raw: dict[str, object], sources: dict[str, dict[str, object]]) ->
 
 
 def _format_citation(source: dict[str, object]) -> str:
-    """Return a source as one sentence."""
     return (
         f"{source['author']} ({source['year']}), {source['title']}, doi:{source['doi']}; "
         f"{source['measured']}; computed from the {source['data']}"

@@ -156,17 +156,14 @@ def too_large(n: int) -> str:
 
 
 def _as_clustered(vectors: Vectors) -> Vectors:
-    """Return the rows in double precision for clustering.
-
-    More than `LARGE` rows are returned unchanged, because a copy may not fit into memory.
-    """
+    # A copy of more than `LARGE` rows in double precision may not fit into memory.
     return vectors if len(vectors) > LARGE else np.ascontiguousarray(vectors, dtype=np.float64)
 
 
 def _sample_rows(n: int, seed: int) -> NDArray[np.intp]:
-    """Return the numbers of the rows for a computation with quadratic cost.
+    """Return the numbers of all rows, or of a random sample if there are more than `SAMPLE_ABOVE`.
 
-    Up to `SAMPLE_ABOVE` rows these are all rows, and otherwise a fixed random sample.
+    Clustering has a quadratic cost.
     """
     if n <= SAMPLE_ABOVE:
         return np.arange(n)

@@ -46,8 +46,8 @@ class AnswerTable:
 class _Measure(NamedTuple):
     """The definition of one benchmark.
 
-    `is_by_item`: True for a value of each item, False for a value of each arm. `calculate`: the
-    function that returns the value from the answers of one item or arm.
+    `is_by_item`: True for a value of each item, False for a value of each arm. `calculate` receives
+    the answers of one item or arm.
     """
 
     key: str
@@ -62,7 +62,7 @@ class _Measure(NamedTuple):
 class _Answers:
     """The answers of one arm or item, as numbers of the chosen options.
 
-    `ratings`: the first and the second ratings, or None for options.
+    `ratings`: the first and the second ratings, or None if the answers are options.
     """
 
     before: NDArray[np.int64]
@@ -78,11 +78,10 @@ class _Answers:
         )
 
     def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how often each option was chosen in `options`.
+        """Return how often each option was chosen in `options`, the first or the second answers.
 
-        `options`: the first or the second answers, as numbers. An option counts only if it occurs
-        among the first or second answers, because all other options belong to other items. If the
-        options are the three groups of ratings, all three count.
+        Options without any answer belong to other items and are left out. The three groups of
+        ratings always count.
         """
         used = np.union1d(self.before, self.after)
         counts = np.bincount(options, minlength=self.option_count)
@@ -135,11 +134,10 @@ def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
 def _range_of(
     values: Sequence[float], is_by_item: bool, answer_count: int
 ) -> tuple[float, float, str]:
-    """Return (low, high, explanation) of the range of the values of arms or items.
+    """Return (low, high, explanation) of the range of values.
 
-    The range is from the lowest to the highest value. With more than `MAX_IN_FULL_RANGE` values,
-    the range covers the middle 80 %. With fewer than two values, low and high are NaN. The
-    explanation also says how the centre is computed.
+    With more than `MAX_IN_FULL_RANGE` values, the range covers the middle 80 %. With fewer than two
+    values, low and high are NaN.
     """
     centre = "median over items" if is_by_item else f"all {answer_count:,} answers"
     if len(values) < 2:

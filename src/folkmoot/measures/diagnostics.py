@@ -237,7 +237,6 @@ NOT_ASKED_AGAIN = (
 
 
 def _share_changed(choices: Sequence[Repeat]) -> Check:
-    """Check the share of choices that changed between two askings without new information."""
     margin = Margin(high=FLIPS)
     changed = [r.first != r.last for r in choices]
     units = [r.unit for r in choices]
@@ -253,7 +252,6 @@ def _share_changed(choices: Sequence[Repeat]) -> Check:
 
 
 def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
-    """Check the correlation of two numeric answers from two askings without new information."""
     margin = Margin(low=human_band("within_person_r_considerations").low)
     if not numbers:
         return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
@@ -298,7 +296,7 @@ def _own_agreement(repeats: Sequence[Repeat]) -> Check:
 
 
 def _correlation_in_words(r: Estimate) -> str:
-    """Return a correlation with its interval. An end just below 1 is not printed as 1.00."""
+    # An end just below 1 must not be printed as 1.00.
     digits = next((d for d in (2, 3, 4) if not r.high < 1 or round(r.high, d) < 1), 5)
     bounds = f"{r.low:.{digits}f} to {r.high:.{digits}f}" if r.has_interval else "no interval"
     return f"{r.value:.{digits}f} ({bounds})"

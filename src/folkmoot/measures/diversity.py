@@ -151,7 +151,7 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
 
 
 def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray) -> FloatArray:
-    """Return the median over the last axis of standard deviations.
+    """Return the median of standard deviations over the last axis.
 
     `n`, `total`, `squares`: number, sum and sum of squares of the values.
     """

@@ -121,9 +121,9 @@ def _estimate_mean_distance(
 ) -> Estimate:
     """Return a mean distance beyond chance with its interval and p-value.
 
-    `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`,
-    `again`: for each question the counts, and the differences of shares in each resample. `sizes`:
-    number of answers and number of units.
+    `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`: the
+    counts of each question. `again`: the differences of shares of each question, one for each
+    resample. `sizes`: numbers of answers and of units.
     """
     p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     real, error = _beyond_sampling(value, tables, again)
@@ -281,13 +281,12 @@ def _beyond_sampling(
 ) -> tuple[float, float]:
     """Return the mean distance that sampling does not explain, and its standard error.
 
-    `value`: the observed mean distance. `tables`, `again`: for each question the counts, and the
-    differences of shares in each resample.
+    `value`: the observed mean distance. `tables`: the counts of each question. `again`: the
+    differences of shares of each question, one for each resample.
 
-    The distance is multiplied by √(1 − s), see the module docstring. The standard error comes from
-    the same correction of each resample. The squared differences of a resample contain the sampling
-    variance twice: once from the sample, once from resampling. So twice this variance is
-    subtracted.
+    The distance is multiplied by √(1 − s), see the module docstring. The squared differences of a
+    resample contain the sampling variance twice: once from the sample, once from resampling. So the
+    standard error subtracts it twice.
     """
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
@@ -305,12 +304,11 @@ def _beyond_sampling(
 def _exchange_weights(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return 1 for each unit that keeps its condition and 0 for each other unit.
+    """Return 1 for each unit that keeps its condition, otherwise 0.
 
-    `named`: the names of all units. `units`: the units with answers, by condition. The result has
-    the shape (exchanges, units). Units with answers in both conditions change independently with
-    probability ½. The other units exchange conditions among each other, so both conditions keep
-    their sizes.
+    The result has the shape (exchanges, units). `named`: the names of all units. `units`: the units
+    with answers, by condition. Units in both conditions change with probability ½. The other units
+    are permuted, so conditions keep their sizes.
     """
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)
@@ -344,10 +342,8 @@ def _resample_counts(
 ) -> FloatArray:
     """Return how often each unit is drawn in each resample, with the shape (resamples, units).
 
-    `named`: the names of all units. `units`: the units with answers, by condition.
-
-    There are three groups of units: in both conditions, in the first only, and in the second only.
-    Each group is resampled separately, so it keeps its size.
+    `named`: the names of all units. `units`: the units with answers, by condition. Units in both
+    conditions, in the first only, and in the second only are resampled separately.
     """
     first, second = map(set, units)
     weights = np.zeros((RESAMPLES, len(named)))

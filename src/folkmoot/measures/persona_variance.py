@@ -101,7 +101,6 @@ def _code(answers: Sequence[str | float]) -> FloatArray:
 def _over_units(
     statistic: Callable[[NDArray[np.intp]], float], units: Sequence[Hashable]
 ) -> Estimate:
-    """Return a statistic of rows with its jackknife interval over independent units."""
     names: dict[Hashable, int] = {}
     at = np.array([names.setdefault(unit, len(names)) for unit in units])
     whole = float(statistic(np.arange(len(at)))) if len(at) > 1 else math.nan

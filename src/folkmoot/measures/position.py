@@ -67,10 +67,7 @@ def shown_in(
 
 @lru_cache(maxsize=1024)
 def _options_in_order(listed: str) -> tuple[str, ...]:
-    """Return the options of a table cell as a tuple.
-
-    Calls with the same text return the same tuple, which saves memory.
-    """
+    # Calls with the same text return the same tuple, which saves memory.
     return tuple(json.loads(listed))
 
 

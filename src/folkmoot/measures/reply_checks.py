@@ -140,10 +140,7 @@ def share_check(key: str, title: str, faults: Faults, limit: float, what: str) -
 
 
 def _how_sure(share: Estimate, units: int, verdict: Verdict) -> str:
-    """Return the interval of a share as text, with its number of independent units.
-
-    Returns an empty string if the verdict is known.
-    """
+    """Return the interval of a share and its number of units as text, or "" for a known verdict."""
     if verdict != NOT_KNOWN:
         return ""
     span = format_span(share.low, share.high) if share.has_interval else "no interval"
@@ -214,10 +211,7 @@ def check_refusals(
 
 
 def _refusal_reason(row: Row) -> str:
-    """Return the way in which a participant declined (`WAYS_OUT`), or the refusal by the provider.
-
-    Returns an empty string for all other answers.
-    """
+    """Return how a participant declined (`WAYS_OUT`), or the refusal by the provider, or ""."""
     reason = str(row.get("missing") or "")
     if reason in WAYS_OUT:
         return reason
@@ -322,7 +316,6 @@ def check_over_length(answers: Collection[Row], unit_of: UnitOf = speaker_of) ->
 # The same list of options occurs in thousands of rows.
 @lru_cache(maxsize=1024)
 def _longest_option_words(options: str) -> int:
-    """Return the number of words of the longest option of `options`, a JSON list."""
     return max(len(option.split()) for option in json.loads(options))
 
 
@@ -355,6 +348,5 @@ NO = frozenset({"no", "disagree", "oppose", "reject", "against"})
 
 @lru_cache(maxsize=1024)
 def _yes_or_no(options: str) -> bool:
-    """Return whether the options (a JSON list from a table cell) contain a yes and a no."""
     listed = {option.casefold() for option in json.loads(options)}
     return bool(listed & YES and listed & NO)

@@ -174,7 +174,6 @@ def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | Non
 
 
 def _quote_base(base: str) -> str:
-    """Return the raw line marked with its cell in the table `base_personas`."""
     return quote_value(
         base, "persona", cell_id(f"{BASE_PERSONAS}.base_persona", key_of(base)), RECRUITER.id
     )

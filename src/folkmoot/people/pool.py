@@ -135,16 +135,12 @@ class Pool:
 
 
 def _serialise_personas(people: Sequence[Persona]) -> bytes:
-    """Return the content of the pool file, as indented JSON that humans can read."""
     data = {"version": 1, "personas": [persona.to_json() for persona in people]}
     return json.dumps(data, ensure_ascii=False, indent=1).encode() + b"\n"
 
 
 def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:
-    """Return the personas `present`, followed by `fresh` with new ids.
-
-    The new ids are not in use in the pool.
-    """
+    """Return the personas `present`, followed by `fresh` with new ids."""
     taken = {persona.id for persona in present}
     pooled = list(present)
     number = len(present)
@@ -220,7 +216,6 @@ def _read_participants(folder: Path, problems: list[Problem]) -> list[object] | 
 
 
 def _from_participant(record: object) -> Persona | None:
-    """Return the persona of one participant record, or None if the record is unusable."""
     if not isinstance(record, dict) or not record.get("base_persona"):
         return None
     try:

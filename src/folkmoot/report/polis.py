@@ -112,9 +112,8 @@ def write_conversation(conversation: ExportedConversation, folder: Path) -> None
 def _conversations_from_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
     """Yield the conversation of a cross-pollination run, in which each option is a comment.
 
-    A participant agrees with the option of the last choice. The participant did not vote on the
-    other options, so they count as unseen. A conversation of this kind has no disagreements and no
-    opinion groups. First choices are in `participants.csv`.
+    The last choice counts as agreement. Other options count as unseen, because no vote on them was
+    asked for. First choices are in `participants.csv`.
     """
     columns = (
         run.scan_table("participants").collect_schema() if run.has_table("participants") else ()
@@ -185,19 +184,12 @@ def _conversations_from_items(run: RunFolder) -> Iterator[tuple[str, ExportedCon
 
 
 def _topic_settings(run: RunFolder) -> Mapping[str, Any]:
-    """Return the topic of the study file as a mapping.
-
-    A topic that is a plain text has the key `description`.
-    """
     topic = run.config.get("topic")
     return topic if isinstance(topic, Mapping) else {"description": topic or ""}
 
 
 def _start_milliseconds(run: RunFolder) -> int:
-    """Return the start of the run in milliseconds since 1970, or 0 if it is unknown.
-
-    Comments and votes without a recorded time get this time.
-    """
+    """Return the start of the run in milliseconds since 1970, or 0 if it is unknown."""
     try:
         started_at = datetime.fromisoformat(str(run.manifest.get("started_at")))
     except ValueError:
@@ -206,10 +198,9 @@ def _start_milliseconds(run: RunFolder) -> int:
 
 
 def _answered_at(run: RunFolder, condition: pl.Expr, *columns: str) -> pl.DataFrame:
-    """Return the answers that fulfil `condition`, sorted by the time of their calls.
+    """Return the given columns of the answers that fulfil `condition`, the earliest first.
 
-    The result has the given columns and `at`, the time in milliseconds since 1970. The result is
-    empty if the run has no answers or no journal.
+    The column `at` holds the time of the call in milliseconds since 1970.
     """
     path = run.path / JOURNAL
     if not run.has_table("answers") or not path.exists():
@@ -223,16 +214,14 @@ def _answered_at(run: RunFolder, condition: pl.Expr, *columns: str) -> pl.DataFr
 
 
 def _chosen_at(run: RunFolder) -> dict[tuple[str, str], int]:
-    """Return (participant, option) → time at which the participant last chose the option."""
     chosen = _answered_at(run, pl.col("kind") == "choice", "speaker_id", "value")
     return {(speaker_id, value): time for speaker_id, value, time in chosen.iter_rows()}
 
 
 def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
-    """Return (discussion, resident) → time at which the resident was last asked for a vote.
+    """Return the time of the last vote by (discussion, resident).
 
-    One reply of the speaker `session` may hold the votes of all residents. All votes in this reply
-    have the same time.
+    One reply of the speaker `session` may hold the votes of all residents.
     """
     voted = _answered_at(run, pl.col("address").str.contains("/vote/"), "stage", "speaker_id")
     times = {(stage, speaker_id): time for stage, speaker_id, time in voted.iter_rows()}
@@ -260,7 +249,6 @@ Table = Sequence[Sequence[object]]
 
 
 def _format_date(milliseconds: int) -> str:
-    """Return a time in the format of Polis: `Sat Nov 17 05:09:36 UTC 2018`."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
 
 

@@ -318,10 +318,7 @@ def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
 
 
 def _describe_index(claim: Claim) -> str:
-    """Return a text on how a measure is computed from its column, for the template field "Indices".
-
-    Returns an empty string if the measure is the column itself.
-    """
+    """Return how a measure is computed from its column, or "" if it is the column itself."""
     if claim.at_least is not None:
         return f"whether {claim.measure} is at least {claim.at_least:g}"
     if claim.subject:
@@ -330,7 +327,6 @@ def _describe_index(claim: Claim) -> str:
 
 
 def _describe_checks(study_file: StudyFile) -> list[str]:
-    """Return a sentence on each check of humans and on the consequence of a wrong answer."""
     seats = study_file.config.seats
     checks = seats.checks if seats is not None else ()
     consequences = {

@@ -207,7 +207,6 @@ def run_dry_run(
 def _list_facts(
     study_file: StudyFile, estimate: RunEstimate, notices: CheckNotices
 ) -> Iterator[CheckFact]:
-    """Yield models, calls, tokens, cost, time and folder of a run, as texts."""
     config, specs = study_file.config, notices.models
     is_local = all(spec.local for spec in specs)
     seconds = estimate.duration_seconds(
@@ -270,7 +269,6 @@ def _describe_token_range(tokens: TokenRange, direction: str) -> str:
 
 
 def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str:
-    """Return a text on the money that vendors' prompt caches may save."""
     repeated_tokens = sum(estimate.cacheable_tokens_by_model.values())
     saved_usd = 0.0
     for name, tokens in estimate.cacheable_tokens_by_model.items():
@@ -292,7 +290,7 @@ def _describe_batches(
 ) -> str:
     """Return a text on the cost, the waves and the longest duration of a run in batch mode.
 
-    A wave consists of calls that do not depend on each other and can be submitted in one batch.
+    A wave consists of calls that do not depend on each other.
     """
     config, wave_sizes = study_file.config, _batch_wave_sizes(estimate, study_file)
     cost = _describe_run_cost(estimate, specs, study_file, batch=True)
@@ -315,10 +313,7 @@ def _describe_batches(
 
 
 def _batch_wave_sizes(estimate: RunEstimate, study_file: StudyFile) -> list[int]:
-    """Return the numbers of calls of the waves that are large enough for a batch.
-
-    A wave consists of calls that do not depend on each other.
-    """
+    # A wave consists of calls that do not depend on each other.
     min_calls = study_file.config.batch_at_least if study_file.config.batch == "auto" else 1
     return [calls for calls in estimate.batch_wave_sizes if calls >= min_calls]
 

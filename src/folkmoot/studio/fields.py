@@ -322,7 +322,6 @@ def _field(
 
 
 def _accepts(node: Node, value: Any) -> bool:
-    """Return True if `node`, one alternative of a schema, accepts the type of a value."""
     if value is None or value is UNSET:
         return False
     if "enum" in node or "const" in node:
@@ -399,7 +398,6 @@ def _kind_of_object(
 
 
 def _new_value(variants: Sequence[Node]) -> Any:
-    """Return the value of a new row: an empty text, list or mapping that the schema accepts."""
     kinds = [variant.get("type") for variant in variants]
     if any("string" in (kind or ()) or kind in ("integer", "number") for kind in kinds):
         return ""
@@ -411,7 +409,7 @@ def _new_value(variants: Sequence[Node]) -> Any:
 def _rows_instead(kind: Kind, variants: Sequence[Node], definitions: Mapping[str, Node]) -> Any:
     """Return a list with one new row, for a key that accepts a list or a single value.
 
-    Returns UNSET if the key accepts no list, or if the form already shows rows (`kind`).
+    Returns UNSET if the key accepts no list, or if the form already shows rows.
     """
     if kind in CONTAINERS:
         return UNSET
@@ -464,10 +462,7 @@ _Rows = TypeVar("_Rows", list[Any], dict[str, Any])
 
 
 def _rows_at(values: dict[str, Any], field: StudyField, kind: type[_Rows]) -> _Rows:
-    """Return the list or mapping in `values` that belongs to a field. `kind` is its type.
-
-    If the key of the field is not set, create the value from the rows that the form shows.
-    """
+    """Return the list or mapping of a field. A field that is not set gets the rows shown."""
     container = _container_of(values, field)
     last: Any = field.path[-1]
     present = container.get(last) if isinstance(container, dict) else container[last]
@@ -478,9 +473,9 @@ def _rows_at(values: dict[str, Any], field: StudyField, kind: type[_Rows]) -> _R
 
 
 def _unset_if_empty(values: dict[str, Any], field: StudyField) -> None:
-    """Remove the key of a field from `values` if its list or mapping has no rows.
+    """Remove the key of an empty list or mapping from `values`, and groups that become empty.
 
-    Groups that become empty are removed too. The form then shows the default of the key.
+    The form then shows the default of the key.
     """
     path: list[Any] = list(field.path)
     while not field.is_required:
@@ -496,7 +491,6 @@ def _unset_if_empty(values: dict[str, Any], field: StudyField) -> None:
 
 
 def _container_of(values: dict[str, Any], field: StudyField) -> Any:
-    """Return the mapping or list in `values` that holds a field. Create missing mappings."""
     container: Any = values
     for part in field.path[:-1]:
         container = (

@@ -188,7 +188,6 @@ class Studio:
         return self._page("study.html.j2", variables)
 
     def _describe(self, name: str, path: Path, form: AnyForm) -> dict[str, Any]:
-        """Return the template variables of a study's page: form, problems and files."""
         problems = _check(path)
         placed, rest = form.place(problems)
         notes = path.parent / import_notes_name(path.name)
@@ -250,7 +249,7 @@ class Studio:
     def _estimate(self, path: Path, output: CheckOutput, version: str) -> Response:
         """Show a check. Its problems and warnings are shown at the fields of the form as well.
 
-        `version` is that of the file that the form shows. It is empty on a page without a form.
+        `version` is that of the file shown. It is empty on a page without a form.
         """
         result = output.result
         problems, warnings = (
@@ -564,7 +563,6 @@ def _reading_only(route: Route) -> Route:
 
 @cache
 def _environment() -> Environment:
-    """Return the template environment. A template in the studio's folder has priority."""
     reader = reader_environment()
     assert reader.loader is not None
     loader = ChoiceLoader([FileSystemLoader(HERE / "templates"), reader.loader])
@@ -588,7 +586,7 @@ def _render_part(template: str, variables: Mapping[str, object]) -> LivePart:
 
 
 def _check(path: Path) -> list[Problem]:
-    """Return the problems of a study file that can be found without a dry run."""
+    # These are the problems that can be found without a dry run.
     try:
         load_study_file(
             path, models=True, consent=Consent(command_hint=f"folkmoot check {path} --trust")
@@ -619,7 +617,6 @@ def _is_amount(text: str) -> bool:
 
 
 def _tab_variables(name: str, path: Path, tab: str) -> dict[str, Any]:
-    """Return the template variables that all pages of a study need."""
     return {"name": name, "base": _study_base(name), "tab": tab, "is_text": not is_workbook(path)}
 
 

@@ -103,10 +103,7 @@ class Projects:
             raise InputError(Problem("is no study file", file, hint=hint)) from None
 
     def _import_file(self, path: Path, importer: Callable[[Path], ImportedStudy]) -> str:
-        """Convert a file of another program to a study in the same folder.
-
-        Return the study's name.
-        """
+        """Convert a file of another program to a study in the same folder. Return its name."""
         try:
             made = importer(path)
         except InputError as error:
@@ -148,7 +145,6 @@ class Projects:
 
 
 def _find_importer(file: str) -> Callable[[Path], ImportedStudy] | None:
-    """Return the function that imports this kind of file as a study, or None."""
     suffix = Path(file).suffix.lower()
     studies = load_installed_studies()[0]
     return next((s.importers[suffix] for s in studies if suffix in s.importers), None)

@@ -127,14 +127,13 @@ def _text_of_cell(cell: Cell) -> str:
 
 
 def _trimmed(rows: list[list[str]]) -> list[list[str]]:
-    """Remove the empty rows at the end and return the rows. The first row is never removed."""
     while len(rows) > 1 and not any(rows[-1]):
         rows.pop()
     return rows
 
 
 def _drop_downs(sheet: Worksheet) -> dict[str, tuple[str, ...]]:
-    """Return cell address → choices for the drop-downs of a sheet.
+    """Return the choices of drop-downs by cell address.
 
     A drop-down for a range of cells is under the address of its first cell.
     """
@@ -200,10 +199,7 @@ def _changed_cells(
 
 
 def _value_of_text(text: str) -> str | int | float | None:
-    """Return a number if a text is a number, otherwise the text.
-
-    A text such as 007, which a number would not reproduce exactly, is not converted.
-    """
+    # A text such as 007, which a number would not reproduce exactly, is not converted.
     text = NO_XML_CHARACTERS.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub("\ufffd", text))
     if not text:
         return None

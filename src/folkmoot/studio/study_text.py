@@ -82,7 +82,7 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
 def _change_key(text: str, name: str, present: Mapping[str, Any], target: Mapping[str, Any]) -> str:
     """Return the text with one top-level key changed.
 
-    Try the smallest edit, then a replacement of the whole value. If neither edit gives the target
+    Try the smallest edit, then a replacement of the whole value. If neither gives the target
     values, return a new text without comments.
     """
     for is_narrow in (True, False):
@@ -220,10 +220,7 @@ def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
 
 
 def _addition(text: str, name: str, value: Any) -> _Edit:
-    """Return an edit that adds a key.
-
-    A commented line with this key is replaced if there is one.
-    """
+    """Return an edit that adds a key. A commented line with this key is replaced."""
     new_text = f"{write_value(name)}:{_value_text(value, 2)}"
     commented_key = re.search(rf"^#{re.escape(name)}:(?P<rest>.*)$", text, re.MULTILINE)
     if commented_key is None:

@@ -127,10 +127,7 @@ class EntryPages:
         trust_connection(request.scope)
 
     def _link_ids(self, request: Request) -> dict[str, str]:
-        """Return the ids that a recruitment platform added to the link, as query key → id.
-
-        Raises HTTPException for an invalid id.
-        """
+        """Return the ids that a recruitment platform added to the link, by query key."""
         ids = {key: request.query_params.get(key, "") for key in self.seat_manager.settings.query}
         ids = {key: platform_id for key, platform_id in ids.items() if platform_id}
         if not all(map(is_platform_id, ids.values())):
@@ -150,7 +147,6 @@ class EntryPages:
         return self.seat_manager.find_seat(name or self.lobby.find_visit(visit))
 
     async def _lead_back(self, request: Request, seat_state: SeatState) -> Response:
-        """Redirect a participant to their seat, and set the cookie that later identifies them."""
         visit = request.cookies.get(self._cookie_name, "")
         if self.lobby.find_visit(visit) != seat_state.seat.name:
             visit = _make_visit()

@@ -276,10 +276,6 @@ def _build_field(
 
 
 def _with_wording(schema: Schema, wording: FieldForPeople) -> Schema:
-    """Return a schema with the options or bounds that `wording` sets for humans.
-
-    If `wording` sets none, return `schema` unchanged.
-    """
     if wording.kind == "choice":
         return {"type": "string", "enum": list(wording.options)}
     if wording.kind == "number":
@@ -289,10 +285,7 @@ def _with_wording(schema: Schema, wording: FieldForPeople) -> Schema:
 
 
 def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReading) -> FormField:
-    """Return a field in which a human enters the rank of each option.
-
-    Values such as `declined` are no options and get no rank.
-    """
+    """Return a field in which a human ranks the options. Values such as `declined` get no rank."""
     options = tuple(
         option
         for option in _field_options(_item_schema(schema, reading))
@@ -316,10 +309,9 @@ def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReadin
 def _option_rows(
     lines_field: FormField, items: Schema, reading: SchemaReading, depth: int
 ) -> FormField | None:
-    """Return a field with one row for each option. The human enters only numbers into a row.
+    """Return a field with one row of numbers for each option, or None if the list is unsuitable.
 
-    The list must hold objects with one property that has options. All other properties must be
-    numbers. Returns None for other lists.
+    A suitable list holds objects with one property of options. All other properties are numbers.
     """
     properties = items["properties"]
     assert isinstance(properties, dict)
@@ -382,7 +374,7 @@ def _list_field(
 def _resolve_schema(
     schema: Schema, defs: Mapping[str, JsonValue]
 ) -> tuple[Schema, tuple[JsonValue, ...]]:
-    """Return the schema with its `$ref` resolved and its ways out removed, and the removed values.
+    """Return the schema without `$ref` and without ways out, and the values of these ways out.
 
     A way out is null or a value such as `declined`.
     """
@@ -425,9 +417,8 @@ def _label_ways_out(
 ) -> tuple[tuple[str, JsonValue], ...]:
     """Return `way_values`, such as `declined` or null, as (label, value) pairs.
 
-    `null`: the name of the value that means the same as null, such as `declined`. Null gets the
-    label of this value. Null is left out if the field may stay blank, or if `way_values` contains
-    this value.
+    `null`: a value with the same meaning as null, such as `declined`. It is the label of null. Null
+    is left out if the field may stay blank, or if `way_values` contains the value `null`.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(
@@ -457,24 +448,19 @@ def _number_limit(schema: Schema, key: str) -> float | None:
 
 
 class _Nothing:
-    """The type of `NOTHING`, which marks a blank field.
-
-    A blank field differs from null, which is a value.
-    """
+    """The type of `NOTHING`, which marks a blank field. Null would be a value."""
 
 
 NOTHING = _Nothing()
 
 
 def _ways_taken(field: FormField, sent: Mapping[str, Sequence[str]]) -> list[JsonValue]:
-    """Return the values such as `declined` that the human chose in a field."""
     name = field.name if field.kind == "choice" else field.name + WAY_OUT_SUFFIX
     marks = [text for text in sent.get(name, ()) if text.startswith("~")]
     return [value for number, (_, value) in enumerate(field.ways_out) if f"~{number}" in marks]
 
 
 def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue | _Nothing:
-    """Return the value of a field. Returns `NOTHING` if the field is blank."""
     texts = [text.strip() for text in sent.get(field.name, ())]
     text = texts[0] if texts else ""
     chosen_ways = _ways_taken(field, sent)
@@ -526,10 +512,7 @@ def _object_value(
 
 
 def _picked_option(field: FormField, text: str) -> JsonValue:
-    """Return the option with the number in `text`.
-
-    Forms send options by number, because the text on the page may lack hidden characters.
-    """
+    # Forms send options by number, because the text on the page may lack hidden characters.
     if text.isdigit() and int(text) < len(field.options):
         return field.options[int(text)][1]
     raise ValueError(f"{field.label}: please choose one of the options.".removeprefix(": "))
@@ -538,7 +521,6 @@ def _picked_option(field: FormField, text: str) -> JsonValue:
 def _ranked_options(
     field: FormField, sent: Mapping[str, Sequence[str]]
 ) -> list[JsonValue] | _Nothing:
-    """Return the options in the order of their ranks. Raises ValueError for unusable ranks."""
     ranks = [_field_value(part, sent) for part in field.parts]
     if all(isinstance(rank, _Nothing) for rank in ranks):
         return NOTHING

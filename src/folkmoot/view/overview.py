@@ -90,7 +90,7 @@ class Overviews:
 
 
 def _note_error(task: asyncio.Task[Path]) -> None:
-    """Read the exception of a task, so that asyncio does not log it as never retrieved."""
+    # Read the exception, so that asyncio does not log it as never retrieved.
     if not task.cancelled():
         task.exception()
 

@@ -479,7 +479,7 @@ class Reader:
         )  # fmt: skip
 
     def _resolve_run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
-        """Return the run that a request names, and the template variables of all its pages."""
+        """Return the requested run, and the template variables that all its pages need."""
         name = request.path_params["name"]
         run = self.runs.run(name)
         status = read_run_status(run.path, name)
@@ -501,7 +501,6 @@ def downloadable_files(run: RunFolder) -> list[str]:
 
 
 def _group_files(run: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the files of a run with their sizes, in groups with a title. No group is empty."""
     groups: dict[str, list[tuple[str, str]]] = {
         "Results": [],
         "Tables": [],
@@ -542,7 +541,6 @@ def _retry_while_running(show_page: Callable[[Request], object]) -> Callable[[Re
 
 
 def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
-    """Return the template variables for the page of a conversation."""
     key, shows_private = request.query_params.getlist("id"), "private" in request.query_params
     columns = room_columns(run)
     if len(key) != len(columns) or not key:
@@ -594,10 +592,7 @@ def _parse_start(text: str | None) -> int:
 
 
 def _read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of a file of the run, or {} if the file cannot be read.
-
-    The state of the run already reports unreadable files.
-    """
+    # The state of the run already reports unreadable files.
     try:
         return read()
     except (StorageError, ValueError, TypeError):

@@ -93,7 +93,7 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=2048)
 def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
-    """Return the table with the most participants. Returns None if no table has participants."""
+    """Return the table with the most participants, or None if no table has participants."""
     run = RunFolder(path)
     best_people, size = None, (0, 0)
     for name in run.table_names():
@@ -108,7 +108,6 @@ def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
 
 @lru_cache(maxsize=8)
 def _planned_people(path: Path, _plan: tuple[int, int]) -> People | None:
-    """Return the participants in the sealed plan. Returns None if the plan names none."""
     run = RunFolder(path)
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     try:
@@ -145,7 +144,7 @@ def _nearest_column(columns: Sequence[str]) -> str:
 
 
 def _asked_participants(run: RunFolder) -> People:
-    """Return the participants who were asked so far. Moderators and other leaders are left out."""
+    """Return the participants who were asked so far, without moderators and other leaders."""
     empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
     answers = run.scan_table("answers") if run.has_table("answers") else empty
     is_leader = pl.any_horizontal(pl.col("role", "speaker_id").str.to_lowercase().is_in(LEADERS))
@@ -229,10 +228,7 @@ def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
 
 
 def _join_table(run: RunFolder, joined: pl.LazyFrame, people: People, name: str) -> pl.LazyFrame:
-    """Join the columns of the table `name` to the participants.
-
-    Return `joined` unchanged if the table does not have one row per participant.
-    """
+    """Join the columns of table `name` to the participants, if it has one row per participant."""
     columns, joined_columns = _column_names(run, name), joined.collect_schema().names()
     id_column = next((column for column in (people.id, "id") if column in columns), None)
     if id_column is None:
@@ -326,10 +322,7 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
-    """Split the text `table.column` and return the table and the name of the column.
-
-    Returns (None, "") if the run does not have this table or column.
-    """
+    """Split `table.column`. Returns (None, "") if the run does not have the table or column."""
     name, _, table_column = column.rpartition(".")
     table = rows(name) if name else None
     return (
@@ -462,7 +455,7 @@ def _frame_shape(frame: pl.LazyFrame, people: People) -> Shape:
 
 
 def _short_columns(frame: pl.DataFrame, people: People) -> list[str]:
-    """Return the columns with values short enough for a table. Identifying columns come first."""
+    """Return the columns with values short enough for a table, with identifying columns first."""
     first_names = (*NAMES, people.id, *people.within, "condition", "status", "role")
     first = [column for column in first_names if column in frame.columns]
     return list(

@@ -134,7 +134,7 @@ def _persona_first(cell: tuple[str, object]) -> bool:
 
 
 def _join_values(value: str) -> str:
-    """Return the values of a JSON list as one text. Other texts are returned unchanged."""
+    """Return a JSON list as one text, and any other text unchanged."""
     try:
         values = json.loads(value)
     except ValueError:
@@ -154,8 +154,7 @@ def _records_table(frame: pl.DataFrame) -> ResultTable:
 def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[DecisionView]:
     """Return a participant's decisions in chronological order.
 
-    Decisions are read from the table of exposure. In a run without this table, they are the
-    participant's choices.
+    Without a table of exposure, the decisions are the participant's choices.
     """
     outcomes = {reply.address: _describe_outcome(reply) for reply in talk}
     if not run.has_table(ExposureRow.table):

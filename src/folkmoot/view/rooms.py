@@ -138,7 +138,7 @@ def spoken_by(run: RunFolder, speaker: str) -> set[str]:
 def _utterance_addresses(run: RunFolder, *conditions: pl.Expr) -> set[str]:
     """Return the addresses in the rows of the table `utterances` that fulfil all `conditions`.
 
-    The result is empty for runs of earlier versions, because they recorded no addresses.
+    Runs of earlier versions recorded no addresses, so their result is empty.
     """
     table = run.scan_table(UTTERANCES) if run.has_table(UTTERANCES) else pl.LazyFrame()
     if "address" not in table.collect_schema().names():
@@ -188,9 +188,8 @@ def in_room(
 def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
     """Return the rows of a table of utterances in the order of the conversation.
 
-    Rounds and stages stay in the order of the table. Within a round or stage, rows are sorted by
-    turn. A study type may have recorded them in the order of its participants. Private rows keep
-    their positions.
+    Within a round or stage, rows are sorted by turn, because a study type may have recorded them by
+    participant. Private rows keep their positions.
     """
     rows = table.to_dicts()
     positions = [
@@ -211,7 +210,6 @@ def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
 def _unspoken_replies(
     run: RunFolder, journal: JournalReader, key: Sequence[str], table: pl.DataFrame
 ) -> Iterator[ReplyView]:
-    """Yield the replies of a conversation that are no utterances, in the order of the questions."""
     spoken = set(table["address"])
     addresses = journal.addresses_containing(escape_address_part(key[0]), whole_part=False)
     room_addresses = [
@@ -223,7 +221,7 @@ def _unspoken_replies(
 
 
 def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
-    """Return speaker id → name. Returns {} if the table lacks the ids or the names."""
+    """Return the names of speakers by id, or {} if the table lacks ids or names."""
     name_column = next((column for column in NAME_COLUMNS if column in table.columns), None)
     if name_column is None or "speaker_id" not in table.columns:
         return {}
@@ -231,10 +229,7 @@ def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
 
 
 def _conversation_part(row: Mapping[str, object]) -> str:
-    """Return the round or stage of a row of the table of utterances.
-
-    Returns "" for a private utterance outside all rounds.
-    """
+    """Return the round or stage of a row, or "" for a private utterance outside all rounds."""
     is_public = row.get("public", True)
     column = next(
         (
@@ -309,11 +304,7 @@ def _shorten_address(address: str, speaker_id: str, key: Sequence[str]) -> str:
 def _references_by_utterance(
     run: RunFolder, columns: Sequence[str], conditions: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
-    """Return the references that each speaker made in each round.
-
-    Each key is (round, speaker). Each value holds (kind of reference, targets) pairs. The result is
-    empty if the run has no table of references with the needed columns.
-    """
+    """Return the references by (round, speaker), as (kind of reference, targets) pairs."""
     needed_columns = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):
         return {}

@@ -364,7 +364,6 @@ def _count_people(path: Path, *_state: object) -> int | None:
 
 
 def _describe_cost(manifest: Mapping[str, object]) -> str:
-    """Return the cost of a finished run as text. The text says if a part of the cost is unknown."""
     usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
     if not isinstance(usd, (int, float)):
         return "unknown"
@@ -372,10 +371,7 @@ def _describe_cost(manifest: Mapping[str, object]) -> str:
 
 
 def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
-    """Return (manifest, "") of a run, or ({}, reason) if the manifest cannot be read.
-
-    Returns ({}, "") before the run has written a manifest.
-    """
+    """Return (manifest, ""), or ({}, reason) if it is unreadable, or ({}, "") if there is none."""
     try:
         manifest = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
         return manifest, "" if manifest else f"{path / MANIFEST}: it holds nothing"
@@ -404,7 +400,7 @@ def _first_line(path: Path) -> dict[str, object]:
 
 
 class _Log:
-    """The last lines of a log file. An incomplete last line is left out.
+    """The last lines of a log file, without an incomplete last line.
 
     Callers need few of the lines, so each line is parsed only when it is needed.
     """
@@ -445,7 +441,6 @@ def _parse_line(text: bytes) -> dict[str, object]:
 
 
 def _latest_stages(log: _Log) -> tuple[Stage, ...]:
-    """Return the stages in the newest entry of the log that holds stages."""
     for line in log.newest_lines("stages"):
         stages = line.get("stages")
         if isinstance(stages, list):

@@ -147,10 +147,7 @@ class Searches:
         return results, len(runs)
 
     def _update_index(self, run: RunFolder, wait: float) -> None:
-        """Start a thread that indexes new replies.
-
-        Wait for the thread for at most `wait` seconds.
-        """
+        """Start a thread that indexes new replies, and wait for it for at most `wait` seconds."""
         with self._lock:
             thread = self._under_way.get(run.path)
             if thread is None or not thread.is_alive():
@@ -194,7 +191,7 @@ def _searchable_text(reply: str) -> str:
 
 
 def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
-    """Open the index of a run. Create an empty index if there is none for the current journal."""
+    """Open the index of a run, or create an empty one if there is none for the current journal."""
     path, stamp = open_overview_cache(run.path) / INDEX, _journal_stamp(run, journal)
     db = sqlite3.connect(path, timeout=30)
     try:
@@ -246,7 +243,6 @@ def _build_hit(address: str, reply: str, query: str, answers: dict[str, Asked]) 
 
 
 def _mark_matches(text: str, query: str) -> Markup:
-    """Return the text around the first match, with all matches marked."""
     pattern = re.compile(
         "|".join(rf"\b{re.escape(word)}\w*" for word in _query_words(query)), re.IGNORECASE
     )

@@ -151,7 +151,6 @@ class GuardMiddleware:
         await response(scope, receive, send_with_headers)
 
     def _reject_request(self, scope: Scope) -> Response | None:
-        """Return the response that rejects a request. Returns None if the guard accepts it."""
         headers = Headers(scope=scope)
         if not self.guard.accepts_host(headers.get("host", "")):
             message = "This page was asked for under another site's name. Use the address printed."
@@ -182,7 +181,6 @@ class GuardMiddleware:
 
 
 def _is_bounded(headers: Headers, max_bytes: int) -> bool:
-    """Return True if a request states a length of at most `max_bytes`."""
     length = headers.get("content-length", "")
     return length.isdecimal() and len(length) < 10 and int(length) <= max_bytes
 
@@ -328,7 +326,6 @@ def in_order(items: Iterable[object], name: str) -> list[tuple[object, list[obje
 
 
 def _remove_hidden_characters(value: object) -> object:
-    """Remove characters that hide or reverse neighbouring characters."""
     return without_hidden(value) if type(value) is str else value
 
 

@@ -234,10 +234,10 @@ def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str,
 
 
 def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
-    """Return speaker id → name for the speakers of utterances in these prompts.
+    """Return the names of the quoted speakers by id.
 
-    Names are looked up by the quoted utterances. An id alone may belong to different speakers in
-    different conversations.
+    Names are looked up by the quoted utterances, because an id alone may belong to different
+    speakers in different conversations.
     """
     ids = {span.source.id for span in spans if span.source.kind == "utterance"}
     if not ids or not run.has_table(UTTERANCES):

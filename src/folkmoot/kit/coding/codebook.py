@@ -145,7 +145,6 @@ def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
 
 
 def _check_replacement(replacement: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
-    """Return the problems of a researcher's codebook that replaces a shipped one."""
     problems = [
         Problem(
             f"must be the same as in the shipped codebook: {getattr(shipped, key)!r}",

@@ -92,10 +92,6 @@ class CodingSettings(BaseModel):
 
 
 def _expand_switch(value: object) -> object:
-    """Return the settings for `coding: on` or `coding: off`.
-
-    Other values are returned unchanged.
-    """
     words = {"on": True, "yes": True, "off": False, "no": False}
     value = words.get(value.lower(), value) if isinstance(value, str) else value
     return {"enabled": value} if isinstance(value, bool) else value
@@ -277,10 +273,6 @@ async def code_with_models(
 async def _code_all(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], role: str
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask one coder for the codes of all texts and record the codes.
-
-    Return the valid codes by text id.
-    """
     kind = "embedded" if session.is_synthetic(role) else "model"
     coder = CoderInfo(role, kind, session.resolve_model(role))
 
@@ -503,8 +495,8 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     def _codes_with_ways_out(self) -> tuple[str, ...]:
         """Return the code names that a reply may use, including ways out such as declining.
 
-        Ways out are added only for `choose: one`. With `choose: any`, an empty list already states
-        that no code applies.
+        With `choose: any` there are none, because an empty list already states that no code
+        applies.
         """
         return (
             with_ways_out(self.book.code_names)
@@ -612,7 +604,6 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         ]
 
     def _slot_values(self, slot: str, item: _CodeReply) -> list[str]:
-        """Return the values of a slot that an item names: one, several, or all."""
         reply_value = getattr(item, slot, None)
         reply_values = {
             _normalise_quote(str(value))
@@ -646,11 +637,8 @@ def quote_occurs_in(quote: str, text: str) -> bool:
 
 
 def _joins_word(before: str, after: str) -> bool:
-    """Return whether two neighbouring characters belong to one word.
-
-    Letters without case count as separate, because scripts such as Chinese and Thai are written
-    without spaces.
-    """
+    # Scripts such as Chinese and Thai are written without spaces, so letters without case count as
+    # separate.
     return all(
         character.isdecimal() or character.islower() or character == "_"
         for character in (before, after)

@@ -162,10 +162,9 @@ class CodebookResults:
     def _rating_matrix(
         self, other: CoderResult, code: str | None
     ) -> tuple[list[str], FloatArray, Level]:
-        """Return the text id of each unit, both coders' ratings, and the level of measurement.
+        """Return the text ids of the units, the ratings (2, units), and the level of measurement.
 
-        The ratings are an array with one row for each of the two coders and one column for each
-        unit. See `agreement_with` for what a unit is.
+        See `agreement_with` for what a unit is.
         """
         units = list(self._shared_units(other, code))
         ids = [unit[0] for unit in units]
@@ -180,10 +179,7 @@ class CodebookResults:
     def _shared_units(
         self, other: CoderResult, single_code: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Yield (text id, primary coder's rating, other coder's rating) for each shared unit.
-
-        A unit is shared if both coders rated its text.
-        """
+        """Yield (text id, primary coder's rating, other coder's rating) for each shared unit."""
         assert self.primary_coder is not None
         several = self.book.choose == "any"
         for text_id, theirs in other.codes.items():
@@ -395,10 +391,6 @@ def _coder_row(results: CodebookResults, coder: CoderResult | None) -> Row:
 
 
 def _format_code_agreement(results: CodebookResults, coder: CoderResult | None) -> list[str]:
-    """Return a sentence with Krippendorff's α of each code, for this coder and the primary coder.
-
-    The list is empty without a coder, for the primary coder, and if no α is known.
-    """
     if coder is None or results.primary_coder in (None, coder):
         return []
     alpha_by_code = results.agreement_by_code(coder).items()
@@ -415,7 +407,6 @@ def _format_code_agreement(results: CodebookResults, coder: CoderResult | None) 
 
 
 def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
-    """Return the results of every coder of one codebook in one run."""
     coders = []
     for (by, name, kind), rows in table.group_by("by", "coder", "coder_kind", maintain_order=True):
         codes: dict[str, dict[Key, str]] = {}
@@ -434,7 +425,7 @@ def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
 
 
 def _hand_coders(amendments: Sequence[Amendment]) -> list[CoderResult]:
-    """Return the codes that humans assigned to the sample, as one result for each human.
+    """Return one result for each human who coded the sample.
 
     If a human coded a text twice, the last codes count.
     """

@@ -216,10 +216,7 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
 
 
 def _require_blind_coder(run: RunFolder, amendments: Sequence[Amendment], by: str) -> None:
-    """Raise InputError if a human codes the blind sample after seeing the coder's codes.
-
-    `by` is the name of the human.
-    """
+    """Raise InputError if the human `by` codes the blind sample after seeing the coder's codes."""
     # Names are compared without case, because the same human may write the name differently.
     correctors = {
         amendment.author.casefold()
@@ -248,7 +245,6 @@ def _amendment_key(amendment: Amendment) -> tuple[object, ...]:
 
 
 def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (row number, line) for each line of a sheet that the human filled in."""
     rows: dict[int, dict[int, str]] = {}
     for cell in sheet.cells:
         rows.setdefault(cell.row, {})[cell.column] = str(cell.value).strip()
@@ -271,8 +267,7 @@ def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str
 def _find_misplaced(results: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:
     """Return the problem of a sheet line with an unknown codebook or text number, otherwise None.
 
-    Without a problem, the function adds two keys to `line`: `text_id`, and `words`, the digest of
-    the text.
+    Without a problem, adds `text_id` and `words` (the digest of the text) to `line`.
     """
     if line["codebook"] not in results:
         hint = did_you_mean(line["codebook"], results)
@@ -331,7 +326,6 @@ def _line_location(line: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse_code_name(book: Codebook, written: str) -> str | Problem:
-    """Return the code of the codebook that a human named, or the problem if there is none."""
     if written.casefold() in NO_CODE_MARKS:
         return NO_CODE_LABEL
     code = book.find_code(written)

@@ -233,10 +233,7 @@ def ask_named_controls(
 
 
 def _spent_in(folder: Path) -> tuple[int, float]:
-    """Return the calls and the cost (USD) of a run.
-
-    Calls that a killed process may have paid for are included.
-    """
+    """Return calls and cost (USD) of a run, with calls that a killed process may have paid for."""
     if not (folder / JOURNAL).exists():
         return 0, 0.0
     with JournalReader(folder / JOURNAL) as journal:
@@ -264,12 +261,11 @@ def study_of(run: RunFolder) -> Study[ControlsConfig]:
 def _persona_variance(
     run: RunFolder, controls: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
 ) -> list[PersonaVarianceRow]:
-    """Return the rows of the table `persona_variance`, which the controls of a run derive."""
     return persona_variance_rows(controls.read_table(ControlRow.table), read_attributes(run))
 
 
 async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> None:
-    """Run the protocol of the controls: seal the sample, then ask the controls of each decision."""
+    """Seal the sample, then ask the controls of each decision."""
     settings = session.config.requested_controls
     decisions = find_decisions(run)
     samples = {
@@ -350,7 +346,6 @@ def _build_versions(
     conversations: Mapping[str, DecisionConversation],
     language: Language,
 ) -> _Versions:
-    """Return the changed version of each decision, for each control that replaces texts."""
     treatments = read_treatments(run)
     graph = ReplyGraph(run, journal, find_study_of_run(run).tables)
     replacing = {decision.address for control in REPLACING for decision in samples[control]}
@@ -392,10 +387,6 @@ def _left_out(
 
 
 def _asked_again(versions: _Versions) -> dict[str, dict[str, list[str]]]:
-    """Return control → key of a decision → addresses of the replies that are asked again before it.
-
-    Decisions without such replies are left out.
-    """
     found: dict[str, dict[str, list[str]]] = {}
     for (key, control), version in versions.items():
         if isinstance(version, ForkedDecision) and version.steps:
@@ -411,11 +402,7 @@ async def _ask_control(
     language: Language,
     scope: Scope,
 ) -> None:
-    """Continue the conversation of a decision with one control question, and record the answer.
-
-    Each control question follows the decision directly. So no control question is in the history of
-    another control question.
-    """
+    # Each control question follows the decision directly, so none is in the history of another one.
     text = quote_value(question.text, "material", f"study.questions.{question.id}.text")
     if question.number is None:
         listing = quote_value(
@@ -444,7 +431,6 @@ async def _ask_control(
 async def _ask_again(
     conversation: DecisionConversation, decision: ControlledDecision, scope: Scope
 ) -> None:
-    """Ask the decision again in a fresh conversation without the first answer."""
     asked = conversation.asked.utterances
     same = Replaced(conversation.speaker.system, asked, decision.options)
     version = OPEN if conversation.answer is None else ForkedDecision((), same)
@@ -460,8 +446,8 @@ async def _ask_replaced(
 ) -> None:
     """Ask the decision in one version of its prompt, or record why it cannot be asked.
 
-    The replies that depend on a replaced text are asked first. If one of these replies is missing,
-    the decision is not asked and counts as missing.
+    Replies that depend on a replaced text are asked first. Without one of them, the decision counts
+    as missing.
     """
     # A `Refusal` is a string, and its text is the reason of the missing answer.
     got: Any = Missing(version) if isinstance(version, str) else None

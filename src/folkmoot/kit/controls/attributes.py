@@ -58,10 +58,9 @@ def read_attributes(run: RunFolder) -> pl.DataFrame | None:
 
 
 def _tables_of_participants(run: RunFolder) -> Iterator[tuple[str, str, str | None]]:
-    """Yield the names of the tables with one row for each participant.
+    """Yield (table, id column, group column) of each table with one row for each participant.
 
-    Each name comes with two columns: that of the participant's id, and that of the group. The
-    second is None if the ids alone are unique.
+    The group column is None if the ids alone are unique.
     """
     for name in run.table_names():
         table = run.scan_table(name)

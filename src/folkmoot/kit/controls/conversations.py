@@ -199,8 +199,8 @@ def _rebuild_conversation(
 ) -> DecisionConversation:
     """Build the conversation of a decision from its first and its last journal entry.
 
-    The two entries differ if the question was re-asked. `spans` maps the number of a message to the
-    sources of its texts.
+    The two entries differ if the question was re-asked. `spans`: the sources of texts, by the
+    number of the message.
     """
     system, asked = _utterances(decision, first, spans)
     # Ask with the parameters of the original request. Other parameters would be a second treatment.
@@ -230,7 +230,6 @@ def _rebuild_conversation(
 def _utterances(
     decision: ControlledDecision, entry: JournalEntry, spans: dict[int, list[Span]]
 ) -> tuple[str, tuple[Utterance, ...]]:
-    """Return the system prompt of a request and its other messages as utterances."""
     system, said = "", []
     for role, text in messages_of(entry, spans):
         if role == "system":

@@ -139,8 +139,8 @@ def measure_effects(
 def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: str) -> Version:
     """Collect the answers of one group to one decision in one version.
 
-    `name` is the control, and `group` a pair (condition, moment). If the version leaves a prompt
-    unchanged, the original answer counts.
+    `name`: the control. `group`: (condition, moment). If the version leaves a prompt unchanged, the
+    original answer counts.
     """
     rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
     values, units, replied, is_changed = [], [], 0, False

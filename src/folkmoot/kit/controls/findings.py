@@ -114,14 +114,14 @@ def findings_in(
 
 
 def _options_in(run: RunFolder) -> dict[str, tuple[str, ...]]:
-    """Return address of a decision → its options, in the same order for all participants."""
+    """Return the options by address of the decision, in the same order for all participants."""
     listed = run.rows("answers", "address", "options")
     # Each participant sees the options in a random order, so they are sorted to be comparable.
     return {address: tuple(sorted(json.loads(text or "[]"))) for address, text in listed}
 
 
 def _margins(controls: RunFolder) -> dict[str, float]:
-    """Return question → the largest distance between conditions that counts as equality."""
+    """Return the largest distance between conditions that counts as equality, by question."""
     settings = ControlsConfig.model_validate(controls.config).requested_controls
     return {question.id: question.equivalence_margin for question in settings.questions}
 
@@ -225,10 +225,6 @@ def _question_finding(
     margins: Mapping[str, float],
     negative: pl.DataFrame,
 ) -> Finding:
-    """Return the finding on how much the answers to each question differ between groups.
-
-    The finding also says whether a difference is within the margin that counts as equality.
-    """
     rows: list[dict[str, TableCell]] = []
     for contrast, drift in drifts.items():
         for name, question in zip(questions, drift.questions, strict=True):
@@ -274,7 +270,6 @@ def _question_finding(
 
 
 def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
-    """Return the finding with the answers to each question in each condition."""
     groups = negative.select("condition", "moment").unique(maintain_order=True).rows()
     rows: list[dict[str, TableCell]] = []
     for name in questions:
@@ -336,10 +331,6 @@ def _answers_of_arm(arm: pl.DataFrame, question: str) -> Answers:
 
 
 def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
-    """Return the finding on whether participants give the age that their persona states.
-
-    Returns None if no participant was asked for the age.
-    """
     facts = table.filter(control=FACT)
     if facts.is_empty():
         return None
@@ -381,10 +372,6 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
 
 
 def _reliability_finding(table: pl.DataFrame) -> Finding | None:
-    """Return the finding on how many decisions are the same in the retest.
-
-    Returns None if no decision was asked again.
-    """
     again = table.filter(control=RETEST).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()
     )

@@ -131,8 +131,8 @@ def _has_replied(
 ) -> bool:
     """Return whether a request shows that the participant spoke after the first replaced text.
 
-    What the participant said is a separate message, or the prompt quotes it (for example in the
-    minutes of a town hall).
+    Their words are then a separate message, or a quotation in the prompt (the minutes of a town
+    hall).
     """
     texts = texts_of(conversation)
     at = next(n for n, text in enumerate(texts) if str(text) != str(changed[n]))
@@ -154,7 +154,6 @@ def _has_replied(
 
 
 def _first_difference(text: str, other: str) -> int:
-    """Return the position of the first character that differs."""
     # One text may be the beginning of the other, so the comparison ends with the shorter one.
     pairs = enumerate(zip(text, other, strict=False))
     return next((n for n, (one, two) in pairs if one != two), min(len(text), len(other)))

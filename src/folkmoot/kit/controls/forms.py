@@ -133,10 +133,9 @@ def single_field_form(schema: Schema) -> SingleFieldForm | None:
 
 
 def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the schema of a closed field, or None if the field is open.
+    """Return the schema of a field for a number, a truth value or one of several texts, else None.
 
-    A closed field is a number, a truth value or one of several texts. The field may also allow
-    null, but no further alternative.
+    The field may also allow null, but no further alternative.
     """
     if "anyOf" in node:
         others = [each for each in node["anyOf"] if each.get("type") != "null"]

@@ -72,10 +72,6 @@ def _asked_again(answers: pl.DataFrame) -> pl.DataFrame:
 def _build_row(
     decision: str, attribute: str, measure: str, share: Estimate, reason: str
 ) -> PersonaVarianceRow:
-    """Return the table row for one share of variance.
-
-    `reason`: why the share is missing, or an empty text.
-    """
     return PersonaVarianceRow(
         decision=decision,
         attribute=attribute,
@@ -156,7 +152,6 @@ def _estimate_in(row: PersonaVarianceRow) -> Estimate:
 def _share_of(
     column: pl.Series, answers: list[str | float], units: list[str]
 ) -> tuple[Estimate, str]:
-    """Return the share of variance that one attribute explains, and the reason if it is missing."""
     known = [n for n, value in enumerate(column.to_list()) if value is not None]
     own_units = [units[n] for n in known]
     unknown = Estimate(math.nan, math.nan, math.nan, len(known), len(set(own_units)))

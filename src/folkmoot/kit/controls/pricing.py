@@ -83,7 +83,6 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
 
 
 def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
-    """Return settings for the small run, with each requested control asked of every participant."""
     names = ("retest", "no_persona", "same_length", "order")
     return {name: EVERYONE if settings.size_of(name) else False for name in names}
 
@@ -91,8 +90,8 @@ def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
 class _Asked(NamedTuple):
     """The calls that one control makes at one decision of the small run.
 
-    `weight` is the number of decisions of the study that the decision represents. `tokens` maps a
-    model to its calls, input tokens and output tokens.
+    `weight`: the number of decisions of the study that this decision represents. `tokens`: calls,
+    input tokens and output tokens, by model.
     """
 
     control: str
@@ -113,8 +112,8 @@ def _count_asks(
 ) -> Iterator[_Asked]:
     """Yield the calls of each control at each decision.
 
-    `there` maps (condition, moment) to the number of decisions in the small run. A moment is
-    `first` or `final`. `share` is the factor by which the study is larger than the small run.
+    `there`: the number of decisions in the small run, by (condition, moment). `share`: the factor
+    by which the study is larger than the small run.
     """
     rows = (
         controls.read_table(ControlRow.table)
@@ -147,7 +146,7 @@ def _count_asks(
 
 
 def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
-    """Return two results: the calls and tokens of each control, and those of each model."""
+    """Return calls and tokens twice: for each control, and by model."""
     lines: dict[str, list[float]] = {}
     models: dict[str, list[float]] = {}
     for asked in asks:
@@ -160,11 +159,10 @@ def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, Stag
 
 
 def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
-    """Return bounds of all calls of the controls.
+    """Return bounds of the number of calls of the controls.
 
-    The bounds are equal if the small run is the whole study (`share` is 1). Otherwise each
-    decision that was not run takes at least as many calls as the cheapest decision of the small
-    run in its condition, and at most as many as the dearest.
+    They are equal if the small run is the whole study (`share` is 1). Otherwise, other decisions
+    take between the fewest and the most calls of a decision of the small run in their condition.
     """
     groups: dict[tuple[str, str, str], list[_Asked]] = {}
     for asked in asks:
@@ -183,8 +181,7 @@ def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
 def _describe_unasked(controls: RunFolder, share: float) -> list[str]:
     """Return sentences on the decisions that the controls do not ask.
 
-    `share` is the factor by which the study is larger than the dry run. Above 1, the sentences say
-    that they count decisions of the dry run.
+    `share`: the factor by which the study is larger than the dry run.
     """
     rows = controls.read_table(ControlRow.table).select("control", "moment", "missing")
     again = (row for row in rows.iter_rows() if row[0] in (RETEST, *REPLACING))

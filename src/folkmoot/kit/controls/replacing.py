@@ -136,10 +136,7 @@ def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str
 
 
 def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, moment: str) -> int:
-    """Return the number of decisions in the sample of a control at a moment (first or final).
-
-    Decisions that the control does not ask count as well.
-    """
+    """Return the number of sampled decisions, with those that the control does not ask."""
     return sum(count for key, count in counts.items() if key[:2] == (control, moment))
 
 
@@ -207,7 +204,6 @@ def _parts(
     treatments: Treatments,
     language: Language,
 ) -> list[Replacement]:
-    """Return the replacements that a control makes in one message."""
     treatment = treatments.at(decision.address)
     every = spans_of(text)
     spans = list(outermost_spans(every))
@@ -246,7 +242,6 @@ def _parts(
 
 
 def _is_own(source: Source, who: str) -> bool:
-    """Return whether a text describes the participant or is from the participant."""
     return source.kind == "persona" or (
         source.speaker == who and source.kind in ("utterance", "answer", "reply")
     )
@@ -271,8 +266,8 @@ def _without_persona(
 ) -> list[Replacement]:
     """Return replacements for the persona texts at the spans `own`.
 
-    The first full description is replaced by the description of a person without attributes.
-    All other persona texts are replaced by "not stated".
+    A description of a person without attributes replaces the first full description. "not stated"
+    replaces all other persona texts.
     """
     parts, is_described = [], False
     for span in own:
@@ -308,9 +303,9 @@ def _groups(
 ) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each part of a list of texts, so that the parts can be reordered.
 
-    `spans` are the spans of a message, and `listed` are (start, end) of the listed texts. If
-    options precede the texts as headings, a part is one heading with all texts below it. Otherwise
-    each text is a part.
+    `spans`: the spans of a message. `listed`: (start, end) of the listed texts. If options precede
+    the texts as headings, a part is one heading with all texts below it. Otherwise each text is a
+    part.
     """
     groups: list[list[int]] = []
     heading: Span | None = None
@@ -330,7 +325,7 @@ def _groups(
 def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Replacement]:
     """Yield replacements that put the parts of a list into reversed order.
 
-    `run` holds the start and end of each part. The text between the parts keeps its position.
+    `run`: the start and end of each part. The text between the parts keeps its position.
     """
     for place, other in zip(run, reversed(run), strict=True):
         # The middle one of an odd number of parts keeps its place.

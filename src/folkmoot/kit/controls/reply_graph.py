@@ -253,7 +253,6 @@ def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
 
 
 def _json_in(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that is a whole text, or None."""
     # Prose that only mentions an object is no JSON. A backtick opens a code fence.
     if not text.lstrip().startswith(("{", "`")):
         return None
@@ -298,9 +297,9 @@ def part_as_text(part: ReplyPart, reply: str) -> str | None:
 def _read_computed_words(
     run: RunFolder, tables: Iterable[type[Row]]
 ) -> dict[str, tuple[str, ComputedWords]]:
-    """Return cell id → (address of the reply, function from the reply to the words in the cell).
+    """Return the words that the protocol computes from a reply, by cell id.
 
-    The mapping holds only cells with words that the protocol computes from a reply.
+    A value is the address of the reply, and the function from the reply to the words in the cell.
     """
     found = {}
     for row in tables:

@@ -27,7 +27,7 @@ TURNS = 4
 def _exposure_share(mind: SimulatedRespondent) -> float:
     """Return how much the participant has read of other speakers, from 0 to 1.
 
-    The result grows with the number of passages and is 1 from `TURNS` passages on.
+    The result is 1 from `TURNS` passages on.
     """
     said = of_kind(mind.reading.passages, "utterance", "summary", own=False)
     return min(1.0, len(said) / TURNS)
@@ -104,7 +104,6 @@ def decision_scope(control: str) -> str:
 
 
 def _is_control(mind: SimulatedRespondent) -> bool:
-    """Return True if the question is a control question, and not the decision asked again."""
     return not mind.at.address.split("/")[-2].startswith(_DECISION)
 
 

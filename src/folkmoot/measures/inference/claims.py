@@ -208,7 +208,7 @@ class Claim:
         return f"{above}{low} to {below}{high}"
 
     def _format_ends(self, ends: Sequence[float]) -> list[str]:
-        """Return the ends of an interval without unit, not rounded to zero or to the margin."""
+        # An end is not rounded to zero or to the margin, because it would then seem to touch it.
         scale, fewest = (100, 0) if self.in_points else (1, 2)
         digits = needed_digits([scale * end for end in ends], scale * self.margin, fewest)
         signed = (self.format_signed(end, digits - fewest) for end in ends)
@@ -606,7 +606,6 @@ def judge_families(
 
 
 def _directional_tests(result: Result, first: Side, second: Side) -> DirectionalTests | None:
-    """Return the tests of a primary claim in both directions, or None if it cannot be tested."""
     claim, estimate = result.claim, result.estimate
     if not result.is_tested or not estimate.has_interval:
         return None

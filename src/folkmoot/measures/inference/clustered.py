@@ -282,11 +282,12 @@ def _satterthwaite_df(
 ) -> float:
     """Return Satterthwaite's degrees of freedom (tr A)² / tr A².
 
-    A (g, g) is the covariance of the scores of clusters. `own` (g,): w'w, with w the weights that
-    give the score of a cluster. `cross` (g, k): X'w. `variances` (g,): the error variance in each
-    cluster. `gram` (k, k): X'ΦX, with Φ the diagonal matrix of these variances. `bread` (k, k):
-    (X'X)⁻¹. For thousands of clusters, A would need too much memory. A has the form D + U K U' with
-    few columns in U, and both traces are computed from this form.
+    A (g, g) is the covariance of the scores of clusters. For thousands of clusters, it needs too
+    much memory, so both traces are computed from the form D + U K U' with few columns in U.
+
+    `own` (g,): w'w, with w the weights that give the score of a cluster. `cross` (g, k): X'w.
+    `variances` (g,): the error variance in each cluster. `gram` (k, k): X'ΦX, with Φ the diagonal
+    matrix of these variances. `bread` (k, k): (X'X)⁻¹.
     """
     diagonal = variances * own
     around = np.hstack([cross, variances[:, None] * cross])
@@ -301,7 +302,7 @@ def _satterthwaite_df(
 def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Yield arrays of cluster numbers. All clusters of an array have the same size.
 
-    The clusters of an array have at most `ROWS_AT_ONCE` rows of data.
+    Together they have at most `ROWS_AT_ONCE` rows of data.
     """
     for size in np.unique(sizes):
         clusters = np.flatnonzero(sizes == size)

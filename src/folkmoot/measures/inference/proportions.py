@@ -84,11 +84,8 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 def _independent_units(*sides: int) -> int:
     """Return the smaller number of units if it is too small for an interval, otherwise 0.
 
-    The result is the field `clusters` of an `Estimate` for the difference of two conditions. With
-    fewer than five units in one condition, the `Estimate` shows no interval, even if the other
-    condition has many units. 0 means that each value is independent.
-
-    `sides`: the number of units of each condition.
+    The result becomes `Estimate.clusters`. With fewer than five units in one condition, an
+    `Estimate` shows no interval. `sides`: the number of units of each condition.
     """
     return min(sides) if min(sides) < FEWEST_UNITS else 0
 

@@ -183,7 +183,6 @@ def _refusal_reason(
     *,
     share: bool,
 ) -> str:
-    """Return the reason why nothing can be corrected, or an empty string."""
     if len(y) < FEWEST_PEOPLE:
         return f"{len(y)} people; a correction needs {FEWEST_PEOPLE}"
     groups = len(set(units))
@@ -227,8 +226,7 @@ def _corrected_estimate(
     """Return the corrected mean: `own` plus `weight` times the mean of `many`.
 
     `own`: the mean of human answers minus weighted predictions for the same people. `many`:
-    simulated answers for other people. `simulated_units`: the conversation of each of these, or
-    None.
+    simulated answers for other people. `simulated_units`: the conversations of these answers.
     """
     value = own.value + weight * float(many.mean())
     reach_of_many = 1.96 * float(many.std(ddof=1)) / math.sqrt(len(many))

@@ -169,8 +169,8 @@ def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[Float
 def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """Return coefficients and covariance, or None if the likelihood has no finite maximum.
 
-    The maximum is found by Newton's method. The covariance is the sandwich HC1, (X'WX)⁻¹ X'
-    diag(r²) X (X'WX)⁻¹ times n / (n − k), with r the residuals.
+    The covariance is the sandwich HC1, (X'WX)⁻¹ X' diag(r²) X (X'WX)⁻¹ times n / (n − k), with r
+    the residuals.
     """
     n, k = x.shape
     beta = np.zeros(k)
@@ -215,7 +215,7 @@ def _design_column_or_reference(
 ) -> str | list[tuple[tuple[str, str], FloatArray]]:
     """Return the column of the design matrix for numbers, or the reference level for texts.
 
-    The reference level is `reference` if it occurs in the column, otherwise the most frequent text.
+    Without a `reference` that occurs in the column, the most frequent text is the reference level.
     """
     if values and all(
         isinstance(value, (int, float)) and not isinstance(value, bool) for value in values

@@ -135,7 +135,6 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
 
 
 def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
-    """Return the first of each set of specifications with identical data."""
     kept: dict[bytes, str] = {}
     for name, both in sides.items():
         content = repr([(side.units, side.values.tolist()) for side in both]).encode()
@@ -182,7 +181,6 @@ def _sum_by_specification(
 
 
 def _draw_units(rng: np.random.Generator, units: int) -> FloatArray:
-    """Return how often each unit is drawn in each draw, with the shape (draws, units)."""
     return rng.multinomial(units, np.full(units, 1 / units), DRAWS).astype(float)
 
 
@@ -206,10 +204,7 @@ def _mean_difference(
 def _joint_tests(
     claim: Claim, observed: FloatArray, drawn: FloatArray, median: float
 ) -> tuple[float, float, float]:
-    """Return the p-values of three statistics of the curve.
-
-    The statistics are the median, the number of significant specifications, and the mean z.
-    """
+    """Return p-values for the median, the number of significant specifications, and the mean z."""
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
     error = drawn.std(axis=0, ddof=1)
     error = np.where(error > 0, error, np.inf)
@@ -234,7 +229,6 @@ def _share_of_draws(draws: NDArray[np.bool_]) -> float:
 
 
 def _prediction_interval(observed: FloatArray) -> tuple[float, float]:
-    """Return the 95 % prediction interval for another specification."""
     k = len(observed)
     if k < FEWEST_SPECIFICATIONS:
         return math.nan, math.nan

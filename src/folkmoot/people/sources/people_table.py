@@ -127,10 +127,7 @@ def _clean_text(column: pl.Series) -> pl.Series:
 
 
 def _parse_column(column: pl.Series) -> pl.Series:
-    """Return a text column as numbers or truth values, or unchanged.
-
-    All cells of the column must be numbers, or all cells truth values. Missing cells do not count.
-    """
+    """Return a text column as numbers or truth values, or unchanged if a cell is neither."""
     if column.dtype != pl.String:
         return column
     texts = _clean_text(column)

@@ -143,13 +143,11 @@ def _select_usable_lines(
 def _lowest_tickets(
     path: Path, wanted: int, seed: int
 ) -> tuple[list[str], int, int, tuple[int, ...]]:
-    """Return the texts of the `wanted` lines with the lowest tickets, and counts of the file.
+    """Return `wanted` random texts of the file, and counts of the file.
 
-    A ticket is the random number that is drawn for a line.
-
-    The counts are the number of lines, the number of broken lines, and the line numbers of the
-    first broken lines. Broken lines get tickets too, so that correcting one line does not change
-    the tickets of other lines.
+    The texts are those with the lowest random numbers ("tickets"). Broken lines get tickets too, so
+    that correcting one line does not change the tickets of other lines. The counts are the number
+    of lines, the number of broken lines, and the line numbers of the first broken lines.
     """
     tickets = _draw_tickets(seed)
     heap: list[tuple[float, int, str]] = []
@@ -185,7 +183,6 @@ def _draw_tickets(seed: int) -> Iterator[float]:
 
 
 def _persona_of(raw: bytes) -> str | None:
-    """Return the persona text in one line, or None if the line is broken."""
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError):

@@ -71,11 +71,8 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
 
 
 def _uniform_draws(count: int, rng: np.random.Generator) -> Iterator[float]:
-    """Yield `count` random numbers from [0, 1), generated in blocks.
-
-    Single draws would take as long as writing the descriptions. Drawing all numbers at once would
-    take as much memory as the personas.
-    """
+    # Single draws would take as long as writing the descriptions. Drawing all numbers at once would
+    # take as much memory as the personas.
     for start in range(0, count, DRAWS_AT_ONCE):
         yield from rng.random(min(DRAWS_AT_ONCE, count - start)).tolist()
 
@@ -109,10 +106,7 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
 def _deal_values(
     key: str, shares: Mapping[str, float], count: int, rng: np.random.Generator
 ) -> list[Any]:
-    """Return `count` values of the attribute `key` in random order.
-
-    The counts of the values follow `shares`, rounded by largest remainder.
-    """
+    """Return `count` values in random order that follow `shares`, rounded by largest remainder."""
     values = list(shares)
     weights = np.array([shares[value] for value in values], dtype=float)
     exact = weights / weights.sum() * count
@@ -232,10 +226,7 @@ def _pick_item(items: Any, draw: Draw) -> str:
 
 
 def _pick_several(items: list[str], count: int, draw: Draw) -> list[str]:
-    """Return `count` different items, drawn one after the other.
-
-    An item that is listed twice is drawn more often.
-    """
+    """Return `count` different items. An item that is listed twice is drawn more often."""
     picked: list[str] = []
     for _ in range(count):
         remaining = [item for item in items if item not in picked] if picked else items

@@ -115,10 +115,7 @@ def read_personas(
 
 
 def _read_people_frame(path: Path, with_first_answers: bool) -> pl.DataFrame:
-    """Read a file and return a table with one row for each person.
-
-    The file may have one row for each person, or one row for each answer.
-    """
+    """Return a table with one row for each person, from a file of persons or of single answers."""
     table = read_frame(path)
     if holds_answers(table.columns):
         people = people_in_answers(table, path)
@@ -130,16 +127,14 @@ def _read_people_frame(path: Path, with_first_answers: bool) -> pl.DataFrame:
 
 
 def _clean_cell(value: object) -> object:
-    """Return a cell without hidden characters."""
     return without_hidden(value) if isinstance(value, str) else value
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
-    """Return column of the file → known name with the same meaning.
+    """Return the known name for each column of the file with a known meaning.
 
-    A column without a known meaning keeps its own name in clean form. If several columns have the
-    same meaning, only one column gets the known name: the column with exactly this name, or else
-    the first.
+    If several columns have the same meaning, only one gets the known name: the column with exactly
+    this name, or else the first.
     """
     meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())
@@ -207,7 +202,6 @@ def _capitalise_first(text: str) -> str:
 
 
 def _to_json_value(value: object) -> object:
-    """Return a cell as a JSON value. Dates, decimals and similar types become text."""
     if isinstance(value, (str, int, float, bool)):
         return value.strip() if isinstance(value, str) else value
     return json.loads(json.dumps(value, default=str))

@@ -122,11 +122,8 @@ def _without_nameless_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def _without_fractions(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with float columns of whole numbers turned into columns of integers.
-
-    R and pandas store whole numbers as floats if one is missing. A persona should be 31 years old,
-    not 31.0.
-    """
+    # R and pandas store whole numbers as floats if one is missing. A persona should be 31 years
+    # old, not 31.0.
     return table.with_columns(
         column.cast(pl.Int64) if column.dtype.is_float() and are_whole(column) else column
         for column in table
@@ -141,10 +138,6 @@ def are_whole(column: pl.Series) -> bool:
 
 
 def _ragged_line(path: Path, mark: str) -> str:
-    """Return a message about the first line with too many fields, or an empty string.
-
-    `mark` is the character that separates fields.
-    """
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file, delimiter=mark)
@@ -168,10 +161,6 @@ def _parse_number_column(column: pl.Series) -> pl.Series:
 
 
 def _read_sheet(path: Path) -> pl.DataFrame:
-    """Return the one table of a workbook.
-
-    Raises InputError with the cells that do not fit a table.
-    """
     sheet = _find_sheet(path)
     problems = [*_find_gaps(sheet), *_find_unreadable_cells(sheet)]
     if problems:
@@ -211,10 +200,7 @@ def _find_sheet(path: Path) -> RawSheet:
 
 
 def _find_gaps(sheet: RawSheet) -> list[tuple[str, str, str]]:
-    """Return (message, location, hint) for each problem that prevents reading a sheet as a table.
-
-    The problems are merged cells, hidden rows or columns, and cells without a column name above.
-    """
+    """Return (message, location, hint) for each reason why a sheet cannot be read as a table."""
     problems = [
         ("these cells are merged", f"{sheet.name}!{area}", "unmerge them and fill in each cell")
         for area in sheet.merged
@@ -251,7 +237,7 @@ def _find_unreadable_cells(sheet: RawSheet) -> list[tuple[str, str, str]]:
 
 
 def _cell_text(cell: RawCell) -> str:
-    """Return a cell as text. Excel stores 3 as 3.0, so a whole number loses its fraction."""
+    # Excel stores 3 as 3.0, so a whole number loses its fraction.
     if isinstance(cell.value, bool):
         return str(cell.value).lower()
     if isinstance(cell.value, float) and cell.value.is_integer():

@@ -95,10 +95,7 @@ def compare_measures(
 
 
 def _shared_arms(first: Measured, second: Measured) -> list[str]:
-    """Return the conditions that both measures have.
-
-    A sample without conditions is compared with every condition of the other sample.
-    """
+    """Return the conditions of both measures. A sample without conditions has every condition."""
     if {*first.arms} == {EVERYBODY}:
         return [*second.arms]
     if {*second.arms} == {EVERYBODY}:
@@ -215,7 +212,7 @@ def result_cells(result: Result) -> Row:
 
 
 def _describe_results(results: Sequence[Result], margin: float) -> str:
-    """Return sentences on the clear results: a difference or an equivalence.
+    """Return sentences on the differences and equivalences found.
 
     If there are few results, the sentences cover all of them.
     """
@@ -350,7 +347,6 @@ def compare_effects(
 
 
 def _confirmatory_claims(claims: Sequence[Claim]) -> list[Claim]:
-    """Return the primary and secondary claims, or all claims if all are exploratory."""
     return [claim for claim in claims if claim.family != "exploratory"] or [*claims]
 
 
@@ -358,9 +354,9 @@ def _confirmatory_claims(claims: Sequence[Claim]) -> list[Claim]:
 class _Effect:
     """The effect that a claim has in one run.
 
-    `result`: the judged difference of the two conditions. `arms`: the rows of both conditions.
-    `sides`: the values and units of both conditions. `subject`: the columns that identify a
-    subject. `paired`: True if each subject is observed in both conditions.
+    `result`: the difference of the two conditions and its verdict. `arms`: the rows of both
+    conditions. `sides`: the values and units of both conditions. `subject`: the columns that
+    identify a subject. `paired`: True if each subject is observed in both conditions.
     """
 
     result: Result
@@ -393,10 +389,9 @@ def effects_by_claim(
 
 
 def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | None:
-    """Return the effect of a claim in a run as an exploratory result.
+    """Return the effect of a claim in a run, or None if the run lacks a condition or has no values.
 
-    No study file states a comparison of runs, so the claim counts as exploratory. Returns None if
-    the run lacks a condition of the claim, or has no known value.
+    No study file states a comparison of runs, so the effect counts as exploratory.
     """
     arms = [] if measured is None else [measured.arms.get(arm) for arm in claim.contrast]
     if measured is None or any(arm is None for arm in arms):
@@ -476,7 +471,6 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
 
 
 def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
-    """Return the effects of a claim in two runs, and their difference, as a sentence."""
     gap, claim = results[f"{run} − {base}"], results[base].claim
     base_estimate, run_estimate = (results[name].estimate for name in (base, run))
     sizes = (

@@ -151,7 +151,7 @@ def compare_runs(
 
 
 def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
-    """Return the run folders among the sources. Files of human answers are left out."""
+    """Return the run folders among the sources, without the files of human answers."""
     runs = (
         source for source in sources if isinstance(source, RunFolder) or not Path(source).is_file()
     )
@@ -213,11 +213,6 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
 
 
 def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
-    """Raise InputError if a file of human answers cannot be compared with the runs.
-
-    The file and the runs must share a condition and a measure. A column that is numeric in a run
-    must be numeric in the file.
-    """
     human_table = people.tables["participants"]
     run_tables = [
         sample.tables["participants"] for sample in runs if "participants" in sample.tables
@@ -272,8 +267,8 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
 def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) -> None:
     """Raise InputError if a file does not say which measure a row belongs to.
 
-    Rows of different measures may hold their values in the same column. A second column then names
-    the measure of each row. The file must have this second column.
+    Rows of different measures may hold their values in the same column. A second column must then
+    name the measure of each row.
     """
     columns = people.tables["participants"].columns
     for measure in measures:
@@ -292,9 +287,9 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
 def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     """Return the columns of a file of human answers that must be numbers.
 
-    These columns are numeric in the table of participants or in a table that a claim of a run uses.
-    A claim may select rows by the value of a variable. The file may then have a column for each
-    variable, so the names of these variables are included.
+    These are columns that are numbers in the runs. A claim may select rows by the value of a
+    variable. The file may then have one column for each variable, so the names of the variables are
+    included.
     """
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
@@ -315,7 +310,6 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
 
 
 def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
-    """Return sentences on the conditions and choices that only the file of human answers has."""
     run_tables = [
         sample.tables["participants"]
         for sample in runs
@@ -354,10 +348,7 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
 
 
 def _flatten_settings(sample: Sample) -> dict[str, str]:
-    """Return the settings that can affect results, by dotted key.
-
-    The model versions are included.
-    """
+    """Return the settings that can affect results, and the model versions, by dotted key."""
     settings: dict[str, str] = {"study type": sample.kind}
     for key, value in sample.config.items():
         if key not in HANDLING_KEYS:
@@ -495,7 +486,6 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _shared_conversations(*runs: Sample) -> bool:
-    """Return whether any run has participants who share an independent unit, such as a group."""
     tables = (sample.tables["participants"] for sample in runs if not sample.is_human)
     return any(units_of(table).of.n_unique() < table.height for table in tables)
 
@@ -505,8 +495,8 @@ def _same_choice(
 ) -> tuple[float, float] | None:
     """Return the share of participants with the same choice in both runs, and a p-value.
 
-    The p-value is that of Stuart and Maxwell's test of equal distributions. Returns None if the
-    runs drew different participants.
+    The test is Stuart and Maxwell's test of equal distributions. Returns None if the runs drew
+    different participants.
     """
     if not same_people(base, sample):
         return None
@@ -554,10 +544,7 @@ def compare_figures(
 
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
-    """Return (table, column) of numeric columns that all samples have.
-
-    Ids and counters are left out.
-    """
+    """Return (table, column) of numeric columns that all samples have, without ids and counters."""
     tables = [table for table in runs[0].tables if all(table in sample.tables for sample in runs)]
     summaries = [summary for summary in SUMMARIES if summary in tables]
     pairs = [
@@ -629,7 +616,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 def _band_of_people(people: Sample) -> Band | None:
     """Return the share of humans who changed their choice, as a benchmark.
 
-    The range of the benchmark comes from the shares of the single conditions. Returns None if the
+    The benchmark ranges from the lowest to the highest share of a condition. Returns None if the
     file does not hold a first and a final choice.
     """
     table = people.tables["participants"]
@@ -654,10 +641,6 @@ def _band_of_people(people: Sample) -> Band | None:
 
 
 def _change_rates(sample: Sample) -> dict[str, Estimate]:
-    """Return the share of participants who changed their choice, for each condition.
-
-    The intervals are clustered by independent unit.
-    """
     measured = read_measure(sample, Claim("participants.position_changed", NO_ARMS))
     if measured is None:
         return {}

@@ -33,8 +33,6 @@ MAX_CHARACTERS = 300
 
 
 class _Reply(NamedTuple):
-    """The reply of a run at an address: the speaker, the answer or utterance, and the raw text."""
-
     speaker: str
     text: str
     raw: str
@@ -129,10 +127,6 @@ def _in_words(reply: _Reply | None) -> str:
 
 
 def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
-    """Return the addresses of the questions of both runs in the order of the protocol.
-
-    Questions that only the base run asked come last.
-    """
     address_columns = [
         run.scan_table("answers").select("address").collect()["address"] for run in (fork, base)
     ]
@@ -140,10 +134,10 @@ def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
 
 
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
-    """Return address → reply that the run has at this address.
+    """Return the replies by address.
 
-    The text of a reply consists of its utterances. A reply without utterances has the recorded
-    answer as its text, or else the raw text.
+    The text of a reply is that of its utterances, or else the recorded answer, or else the raw
+    text.
     """
     columns = ("address", "speaker_id", "recorded", "missing")
     answers = {
@@ -166,7 +160,6 @@ def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -
 
 
 def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
-    """Return address → utterances of the reply at this address (id → text)."""
     texts_by_address: dict[str, dict[str, str]] = {}
     if run.has_table(UTTERANCES):
         rows = run.scan_table(UTTERANCES).select("address", "utterance_id", "text").collect()
@@ -177,9 +170,9 @@ def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
 
 
 def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[str]:
-    """Return the source ids under which prompts may quote the changed utterances of a reply.
+    """Return the source ids under which prompts may quote the changed parts of a reply.
 
-    If the reply has no utterances in either run, prompts quote it by its address.
+    A reply without utterances is quoted by its address.
     """
     texts_before, texts_after = (_utterances(run).get(address, {}) for run in (base, fork))
     changed = [
@@ -191,10 +184,6 @@ def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[
 
 
 def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
-    """Return the addresses of questions with a prompt that quotes at least one of the sources.
-
-    `sources`: the ids of utterances, or addresses of replies.
-    """
     if not run.has_table(PROVENANCE):
         return set()
     spans = run.scan_table(PROVENANCE).filter(is_one_of("source_id", sources))
@@ -267,7 +256,7 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
 def _values(
     grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
 ) -> dict[str, tuple[float, float]]:
-    """Return figure → (value with the changed reply, value with the unchanged reply).
+    """Return two values for each figure: with the changed reply, and with the unchanged reply.
 
     `pair`: the two cells of one repeat. A key is the title and the label of the figure.
     """
@@ -286,8 +275,7 @@ def _values(
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
     """Return the share of answers in a run that differ or are missing in a fork of the run.
 
-    Answers in free text and the changed reply do not count. Returns None if `fork` is None, is not
-    finished, or is not a fork.
+    Answers in free text and the changed reply do not count. Returns None without a finished fork.
     """
     change = fork_change(fork) if fork is not None and fork.is_finished else None
     if fork is None or change is None:

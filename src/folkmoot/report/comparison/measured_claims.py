@@ -122,15 +122,11 @@ def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim]
 def _of_people(
     table: pl.DataFrame, column: str, measure: Claim
 ) -> tuple[pl.DataFrame, str, Claim] | None:
-    """Find a measure in a table of human answers.
-
-    Returns the table, the column with the values and the claim. Returns None if no numeric column
-    has the measure.
+    """Find the numeric column of a measure in a table of human answers, or return None.
 
     The table may differ from the tables of a run in three ways. The condition column may be called
-    `condition`. A column that the claim filters by may be missing, because the file contains only
-    rows that count. In place of rows for several variables, the table may have one column for each
-    variable. The measure is then the mean of these columns.
+    `condition`. The column that the claim filters by may be missing. In place of rows for several
+    variables, there may be one column for each variable, and the measure is their mean.
     """
     columns = {*table.columns}
     if measure.by and measure.by not in columns and CONDITION in columns:
@@ -153,8 +149,8 @@ def _of_people(
 def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:
     """Return the columns that identify subjects.
 
-    These are the columns that the measure names, if the table has them. Otherwise they are all id
-    columns, if no two rows have equal ids. If neither is possible, the result is empty.
+    These are the columns that the measure names, or else all id columns. The result is empty if the
+    id columns do not identify each row.
     """
     if measure.subject and all(column in table.columns for column in measure.subject):
         return measure.subject

@@ -134,9 +134,8 @@ def people_and_models(run: RunFolder) -> Finding | None:
 def _judge_difference(result: Result) -> Verdict:
     """Return the verdict on whether models and humans answer one question alike.
 
-    For a share, the interval of the difference is compared with the margin. Answers that are
-    numbers have no common margin. The verdict on numbers is "failed" if the adjusted p-value is
-    significant. Otherwise it is "not known", because a test without a margin cannot show equality.
+    Numbers have no common margin. Without a margin, a test cannot show equality, so their verdict
+    is "failed" or "not known".
     """
     if result.claim.kind == "share":
         return MAX_DIFFERENCE.judge_interval(result.estimate)
@@ -146,7 +145,6 @@ def _judge_difference(result: Result) -> Verdict:
 def _read_answers(
     run: RunFolder, answer_table: pl.DataFrame, sessions: set[str]
 ) -> dict[str, SeatAnswers]:
-    """Return question → answers, for questions that both humans and models answered."""
     rows = answer_table.to_dicts()
     # Positions of a session name in the scopes of human answers. A position is the first part of
     # the scope, its length, and an index. The same positions in scopes of models hold sessions of
@@ -210,7 +208,6 @@ def _is_comparable(answers: SeatAnswers) -> bool:
 
 
 def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str | float]]:
-    """Yield the options and numbers of one answer, each with the name of its field."""
     value = row["value"]
     if row["kind"] in ("choice", "number"):
         yield "", str(value) if row["kind"] == "choice" else float(str(value))
@@ -237,7 +234,6 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
 
 
 def _offered_options(schema: object) -> dict[str, set[str]]:
-    """Return field → options, for the fields of a JSON schema that list options."""
     fields = schema.get("properties") if isinstance(schema, dict) else None
     options_by_field: dict[str, set[str]] = {}
     for name, part in fields.items() if isinstance(fields, dict) else ():
@@ -248,10 +244,6 @@ def _offered_options(schema: object) -> dict[str, set[str]]:
 
 
 def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[str | None, str]]:
-    """Yield the measures of a question, each with a label.
-
-    A measure is the share of one option, or the mean if the option is None.
-    """
     parts = [part for part in question.split("/") if part not in (ANY_PARTICIPANT, ANY_SESSION)]
     label = " ".join(parts).replace("_", " ")
     values = [*answers.people.values(), *answers.models.values()]
@@ -263,10 +255,6 @@ def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[st
 
 
 def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
-    """Return the exploratory claim that models and humans answer a question differently.
-
-    The claim is about the share of `option`, or about the mean if `option` is None.
-    """
     return Claim(
         f"answers.{question}",
         ("models", "people"),
@@ -297,10 +285,8 @@ def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
 
 
 def _describe_differences(results: Sequence[Result], questions: int, people: int) -> str:
-    """Return a text on the first differences in the order of the questions.
-
-    The largest differences are not selected, because they would overstate the result.
-    """
+    # Show the first differences in the order of the questions. The largest ones would overstate the
+    # result.
     introduction = f"{format_count(people, 'person', 'people')} and models answered the same "
     introduction += format_count(questions, "question")
     if not any(result.estimate.has_interval for result in results):

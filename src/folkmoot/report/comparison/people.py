@@ -145,11 +145,9 @@ def _with_ids(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return both tables with the columns `who`, `unit` and `value`, without missing values.
 
-    `who` identifies the human or simulated participant. A run may have several id columns, such
-    as the participant id and the persona id. The function uses the id column that has most ids
-    in common with the file. If ids are not unique, `who` also includes the conversation.
-    Without ids, `who` is the conversation. `measured` holds the measure as read from the run
-    and from the file.
+    `who` identifies the human or simulated participant. It is the id column that has most ids in
+    common with the file. If ids are not unique, `who` also includes the conversation. Without ids,
+    `who` is the conversation.
     """
     model_subject, human_subject = (measure.claim.subject for measure in measured)
     shared = [
@@ -185,10 +183,9 @@ def _with_ids(
 
 
 def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Return a pair for each option: the share of people who chose it first.
+    """Return one pair for each option: the shares of simulated and real people who chose it first.
 
-    The pairs are for humans who voted only once. The list is empty if they voted twice, or if
-    either table has no choices.
+    The list is empty if the people voted twice, or if either table has no choices.
     """
     table, real = run.tables.get("participants"), people.tables["participants"]
     if (
@@ -217,8 +214,7 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
     """Return the simulated table with the same kind of ids as the file of human answers.
 
-    If more persona ids than participant ids occur in the file, the persona ids replace the
-    participant ids.
+    Persona ids replace participant ids if more persona ids occur in the file.
     """
     id_column, persona_column = "participant_id", "persona_id"
     if not {id_column, persona_column} <= {*simulated.columns} or id_column not in real.columns:
@@ -237,7 +233,7 @@ def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
 def _shared_arms(
     simulated: pl.DataFrame, real: pl.DataFrame
 ) -> dict[str, tuple[pl.DataFrame, ...]]:
-    """Return condition → (simulated rows, human rows), for the conditions of both tables.
+    """Return (simulated rows, human rows) by condition.
 
     If the file has no conditions, the only key is EVERYBODY.
     """
@@ -250,8 +246,6 @@ def _shared_arms(
 
 
 def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
-    """Return the columns that hold numbers or truth values in both tables."""
-
     def is_comparable(kind: pl.DataType) -> bool:
         return kind.is_numeric() or kind == pl.Boolean
 
@@ -551,7 +545,6 @@ def _match_people(pair: Pair) -> Match | None:
 
 
 def _are_shared(units: pl.Series) -> bool:
-    """Return whether any participants share an independent unit, such as a conversation."""
     return units.n_unique() < len(units)
 
 
@@ -559,7 +552,6 @@ def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
     """Return the corrected difference of two conditions, and the reason if nothing was corrected.
 
     If the conditions share independent units, only people who answered in both conditions count.
-    With fewer than `FEWEST_UNITS` such people, there is no interval.
     """
     reasons = dict.fromkeys(filter(None, (first.rectified.refused, second.rectified.refused)))
     if not {*first.people["unit"]} & {*second.people["unit"]}:
@@ -684,7 +676,7 @@ def _in_both_tables(column: str, simulated: pl.DataFrame, real: pl.DataFrame) ->
 def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
     """Return the simulated table with the attributes that only the file of human answers has.
 
-    Participants are matched by their ids. Without matching ids, the table is returned unchanged.
+    Without matching ids, the table is returned unchanged.
     """
     id_column = "participant_id"
     if not _in_both_tables(id_column, simulated, real) or real[id_column].is_duplicated().any():
@@ -703,10 +695,6 @@ def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFram
 def _with_choices(
     column: str, simulated: pl.DataFrame, real: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return both tables with a column of truth values for each option of a choice.
-
-    Example of a column: "initial_choice: Agree".
-    """
     options = sorted({*simulated[column].drop_nulls(), *real[column].drop_nulls()})
     if len(options) > MAX_LEVELS:
         return simulated, real

@@ -119,7 +119,7 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
 
 
 def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> list[Figure]:
-    """Return the estimates of all interval charts, in the order in which the cells first show them.
+    """Return the estimates of all interval charts.
 
     Lines with the same finding and label become one `Figure`.
     """
@@ -170,9 +170,9 @@ def specification_estimates(figure: Figure) -> dict[str, Estimate]:
 def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
     """Return the mean of independent repeats.
 
-    With at least five repeats, the interval is a t interval over the repeats. With fewer repeats,
-    or if all values are equal, the interval is computed from the intervals within the cells. An
-    interval from the cells does not include the variance between repeats.
+    The interval is a t interval over the repeats. With fewer than five repeats, or with equal
+    values, it is computed from the intervals within the cells. It then leaves out the variance
+    between repeats.
     """
     n = len(cells)
     if n >= FEWEST_UNITS and len({measured_figure.value for measured_figure in cells}) > 1:
@@ -336,7 +336,6 @@ def judge_claims(runs: Cells) -> Finding | None:
 
 
 def _untested_finding(untested: Sequence[str]) -> Finding:
-    """Return the finding on a grid of which no cell could test a primary claim."""
     return Finding(
         GRID_CLAIMS,
         "Primary claims over the grid",
@@ -348,16 +347,13 @@ def _untested_finding(untested: Sequence[str]) -> Finding:
 
 
 def _primary_claims(run: RunFolder) -> list[Claim]:
-    """Return the primary claims of a run in a form that is equal in all cells.
-
-    Unit and estimand depend on the tables of a run, so they are left out.
-    """
+    # Unit and estimand depend on the tables of a run, so they are left out. Claims of cells are
+    # then equal.
     claims = claims_of_run(find_study_of_run(run), run)
     return [replace(claim, unit="", estimand="") for claim in claims if claim.family == "primary"]
 
 
 def _judge_cell(run: RunFolder) -> dict[Claim, str]:
-    """Return the primary claims of a cell and their verdicts."""
     claims = _primary_claims(run)
     results = evaluate_claims(run, claims)
     return {claim: result.verdict for claim, result in zip(claims, results, strict=True)}
@@ -368,9 +364,8 @@ def _curve_of(
 ) -> tuple[Curve, list[str]] | None:
     """Return the specification curve of a claim, and its verdict in each cell that states it.
 
-    Repeats of one specification are joined. `cell_verdicts` maps the name of each cell to the
-    verdicts of its claims. `level` is the level of the joint tests. Returns None if no cell can
-    test the claim.
+    `cell_verdicts`: verdicts of claims, by the name of the cell. `level`: the level of the joint
+    tests. Returns None if no cell can test the claim.
     """
     parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
     verdicts = []
@@ -495,7 +490,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 
 
 def _count_distinct(figure: Figure) -> int:
-    """Return the number of specifications, of which those with equal values in all repeats are one.
+    """Return the number of specifications. Those with equal values in all repeats count as one.
 
     A setting that a condition does not use leaves its estimates as they are.
     """
@@ -509,10 +504,7 @@ def _count_distinct(figure: Figure) -> int:
 
 
 def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
-    """Return a caveat that lists the figures that some usable cells do not have.
-
-    The result is an empty tuple if every usable cell has every figure.
-    """
+    """Return a caveat that lists the figures that some usable cells do not have, or ()."""
     incomplete_labels = [figure.label for figure in effects if len(figure.cells) < usable]
     if not incomplete_labels:
         return ()
@@ -529,10 +521,6 @@ def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
 
 
 def _curve_finding(figure: Figure) -> Finding | None:
-    """Return the specification curve of a figure: its estimates in order of size.
-
-    Returns None with fewer than two specifications.
-    """
     estimates = specification_estimates(figure)
     if len(estimates) < 2:
         return None
@@ -559,7 +547,6 @@ def _curve_finding(figure: Figure) -> Finding | None:
 
 
 def _say_range(figure: Figure, estimates: Mapping[str, Estimate], order: Sequence[str]) -> str:
-    """Return the least and the largest estimate with their specifications, in this order."""
     least, most = (_format_figure(figure, estimates[name].value) for name in (order[0], order[-1]))
     if math.isclose(estimates[order[0]].value, estimates[order[-1]].value, abs_tol=1e-12):
         return f"{least} in each of {format_count(len(order), 'specification')}."
@@ -569,8 +556,7 @@ def _say_range(figure: Figure, estimates: Mapping[str, Estimate], order: Sequenc
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
     """Return the share of variance between cells that each axis of the grid explains (η²).
 
-    Returns None if no effect is known in all cells, or if the grid has no axis: all of the
-    variation then goes with the repeat.
+    Returns None if no effect is known in all cells, or if the grid has no axis.
     """
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
     complete_figures = [

@@ -188,7 +188,6 @@ def claim_power(
 
 
 def _describe_rule(claim_count: int) -> str:
-    """Return a sentence on the significance levels of the claims, as in the report of a run."""
     if claim_count == 1:
         return "95 % interval, as in the report."
     return (
@@ -213,8 +212,8 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
 def _starting_rate(claim: Claim) -> tuple[int, float]:
     """Return the sign of the claimed difference, and the assumed share in the second condition.
 
-    For a claim of a decrease, the result is −1 and 1 − `BASE`: only a high share can fall far. For
-    all other claims, the result is 1 and `BASE`.
+    For a claim of a decrease, the assumed share is 1 − `BASE`, because only a high share can fall
+    far.
     """
     sign = -1 if claim.direction == "less" else 1
     # A claim of a decrease needs a high rate from which the share can fall.
@@ -249,11 +248,11 @@ def _power_of_share(
     levels: tuple[float, float],
     iccs: Sequence[float],
 ) -> tuple[float | None, float | None, str]:
-    """Return the power at the expected difference for both levels, and a sentence about it.
+    """Return the power at the expected difference for both `levels`, and a sentence about it.
 
-    `levels`: the smallest and the largest significance level at which the claim may be decided.
-    If no difference is expected, the power is None, and the sentence gives the smallest true
-    difference with a power of 80 % at the smallest level.
+    `levels`: the smallest and the largest significance level that the claim may get. Without an
+    expected difference, the power is None. The sentence then gives the smallest detectable
+    difference.
     """
     alpha, largest_level = levels
     sign, base = _starting_rate(claim)
@@ -298,14 +297,9 @@ def _units_needed(
 ) -> int | None:
     """Return the number of units in each condition for a power of 80 %.
 
-    The true difference is assumed as follows:
-
-    - A share: the expected difference. Without it: twice the margin, or 0 for a claim of
-      equivalence.
-    - A mean or a paired design: half a standard deviation.
-
-    Returns None for a share with neither an expected difference nor a margin. Also returns None if
-    no number up to `MAX_UNITS` suffices.
+    The true difference of shares is the expected one. Without it, twice the margin is assumed, or 0
+    for a claim of equivalence. For means and paired designs, half a standard deviation is assumed.
+    Returns None for a share with neither, or if no number up to `MAX_UNITS` suffices.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
@@ -331,10 +325,7 @@ def _units_needed(
 
 
 def _growing_sizes() -> Iterator[int]:
-    """Yield growing numbers of units: steps of 1 up to 200, then steps of one percent.
-
-    So the smallest sufficient number is exact up to 200 and within one percent above.
-    """
+    # The smallest sufficient number is exact up to 200, and within one percent above.
     units = FEWEST_UNITS
     while units <= MAX_UNITS:
         yield units
@@ -342,10 +333,7 @@ def _growing_sizes() -> Iterator[int]:
 
 
 def _least_mean(size: DesignSize, alpha: float) -> str:
-    """Return a text on the smallest true difference of means that the design detects.
-
-    The difference is measured from the margin, in standard deviations.
-    """
+    """Return a text on the smallest true difference of means that the design detects."""
     if size.kind == "paired":
         smallest_effect, quantity = (
             smallest_d_paired(size.units, alpha=alpha),
@@ -414,7 +402,6 @@ def people_power(
 
 
 def _share_power_finding(size: DesignSize, title: str) -> Finding:
-    """Return the finding with the smallest detectable differences from several base rates."""
     n, strict = size.units, ALPHA / max(1, size.pair_count)
     if n < 2:
         return _too_small(title, size)
@@ -460,7 +447,6 @@ def _share_power_finding(size: DesignSize, title: str) -> Finding:
 
 
 def _power_table(size: DesignSize, title: str) -> Finding:
-    """Return the finding with the power to detect several differences from several base rates."""
     n = size.units
     rows = []
     for rate in BASES:
@@ -496,7 +482,6 @@ def _power_table(size: DesignSize, title: str) -> Finding:
 
 
 def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
-    """Return the number of participants that each condition needs for several true differences."""
     rows = [
         {
             "base_rate": rate,
@@ -526,7 +511,6 @@ def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
 
 
 def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding]:
-    """Return the power of a design in which every unit passes through all conditions."""
     n = size.units
     strict = ALPHA / max(1, size.pair_count)
     unadjusted, adjusted = smallest_d_paired(n), smallest_d_paired(n, alpha=strict)
@@ -567,10 +551,7 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
 
 
 def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
-    """Return the finding with the effective number of participants for several correlations.
-
-    A correlation is the intraclass correlation within a group. The number is that of one condition.
-    """
+    """Return the effective number of participants per condition for several correlations."""
     people = size.units * size.size
     rows = [
         {
@@ -595,7 +576,6 @@ def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) ->
 
 
 def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
-    """Return the power of a design with sessions, at the effective number of participants."""
     people = size.units * size.size
     if size.units < 2:
         return _too_small(title, size)
@@ -663,10 +643,7 @@ def _unknown_size_finding(title: str) -> Finding:
 
 
 def _assumed_icc(iccs: Sequence[float]) -> float:
-    """Return the one intraclass correlation that the sentences of the findings assume.
-
-    The value is .05 if `iccs` contains .05 or is empty, and otherwise the first value of `iccs`.
-    """
+    """Return .05 if `iccs` contains it or is empty, and otherwise the first value of `iccs`."""
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 

@@ -116,7 +116,7 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
 def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
     """Return the claims that the plan of a run sealed, or those that its study type states.
 
-    The result is empty if there is no sealed claim and the study type is not available any more.
+    The result is empty without sealed claims if the study type is not available any more.
     """
     sealed = registered_claims(run)
     if sealed is not None:

@@ -25,7 +25,7 @@ LINE = 13.0
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """The vertical space of one option on a bar: `y` is the upper edge, in pixels."""
+    """The vertical space of one option on a bar. `y` is the upper edge, in pixels."""
 
     y: float
     height: float
@@ -163,9 +163,5 @@ def _separate_labels(middles: Sequence[float], heights: Sequence[float]) -> list
 
 
 def _draw_label(option: str, count: int) -> list[str]:
-    """Return the lines of a label: an option and its count in at most three lines.
-
-    A longer option is cut.
-    """
     short = option if len(option) <= 2 * LONGEST else option[: 2 * LONGEST - 1].rstrip() + "…"
     return wrap(f"{short} {count}", LONGEST)

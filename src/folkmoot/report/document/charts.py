@@ -81,10 +81,7 @@ def _render_svg(chart: Any, labels: list[str]) -> str:
 
 
 def _word_keys(chart: Any) -> Any:
-    """Return the chart with data keys such as `travel_purpose` replaced by words.
-
-    Ids such as `p_0001` are not changed.
-    """
+    """Return the chart with words in place of data keys such as `travel_purpose`."""
     texts = ("items", "unit_values", "bands", "links", "unit", "x", "y", "row", "column")
     named = [name for name in texts if hasattr(chart, name)]
     return replace(chart, **{name: _readable_words(getattr(chart, name)) for name in named})
@@ -100,7 +97,6 @@ _KEY = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
 def _left_labels(chart: Any) -> list[str]:
-    """Return the labels to the left of a drawing."""
     left = isinstance(chart, IntervalChart | BarChart | Heatmap)
     return [str(item[0])[:MOST_CHARACTERS] for item in chart.items] if left else []
 
@@ -117,8 +113,7 @@ def _remove_unprintable(spec: Any) -> Any:
 def _add_accessible_name(svg: str, description: str) -> str:
     """Return the SVG with a name for screen readers, without a fixed size.
 
-    The text of the drawing gets the colour of the page. Without width and height, a drawing fills
-    its column and keeps the proportions of its view box.
+    Without width and height, a drawing fills its column and keeps its proportions.
     """
     svg, description = svg.replace(INK, "currentColor"), without_hidden(description)
     head = re.match(r"<svg[^>]*>", svg)
@@ -247,21 +242,12 @@ def _line_spec(chart: LineChart) -> Any:
 
 
 def _colour_encoding(field: str, values: list[str], shown: bool = True) -> alt.Color:
-    """Return the colour encoding of a field.
-
-    The legend is left out unless `shown` is true. The encodings of colour and shape have the
-    same explicit domain, so that Vega-Lite merges both legends.
-    """
     scale = alt.Scale(domain=values, range=[COLOURS[i % len(COLOURS)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
     return alt.Color(f"{field}:N", scale=scale, title=None, legend=legend)
 
 
 def _shape_encoding(field: str, values: list[str], shown: bool = True) -> alt.Shape:
-    """Return the shape encoding of a field, for colour-blind readers and greyscale prints.
-
-    The legend is left out unless `shown` is true.
-    """
     scale = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
     return alt.Shape(f"{field}:N", scale=scale, title=None, legend=legend)
@@ -334,8 +320,7 @@ def _heatmap_spec(chart: Heatmap) -> Any:
 def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, float]:
     """Return the lowest and highest value of the colour scale.
 
-    The scale of shares is 0 to 1. Any other scale begins at 0, or at a negative minimum, and ends
-    at the maximum.
+    Shares have the scale 0 to 1. Any other scale begins at 0, or at a negative minimum.
     """
     if not values:
         return 0.0, 1.0

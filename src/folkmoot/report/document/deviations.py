@@ -55,10 +55,9 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
 
 
 def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
-    """Yield each claim that differs between the plan and this version of the study type.
+    """Yield (position from 1, sealed claim, present claim) for each claim that differs.
 
-    An item is (position from 1, sealed claim, present claim). A difference only in wording does not
-    count if another version of Folkmoot made the run. Yields nothing if the run sealed no claims.
+    A different wording does not count if another version of Folkmoot made the run.
     """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
@@ -117,8 +116,7 @@ def _differing_leaves(
 ) -> Iterator[tuple[str, object, object]]:
     """Yield (path, first value, second value) for each difference of two nested values.
 
-    A path looks like `hypotheses[0].direction`. Two lists of different lengths give one difference
-    for the whole list.
+    A path looks like `hypotheses[0].direction`. Lists of different lengths count as one difference.
     """
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
@@ -176,7 +174,6 @@ def _superseded_requests(run: RunFolder) -> list[str]:
 
 
 def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
-    """Return differences of settings and seed between the files of the run and the plan."""
     planned = design.get("settings", {})
     given = {key: _without_none(run.config[key]) for key in planned if key in run.config}
     sealed = {key: _without_none(planned[key]) for key in given}
@@ -191,7 +188,6 @@ def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]
 
 
 def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
-    """Return differences between the planned rows and the rows of a table."""
     if not run.has_table(planned.table):
         return [
             f"The table {planned.table} is missing; {len(planned.rows)} rows were planned for it."
@@ -241,9 +237,9 @@ def _changed_values(
     recorded_rows: Mapping[str, Mapping[str, object]],
     unit: str,
 ) -> list[str]:
-    """Return a sentence for each column in which units have another value than planned.
+    """Return a sentence for each column with other values than planned.
 
-    `unit` is the noun for a unit, such as "participant".
+    `unit` is the noun for a row, such as "participant".
     """
     found: dict[str, list[str]] = {}
     for key, row in planned_rows.items():
@@ -277,10 +273,7 @@ def _shorten(value: object) -> str:
 
 
 def _without_none(value: object) -> object:
-    """Return settings without keys that have no value.
-
-    `study.yaml` leaves such keys out, and the plan writes null for them.
-    """
+    # The plan writes null for keys without a value, and `study.yaml` leaves such keys out.
     if isinstance(value, Mapping):
         return {key: _without_none(value) for key, value in value.items() if value is not None}
     if isinstance(value, (list, tuple)):

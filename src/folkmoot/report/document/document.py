@@ -147,7 +147,6 @@ def build_document(
 
 
 def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) -> list[Result]:
-    """Return the results of all claims, or an empty list if the findings tested no claim."""
     # The findings say why a run has no figures. Claims of the same tables would fail as they did.
     if CLAIMS_TESTED not in {finding.key for finding in findings}:
         return []
@@ -180,7 +179,6 @@ def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
 
 
 def _describe_planted_effects(run: RunFolder) -> str:
-    """Return the built-in effects of the embedded respondent in one or two sentences."""
     planted = run.manifest.get("planted", {})
     if not planted:
         return ""

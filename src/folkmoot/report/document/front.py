@@ -191,10 +191,7 @@ def _contrast(result: Result) -> PrimaryContrast:
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
-    """Return sentences on the origin of the contrasts, and on whether they were fixed beforehand.
-
-    If a contrast has fewer than five units, a sentence calls the contrasts an illustration.
-    """
+    """Return sentences on the origin of the contrasts, and on whether they were preregistered."""
     if not primary:
         return ""
     source = "Hypotheses of the study file" if is_stated else "The study's own question"
@@ -236,10 +233,9 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
-    """Yield the statement of each finding without repeated beginnings.
+    """Yield the statement of each finding.
 
-    A statement on too few units begins with the number of units. If consecutive statements have the
-    same beginning, only the first statement keeps it.
+    If consecutive statements have the same beginning, only the first keeps it.
     """
     before = ""
     for finding in main:
@@ -253,8 +249,7 @@ def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
 def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     """Return an explanation of the symbols on the first page.
 
-    The symbols are the brackets in the statements (`said`), and the lines and circles in the
-    drawing.
+    These are brackets in the statements (`said`), and lines and circles in the drawing.
     """
     drawn = next((finding for finding in main if finding.chart is not None), None)
     chart = drawn.chart if drawn is not None else None
@@ -296,10 +291,9 @@ def question_of(config: Mapping[str, object]) -> str:
 
 
 def _fallback_question(run: RunFolder, study: Study) -> str:
-    """Return a question for a study file that states none.
+    """Return a question on the difference of the conditions, for a study file that states none.
 
-    The question asks for the difference of the conditions. With one condition or too many, the
-    title is returned.
+    With one condition or too many, the title is returned.
     """
     title = title_of(run.config) or study.title
     arms = list(_arm_sizes(run, study)[1])
@@ -350,14 +344,13 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
 def _arms_in_words(arms: Sequence[str], by: str) -> str:
     """Return the names of conditions for readers, such as "Simple voting" or "Levels 1, 2-1".
 
-    `by` is the word for a condition, which is added if the names are numbers.
+    `by`: the word for a condition, such as "Level". It is added if the names are numbers.
     """
     named = ", ".join("Everybody" if arm in OF_ALL else condition_name(arm) for arm in arms)
     return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 
 
 def _merge_equal_steps(steps: Sequence[Step]) -> Iterator[Step]:
-    """Merge consecutive steps that have the same kinds of text."""
     for sees, own in itertools.groupby(steps, key=lambda step: step.sees):
         names = [step.decision for step in own]
         few = len(names) <= MOST_LISTED
@@ -412,10 +405,7 @@ def trust_lights(
 
 
 def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
-    """Yield lights for the checks of the model that are not on the validity card.
-
-    A failed check is red, and an unknown result is amber.
-    """
+    """Yield a light for each failed or unknown check that is not on the validity card."""
     verdicts: dict[str, list[str]] = {FAILED: [], NOT_KNOWN: []}
     made = False
     for finding in findings:

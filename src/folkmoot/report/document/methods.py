@@ -103,7 +103,6 @@ def _or_default(run: RunFolder, key: str) -> str:
 
 
 def _describe_models(run: RunFolder, times: CallTimes) -> str:
-    """Return the models with their versions and the dates of their calls."""
     served = [
         model
         for model in run.manifest.get("models", [])
@@ -136,7 +135,6 @@ def _describe_material(run: RunFolder, front: Front) -> Iterator[str]:
 
 
 def _describe_options(run: RunFolder) -> Iterator[str]:
-    """Yield how participants decided: the options of closed choices, or the kind of answer."""
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         return
     decided = run.scan_table(ExposureRow.table).select("decision", "address").unique()
@@ -153,10 +151,7 @@ def _describe_options(run: RunFolder) -> Iterator[str]:
 
 
 def _describe_answer(kind: str, options: Sequence[str]) -> str:
-    """Return a text on how participants answered: the options, or the kind of answer.
-
-    `options`: the lists of options that participants saw, as JSON.
-    """
+    """Return a text on how participants answered. `options`: the lists that they saw, as JSON."""
     listed = [tuple(json.loads(text)) for text in options]
     sets = {tuple(sorted(order)) for order in listed if order}
     if len(sets) != 1:
@@ -251,7 +246,7 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
 def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTimes) -> ResultTable:
     """Return the GUIDE-LLM checklist: item, its question, and the answer of this run.
 
-    A fact that the run does not record is `NOT_RECORDED`, and the authors fill it in.
+    Authors fill in the answers that the run does not record (`NOT_RECORDED`).
     """
     manifest = run.manifest
     design = run.plan.get("sealed", {}).get("design", {}).get("data", {})

@@ -98,7 +98,7 @@ def write_registration_pdf(text: Preregistration, path: Path) -> Path:
 class _Writer:
     """Collects the content of a report for the Typst template.
 
-    Drawings are written as files beside the template. All other content goes into one JSON object.
+    Drawings become files beside the template. All other content goes into one JSON object.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -212,15 +212,11 @@ class _Writer:
 
 
 def _strip_markup(text: str) -> str:
-    """Return a text without the backticks of code.
-
-    The space before a percent sign becomes a no-break space.
-    """
+    """Return a text without backticks, and with a no-break space before each percent sign."""
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text).replace("`", "")
 
 
 def _svg_width(svg: str) -> float:
-    """Return the preferred width of a drawing in pixels."""
     found = re.search(r"max-width:(\d+)px", svg)
     return float(found[1]) if found else PAGE
 
@@ -228,9 +224,8 @@ def _svg_width(svg: str) -> float:
 def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
     """Return the relative width of each column, with 0 for a column of automatic width.
 
-    Columns with numbers or short texts have automatic width. The other columns divide the remaining
-    width of the page in proportion to their relative widths. A relative width grows with the length
-    of the longest text. If no text is long, all columns have automatic width.
+    Columns with numbers or short texts have automatic width. The others share the remaining width.
+    A column with longer texts gets more of it.
     """
     columns = list(zip(*rows, strict=True))
     longest = [max(map(len, cells)) for cells in columns] or [0] * len(grid.columns)
@@ -246,10 +241,6 @@ def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
 
 
 def _grid_data(grid: ResultTable, most: int | None = MOST_ROWS) -> dict[str, object]:
-    """Return a table in the form that the templates read, with at most `most` rows.
-
-    None means all rows.
-    """
     left = 0 if most is None else len(grid.rows) - most
     rows = [
         [format_cell(value, column) for value, column in zip(row, grid.columns, strict=True)]

@@ -108,10 +108,6 @@ def _models_table(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, st
 
 
 def _cached_share(model: Mapping[str, Any]) -> dict[str, str]:
-    """Return the share of input tokens that the vendor read from its cache, as a table cell.
-
-    The result is empty if the vendor read no tokens from its cache.
-    """
     cached, asked = model.get("cached_tokens"), model.get("input_tokens")
     return {"cached share of input": f"{cached / asked:.0%}"} if cached and asked else {}
 
@@ -150,7 +146,6 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
 
 
 def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
-    """Return the number of interrupted replies, and their maximum cost."""
     if not broken:
         return {}
     label = "interrupted replies (of unknown cost)"
@@ -163,8 +158,7 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
 def _possibly_paid(possibly_paid: Mapping[str, Any] | None) -> dict[str, object]:
     """Return the number and maximum cost of calls that were in flight when a process was killed.
 
-    The vendor may have billed these calls. The cost of the run does not include them. The result is
-    empty if there are no such calls.
+    The vendor may have billed these calls. The cost of the run does not include them.
     """
     if not possibly_paid:
         return {}

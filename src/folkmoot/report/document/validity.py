@@ -191,9 +191,8 @@ def _card_row(
 ) -> CardRow:
     """Return the row of the validity card for a threat.
 
-    `evidence`: the evidence on the threat. `advise`: returns how the researcher can obtain a
-    verdict. `advise` is called only without evidence. `noun`: the word for one figure, such as
-    "claim".
+    `advise` is called only without evidence. It says how the researcher can obtain a verdict.
+    `noun`: the word for one figure, such as "claim".
     """
     phrases = CARD_PHRASES[threat]
     if not evidence:
@@ -255,10 +254,7 @@ def _failures_in_words(row: Row) -> str:
 
 
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
-    """Return the evidence of the respondent checks that have one of these titles.
-
-    A check is left out if it measured no value, or if it needed a retest and no retest was made.
-    """
+    """Return the evidence of the respondent checks with these titles that measured a value."""
     return [
         Evidence("", _verdict(row["verdict"]), str(row["says"]))
         for row in _rows(findings, RESPONDENT_CHECKS_KEY)
@@ -269,10 +265,9 @@ def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
 
 
 def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) -> list[Evidence]:
-    """Return the evidence on a threat: all evidence of its control, and some checks of the model.
+    """Return the evidence of a control, together with failed checks of the model.
 
-    With evidence of the control, only failed checks count, because a control is more direct.
-    Without evidence of the control, all checks count.
+    A control is more direct than a check. Without evidence of the control, all checks are returned.
     """
     return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
 
@@ -280,7 +275,7 @@ def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) 
 def _shares(
     findings: Sequence[Finding], key: str, label: str, column: str, what: str, sign: int = 1
 ) -> list[Evidence]:
-    """Return the evidence in the rows of a finding on controls. Each row measured a share.
+    """Return one piece of evidence for each row of a finding on controls.
 
     `label`: the column with the name of the row. `column`: the column with the share. `what`: the
     words that follow the share. `sign`: 1 if a large share is bad, −1 if a small share is bad.
@@ -298,7 +293,6 @@ def _shares(
 
 
 def _drifts(findings: Sequence[Finding]) -> list[Evidence]:
-    """Return the evidence on user drift. A distance of shares is in points, and not a share."""
     return [
         Evidence(
             str(row["contrast"]),
@@ -344,11 +338,8 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
 
 
 def _wordings(over_grid: Finding | None) -> list[Evidence]:
-    """Return evidence for the primary claims over a grid of wordings.
-
-    If no cell supports a claim, the verdict is "not known": no support exists that could depend on
-    the wording.
-    """
+    # If no cell supports a claim, there is no support that could depend on the wording: "not
+    # known".
     return [
         Evidence(
             str(row["claim"]),
@@ -363,11 +354,7 @@ def _wordings(over_grid: Finding | None) -> list[Evidence]:
 
 
 def _people(findings: Sequence[Finding]) -> list[Evidence]:
-    """Return the evidence from comparisons of the run with people.
-
-    Checks against published ranges of votes or ratings are included only if they failed. A passed
-    check is no evidence, because the people in published studies were asked different questions.
-    """
+    # Published studies asked people different questions, so only a failed check is evidence.
     found = [
         Evidence(
             str(row[finding.grid.columns[0]]),
@@ -387,7 +374,6 @@ def _number(cell: TableCell) -> float:
 
 
 def _controls_asked(run: RunFolder) -> Collection[str] | None:
-    """Return the names of the controls that were asked, or None without finished controls."""
     controls = open_controls(run)
     if controls is None:
         return None
@@ -396,7 +382,7 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> str:
-    """Return advice to the researcher on how to obtain the verdict that a control would give."""
+    """Return advice on how to obtain the verdict that a control would give."""
     if not run.has_table(ExposureRow.table):
         return "this study type records no decisions that a control could continue"
     if control == FACT and not read_ages(run):

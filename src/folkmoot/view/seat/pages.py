@@ -82,7 +82,6 @@ class _Pages:
         return _redirect_to_seat(seat_state)
 
     async def note_code(self, request: Request) -> Response:
-        """Show the lobby after the participant has noted the return code."""
         seat_state = self._find_seat(request)
         self.seat_manager.note_code(seat_state)
         await self.seat_manager.wait_until_saved()
@@ -129,7 +128,6 @@ class _Pages:
         return render_page("seat_leave.html.j2", context, 409 if problem else 200)
 
     async def _leave_lobby(self, seat_state: SeatState) -> Response:
-        """Free the seat of a participant who has not been asked a question yet."""
         # The last page is drawn before the seat forgets its participant.
         context = {
             "chair": replace(seat_state, ended=WITHDRAWN),
@@ -233,7 +231,6 @@ class _Pages:
 
 
 def _seconds_in(request: Request, name: str) -> float | None:
-    """Return a number of seconds from the query. Returns None if there is no valid number."""
     text = request.query_params.get(name, "")
     return float(text) if text.isdecimal() and len(text) < 9 else None
 

@@ -161,10 +161,6 @@ def form_for(question: PendingQuestion) -> forms.FormField:
 
 
 def _ways_out(question: PendingQuestion) -> list[str]:
-    """Return the values by which a participant can give no answer, such as `declined`.
-
-    A value is left out if it equals an option or if the answer type cannot parse it.
-    """
     view, ways_out = question.view, []
     if question.request.schema is None and (way := CLOSED_FORMS.get(view.answer_kind)):
         options = {"_".join(re.findall(r"[^\W_]+", option.casefold())) for option in view.options}
@@ -207,7 +203,6 @@ def _blank_answer_message(form: forms.FormField) -> str:
 
 
 def _word_for_humans(problem: str, form: forms.FormField) -> str:
-    """Rewrite a parse problem for humans. Instructions on the format for models are left out."""
     if not problem:
         return ""
     problem_text = problem.replace(ALL_FIELDS_INSTRUCTION, "").removeprefix(

@@ -181,10 +181,9 @@ def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Gener
 def _draw_adoption_stage(
     rng: np.random.Generator, scores: Mapping[str, float], data: Figures
 ) -> Any:
-    """Return the stage of adoption of a participant.
+    """Return the stage of adoption by the participant's rank in innovativeness.
 
-    Participants are ranked by innovativeness, and the rank decides the stage. The size of each
-    stage is its published share.
+    The size of each stage is its published share.
     """
     terms = data["adoption"]
     spread = math.sqrt(
@@ -202,10 +201,7 @@ def _draw_adoption_stage(
 def _draw_shopping_channels(
     rng: np.random.Generator, age: int, scores: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return two or three shopping channels.
-
-    Younger participants prefer online channels (assumed).
-    """
+    # Assumed: younger participants prefer online channels.
     preferences = {
         "online marketplaces": 1.2 - 0.02 * (age - 40),
         "a phone app": 0.9 - 0.03 * (age - 40),
@@ -259,10 +255,9 @@ def _three_step_value(value: float, rng: np.random.Generator, names: tuple[T, T,
 
 
 def _draw_speech_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
-    """Return two habits of speech.
+    """Return two habits of speech: one for each of the two most extreme traits.
 
-    The first habit fits the most extreme trait. The second habit fits the second most extreme
-    trait, or is a general habit.
+    The second habit may be a general habit instead.
     """
     most_extreme_first = sorted(
         TRAITS, key=lambda trait_name: -abs(getattr(traits, trait_name) - 50)

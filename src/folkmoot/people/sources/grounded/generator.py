@@ -147,10 +147,6 @@ class PersonaGenerator:
         )
 
     def _fixed_attributes(self, count: int, rng: np.random.Generator) -> list[Fixed]:
-        """Return the known attributes of `count` participants: rows of the panel.
-
-        Without a panel, each participant gets an empty mapping.
-        """
         if self.panel is None:
             return [{}] * count
         return [self.panel.rows[i] for i in self.panel.sample_rows(count, rng)]
@@ -160,9 +156,8 @@ class PersonaGenerator:
     ) -> tuple[list[Profile], list[Fixed]]:
         """Return profiles that meet the quotas, and the known attributes of each participant.
 
-        For each participant, candidates are drawn until one fits the remaining quotas. With a
-        panel, the candidates are its rows in the order of a weighted draw. A row is used a second
-        time only after all other rows were used.
+        Candidates are drawn until one fits the remaining quotas. With a panel, the candidates are
+        its rows. A row is used a second time only after all other rows were used.
         """
         remaining = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
         people: list[Profile] = []
@@ -219,10 +214,7 @@ class PersonaGenerator:
 
 
 def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str, int]:
-    """Return numbers of participants that follow `shares`, rounded by largest remainder.
-
-    If `shares` already holds whole numbers with the sum `person_count`, the numbers stay the same.
-    """
+    """Return numbers of participants that follow `shares`, rounded by largest remainder."""
     total = sum(shares.values())
     exact = {str(key): share / total * person_count for key, share in shares.items()}
     counts = {key: math.floor(value) for key, value in exact.items()}
@@ -236,7 +228,7 @@ def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str
 def _quota_cell(profile: Profile, key: str, cells: Mapping[str, int]) -> str | None:
     """Return the cell of a quota to which a profile belongs, or None if it fits no cell.
 
-    `key` is the attribute that the quota is about, such as "age". `cells` has its cells as keys.
+    `key`: the attribute of the quota, such as "age". `cells`: the sizes of the cells, by name.
     """
     if key != "age":
         value = profile.consumer.adoption if key == "adoption" else str(getattr(profile, key))

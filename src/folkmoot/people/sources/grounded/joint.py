@@ -173,8 +173,8 @@ def _with_degrees(groups: Array, per_cent: Sequence[float]) -> Array:
 def _race_shares(counts: Sequence[float]) -> Array:
     """Return the shares of `RACES` from counts of all, white, Black, Asian and Hispanic people.
 
-    In the published counts, a Hispanic person also counts as white, Black or Asian. The function
-    subtracts 90 % of Hispanic people from the white count and 3 % from the Black count (assumed).
+    The published counts of white and Black people include Hispanic people. 90 % of Hispanic people
+    are assumed to be in the white count, and 3 % in the Black count.
     """
     total, white, black, asian, hispanic = counts
     alone = np.array([white - 0.9 * hispanic, black - 0.03 * hispanic, asian, hispanic])
@@ -284,7 +284,6 @@ def likely_job(sex: str, age: int, education: str, at: float) -> str:
 
 
 def _needs_min_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
-    """Return a mask of the occupations with an assumed minimum age."""
     responsible = [bool(_RESPONSIBLE.search(job)) for job in frame["job"]]
     schooled = (frame["bachelor"] + frame["graduate"]).to_numpy() >= 40
     return np.array(responsible) | schooled
@@ -300,8 +299,7 @@ def _degree_shares(
     """Return the shares of degrees in an occupation.
 
     The survey counts some college without a degree as high school. So some workers with high school
-    are assumed to have some college. The share of these workers is larger in occupations in which
-    many workers have degrees.
+    are assumed to have some college, and more of them where many workers have degrees.
     """
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
     doctors = graduate * _DOCTORATE_SHARES.get(job, 0.03)
@@ -405,7 +403,6 @@ def _bounded_noise(count: int, rng: np.random.Generator) -> Array:
 def _draw_own_incomes(
     sex: Index, band: Index, education: Index, activity: Index, job: Index, rng: np.random.Generator
 ) -> Array:
-    """Return the income of each person in dollars per year."""
     terms, other = us_figures()["earnings"], us_figures()["other_income"]
     part = np.array(
         [[terms["part_time_share"][sex][band] for band in age_bands()] for sex in SEXES]
@@ -438,10 +435,9 @@ def _draw_own_incomes(
 
 
 def _living_alone_factors(activity: Index, home: Index) -> Array:
-    """Return the factor by which the income of each person is multiplied.
+    """Return the factor of each person's income.
 
-    The factor is above 1 for people of the activity "at home" who live alone, and 1 for all other
-    people.
+    It is above 1 for people of the activity "at home" who live alone, and 1 for all others.
     """
     other = us_figures()["other_income"]
     keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))
@@ -449,10 +445,10 @@ def _living_alone_factors(activity: Index, home: Index) -> Array:
 
 
 def _centred_former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
-    """Return the log pay of each person's last job, centred separately for women and men.
+    """Return the log pay of each person's last job, minus the median of the same sex.
 
-    The median of retired people of the same sex is subtracted. Without this step, the median income
-    of retired people would differ from the published median.
+    The median is that of retired people. Without the subtraction, their median income would differ
+    from the published median.
     """
     centred = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):
@@ -475,11 +471,8 @@ def _draw_households(
     def draw_partner_income(people: Index, like: Sequence[tuple[Index, Index]]) -> Array:
         """Return the income of a random partner for each of `people`.
 
-        The partner is a random person of the population who has all wanted attributes. If nobody
-        has them all, the first attribute suffices.
-
-        `like`: pairs of arrays, one pair for each attribute. The first array holds the wanted value
-        for each of `people`. The second array holds the value of every person of the population.
+        `like`: (wanted value for each of `people`, value of every person) for each wanted
+        attribute. If no person has all wanted attributes, the first attribute suffices.
         """
         wanted_kinds = np.stack([wanted for wanted, _ in like], axis=1)
         kinds = np.stack([known for _, known in like], axis=1)
@@ -538,10 +531,6 @@ def _to_published(incomes: Array, weights: Array) -> Array:
 
 
 def _draw_children(sex: Index, band: Index, home: Index, rng: np.random.Generator) -> Index:
-    """Return the number of children at home of each person, 0 to 3.
-
-    In most households with one parent, this parent is the mother.
-    """
     terms = us_figures()["children"]
     couples, others = (
         np.array([terms[key][band] for band in age_bands()]) for key in ("couples", "others")

@@ -117,7 +117,7 @@ class Population:
 
     @cached_property
     def _occupation_codes(self) -> tuple[list[str], NDArray[np.int64]]:
-        """The distinct occupations, and the index in them of each person's."""
+        """The distinct occupations, and the number of each person's occupation in this list."""
         occupations, codes = np.unique(
             self._column_values("occupation").astype(str), return_inverse=True
         )
@@ -164,9 +164,8 @@ class Population:
     def _rows_with_occupation(self, occupation: str) -> Mask:
         """Return a mask of the people with this occupation.
 
-        An occupation that the table does not have is matched by its last word: "taxi driver"
-        matches all drivers. Words such as "retired" or "student" match people by their activity
-        instead.
+        An unknown occupation is matched by its last word: "taxi driver" matches all drivers. Words
+        such as "retired" match people by their activity.
         """
         names, codes = self._occupation_codes
         words = re.findall(r"[\w-]+", occupation.casefold())
@@ -236,10 +235,6 @@ def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) ->
 
 
 def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
-    """Return a key with a probability proportional to its share.
-
-    The function uses one random number of `rng`.
-    """
     at = rng.random() * sum(shares.values())
     for key, share in shares.items():
         at -= share
@@ -255,10 +250,7 @@ def income_fifth(usd: float) -> str:
 
 
 def _typical_income(income: str) -> int:
-    """Return a typical income of a fifth of households, in dollars.
-
-    The value is used if the fifth is known, but no person of the population matches.
-    """
+    """Return a typical income of a fifth of households in dollars, for a fifth without people."""
     # Assumed ends of the lowest and the highest fifth, so that each has a geometric middle.
     limits = [15_000, *joint.us_figures()["household_income"]["fifths"], 260_000]
     at = SCALES["income"].index(income)

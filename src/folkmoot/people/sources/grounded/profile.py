@@ -279,7 +279,6 @@ def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
 
 
 def _describe_expected(key: str) -> str:
-    """Return a hint with the valid values of a key."""
     if key in LISTED:
         return f"one of: {', '.join(LISTED[key])}" + (
             "; or dollars a year" if key == "income" else ""

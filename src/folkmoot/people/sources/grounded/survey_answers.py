@@ -27,7 +27,7 @@ _REFUSED_ANSWER = re.compile(
 
 @lru_cache(maxsize=1)
 def _value_meanings() -> dict[str, dict[str, str]]:
-    """Return the valid values that survey words mean, as {key of a profile: {word: value}}.
+    """Return the meanings of survey words, as {key of a profile: {word: value}}.
 
     The words are normalised by `fold_answer`.
     """
