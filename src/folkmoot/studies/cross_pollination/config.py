@@ -512,11 +512,9 @@ class CrossPollinationConfig(CodingStudyConfig):
         return {name: design for name, design in self._all_conditions.items() if name in chosen}
 
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
-        """Return the switches of a condition that have a text in the prompt of the final vote.
+        """Return which texts the prompt of the final vote contains in a condition.
 
-        With `exposure: source`, the prompt has the dialogue if there was one, otherwise the
-        summaries, as in the source study. In all other cases, every switch that is on has a text in
-        the prompt.
+        As in the source study, `exposure: source` leaves out the summaries if there is a dialogue.
         """
         design = self.condition_designs[condition]
         if self.exposure != "source":
@@ -557,10 +555,9 @@ CHANGED = "participants.position_changed"
 def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
     """Return the claims of a run: one for each pair of conditions.
 
-    A claim compares the shares of participants who change their choice. The primary claims ask
-    whether arguing adds anything to reading and to voting twice. So they compare ACP, the condition
-    with all three switches on, with both reading conditions and with simple voting. All other pairs
-    are exploratory. The claims are two-sided, because the source study states no direction.
+    A claim compares the shares of participants who change their choice. Primary claims compare ACP,
+    the condition with all three switches, with reading and with simple voting. The claims are
+    two-sided, because the source study states no direction.
     """
     # Without `revote` the participants of simple voting have no second vote, so no change is
     # possible.

@@ -34,9 +34,8 @@ JUDGE = Speaker("judge", "Judge", "judge")
 class OppositionData:
     """The votes, summaries and clusters from which a method chooses the opposing option.
 
-    Every machine that runs items of the fork receives a copy of this object. So the object holds
-    only the data that the chosen method needs, and all other arrays are empty. In the shapes, m is
-    the number of participants with an embedding, and d is the length of an embedding.
+    Arrays that the method of the study file does not use are empty, because each machine gets a
+    copy. m is the number of participants with an embedding, d the length of an embedding.
     """
 
     config: CrossPollinationConfig
@@ -60,12 +59,10 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 
 
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with an opposing option for each participant of a dialogue.
+    """Choose the opposing option for each participant of a dialogue, and return the new state.
 
-    The method in the study file chooses the option. A participant without an interview has given no
-    reasons, so the method is not applied. The opposing option is then the one with the most first
-    votes apart from the participant's own choice. A participant is skipped if no other option has
-    votes.
+    Participants without an interview, or without a result of the method, get the option with the
+    most first votes apart from their own. If there is none, the participant is skipped.
     """
     data = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]
@@ -153,11 +150,10 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the first choice of the participant who gave the most different reasons.
+    """Return the first choice of the participant with the least similar reasons.
 
-    The difference is the cosine distance between the summaries of the two participants. Only
-    participants with another first choice are compared. Return None without a summary, or if all
-    first choices are the same.
+    Only participants with another first choice count. Similarity is the cosine of the summaries'
+    embeddings. Return None without a summary, or if all first choices are the same.
     """
     others = data.choices != participant.initial_choice
     if participant.embedding is None or not others.any():
@@ -169,11 +165,10 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option with the reasons least similar to the participant's summary (cosine).
+    """Return the option with reasons that are least similar to the participant's summary.
 
-    The reasons for an option are represented by the mean embedding of its clusters, weighted by
-    their numbers of members. The participant's own option is left out. Return None if the
-    participant has no summary, or if no other option has reasons.
+    The similarity is the cosine with the mean embedding of an option's clusters. Return None
+    without a summary, or if no other option has reasons.
     """
     if participant.embedding is None or not data.argued_options:
         return None
@@ -187,7 +182,8 @@ async def cluster_embedding(
 async def llm_judge(scope: Scope, participant: Participant, data: OppositionData) -> str | None:
     """Let a model choose the opposing option, or return None if there is no answer.
 
-    The model is shown the summary of the participant and summaries of a random sample of others.
+    The model reads the participant's summary and the summaries of a random sample of other
+    participants.
     """
     own_position = data.position_of.get(participant.id, len(data.reasons))
     other_count = len(data.reasons) - (participant.id in data.position_of)

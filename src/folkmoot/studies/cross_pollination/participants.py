@@ -208,8 +208,7 @@ class Participant:
 class Reasons(NamedTuple):
     """The choice and the summarised reasons of one participant.
 
-    Each machine that runs items of a fork receives these short records and not the whole
-    participants.
+    A fork sends these short records to other machines, not whole participants.
     """
 
     id: str
@@ -300,11 +299,7 @@ def quote_options(options: Iterable[str]) -> list[str]:
 
 
 def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]:
-    """Return the seats that humans can take, with their conditions.
-
-    `recruit_participants` draws the conditions from the same seed. A seat therefore has the same
-    condition before and during a run.
-    """
+    """Return the seats that humans can take, with the conditions that they have in the run."""
     assignment = _draw_assignment(config, generator(config.random_seed, ("assignment",)))
     return [
         Seat(participant_id, condition=condition)

@@ -68,8 +68,7 @@ def _lacks_values(run: RunFolder, column: str) -> bool:
 def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
     """Return settings for a dry run that changes no pool and downloads nothing.
 
-    The dry run works on a copy of the pool. If lines would have to be downloaded, personas are made
-    from quotas.
+    It uses a copy of the pool. Instead of a download, personas are made from quotas.
     """
     personas = config.personas
     if personas.are_generated or personas.source == "table":
@@ -97,9 +96,8 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     """Return settings with at most `limit` participants, but at least one in each condition.
 
-    A condition may then have fewer participants than there are draws (generations of the summaries
-    by the model). In this case the number of draws is lowered, so that each draw still has a reader
-    in every condition.
+    The number of draws of the summaries is lowered if a condition has fewer participants than
+    draws.
     """
     per_condition = max(
         1, min(config.participants_per_condition, limit // len(config.condition_designs))

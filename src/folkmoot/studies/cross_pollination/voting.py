@@ -425,8 +425,8 @@ def format_cross_pollination_content(
 ) -> str:
     """Return the page of summaries as markdown: the cluster descriptions of each option.
 
-    The page follows the order of `options`. `draw` counts from 1. Return an empty string if no
-    cluster has a description.
+    `draw` is the number of the draw, from 1. `options` gives the order of the page. Return an empty
+    string if no cluster has a description.
     """
     votes = state.votes()
     sections: list[dict[str, object]] = []
@@ -545,10 +545,9 @@ async def cross_pollination(
 async def second_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Ask the participants who get neither summaries nor a dialogue to vote again.
+    """Ask all participants who get neither summaries nor a dialogue to vote again.
 
-    The condition of these participants is simple voting (the noise floor), a placebo, or an
-    interview alone.
+    These are the participants of simple voting, of the placebos, and of an interview alone.
     """
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:

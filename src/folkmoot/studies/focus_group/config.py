@@ -387,11 +387,11 @@ TALK = ("group", "stimulus", "persona_id")
 def declare_claims(config: DiscussionConfig) -> list[Claim]:
     """Return the claims of a focus group.
 
-    One kind of claim compares private answers after the discussion with those before it. The other
-    kind compares each further concept with the first concept. Changes of positions are primary.
-    With a single concept, the change of purchase intent is primary too. If the concepts need more
-    primary claims than a study may have, no claim is primary, because the design favours no
-    concept. The claims are two-sided, because the study states no direction.
+    They compare answers after the discussion with those before it, and each further concept with
+    the first one. Changes of positions are primary. With one concept, the change of purchase intent
+    is primary too.
+
+    If there are more concepts than primary claims may be, no claim is primary.
     """
     concepts = [concept.id for concept in config.concepts]
     movement_family: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"

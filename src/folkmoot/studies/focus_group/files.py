@@ -445,7 +445,10 @@ def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, objec
 def _remark_data(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, list[dict[str, object]]]:
-    """Return objections, needs and themes with quotes, the codes of most participants first."""
+    """Return objections, needs and themes with quotes.
+
+    Codes that most participants raised come first.
+    """
     speakers_by_code: dict[str, set[tuple[str, str]]] = {}
     quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}
     for discussion_transcript in group:

@@ -85,7 +85,10 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
-        """Return a finding with groups as units, naming the concept if there are several."""
+        """Return a finding with groups as units.
+
+        Its title names the concept if there are several.
+        """
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}

@@ -449,7 +449,10 @@ class Participant:
     async def state_opinion(
         self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> Statement:
-        """Ask for a private opinion, with the material and the price in the prompt."""
+        """Ask for a private opinion, and record and return it.
+
+        `context` holds the messages that the participant remembers.
+        """
         prompt = scope.prompt(
             "private_opinion",
             talked=when is InterviewTime.AFTER,

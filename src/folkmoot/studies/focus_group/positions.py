@@ -81,10 +81,10 @@ MAX_LINES = 20
 
 
 def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Return the path of each participant's positions as (name, turn, position).
+    """Return the positions of each participant over the discussion, as (name, turn, position).
 
-    The last position of each participant is repeated at the last turn, so that all lines of the
-    chart have the same length.
+    The last position is repeated at the last turn, so that all lines of the chart have the same
+    length.
     """
     known_opinions = opinions.filter(pl.col("valence").is_not_null()).sort(
         "turn", maintain_order=True
@@ -136,9 +136,7 @@ def position_pairs(
 def repeated_positions(run: RunFolder) -> list[Repeat]:
     """Return pairs of private answers by the same participant to the same question.
 
-    Each position before the discussion makes two pairs: with the second answer before the
-    discussion (`untouched` is True), and with the answer after the discussion. Purchase intents
-    before the discussion are paired with intents after the discussion.
+    `untouched` is True if both answers come before the discussion.
     """
     statements = run.read_table("statements").filter(~pl.col("planted"))
     statements = statements.rename({"position": "answer", "when": "occasion"})

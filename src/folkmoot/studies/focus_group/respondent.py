@@ -59,9 +59,9 @@ MAX_NEUTRAL_POSITION = 0.15
 class Opinion(NamedTuple):
     """An opinion of the product.
 
-    `first` is the opinion that the participant has without the views of others. `now` is the
-    opinion that has moved towards these views. `by_concern` maps each concern to its contribution
-    to the opinion. The scale is unbounded, and `bounded_position` maps `now` to −1 to 1.
+    `first` is the opinion before the participant heard others, and `now` the opinion after. Both
+    are unbounded, but `bounded_position` is not. `by_concern` maps each concern to its
+    contribution.
     """
 
     first: float
@@ -216,8 +216,7 @@ def answer_at_table(mind: SimulatedRespondent) -> str:
     """Return one answer in the discussion.
 
     The answer is an introduction if the question is about the product category and no other
-    participant has spoken for or against the product yet. Any other answer speaks for or against
-    the product, and may refer to another participant.
+    participant has taken a side yet. Any other answer is for or against the product.
     """
     opinion = form_opinion(mind)
     question = current_question(mind)
@@ -269,9 +268,8 @@ ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 def fair_price(opinion: Opinion) -> str:
     """Return the price that a participant calls fair, rounded to two figures.
 
-    The starting point is the product's price, or USUAL_PRICE if the prompt shows none. The price is
-    multiplied by a factor that depends on the participant's position: one half if fully against the
-    product, two if fully in favour.
+    It lies between one half (position −1) and twice (position 1) the product's price. If the prompt
+    shows no price, USUAL_PRICE is used.
     """
     stated_price = opinion.product.price
     reference_price = parse_amount(_only_amount(stated_price)) if stated_price else USUAL_PRICE
@@ -285,10 +283,9 @@ def fair_price(opinion: Opinion) -> str:
 
 
 def own_concern(mind: SimulatedRespondent) -> str:
-    """Return the concern of the participant's last utterance.
+    """Return the concern of the participant's last utterance, such as "price".
 
-    Return an empty string if the utterance had no word for or against the product, or if other
-    participants have spoken for or against the product after it.
+    Return an empty string if it names none, or if another participant has taken a side since then.
     """
     own_texts = own_words(mind)
     if not own_texts or views_of_others(mind, passages_since(mind)):
@@ -413,9 +410,8 @@ def give_reason(
 ) -> str:
     """Return one reason for a side (`pro` or `con`).
 
-    The concerns are ranked by how much they push the opinion to this side, with some noise. The
-    reason is about the concern after the first `skip` concerns of the ranking. Sometimes the reason
-    quotes a claim of the material in place of a concern.
+    The reason is about the strongest concern for this side, or about a later one with `skip`.
+    Sometimes it quotes a claim of the material instead.
     """
     product = opinion.product
     sign = 1 if side == "pro" else -1

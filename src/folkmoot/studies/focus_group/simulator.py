@@ -185,7 +185,7 @@ def infer_request(
 def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str) -> ModelRequest:
     """Return the request with the two prompts as its messages.
 
-    A passage with a known source keeps the source if the passage still occurs in the prompts.
+    Passages that still occur in the prompts keep their sources.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     sourced_texts = (
@@ -217,9 +217,8 @@ def find_texts(
 class DiscussionSimulator:
     """One discussion of one group on one concept, run from Python.
 
-    Without `personas` participants are recruited. Without a client, or with a MockLLMClient that
-    does not override `complete`, the embedded respondent answers. All other clients are asked
-    through `complete`.
+    Without `personas` participants are recruited. A client is asked through `complete`. Without a
+    client, or with an unchanged MockLLMClient, the embedded respondent answers.
     """
 
     config: DiscussionConfig

@@ -81,7 +81,7 @@ class PositionedAnswer(NamedTuple):
 
     @property
     def dependence_group(self) -> str:
-        """The group of the answer. Answers within a group are not independent."""
+        """The group of the answer. Answers of a group depend on each other."""
         return self.question.partition("/")[0]
 
 
@@ -103,37 +103,34 @@ class PositionRecord(NamedTuple):
 class Check:
     """The result of the check, with groups as independent units.
 
-    - `answers` is the number of answers without the first answers to each question. `agree` and
-      `disagree` are shares of these answers, from 0 to 1.
-    - `agree_slope` says how much the share that agrees rises from one place in the speaking order
-      to the next. Answers that respond to no other speaker are left out, because later speakers
-      have more utterances to which they can respond.
-    - `step_slope` says the same of `PositionedAnswer.step`, the points by which an answer brings
-      its speaker closer to the others. All answers count.
-    - `spread_before` and `spread_after` are standard deviations of positions.
-    - `converge_p` is the p-value of `convergence_p`: the probability that positions are this close
-      together, or closer, if the question is only asked a second time.
-    - `towards` is the number of points by which participants came closer to the others.
-    - `beyond_alone` is `towards` minus the number of points after an interview without the others.
-    - `distance_alone` is the mean distance of a participant's position to those of the others,
-      after interviews without the others. `closer` is `distance_alone` minus the same distance
-      after the discussion. A shift of all positions by the same amount changes `beyond_alone`, but
-      not `closer`.
-
     A value is NaN if there is nothing to compare.
     """
 
+    # The number of answers, without the first answer to each question.
     answers: int
+    # Shares of these answers, from 0 to 1.
     agree: float
     disagree: float
+    # The rise of the share that agrees, from one place in the speaking order to the next. Answers
+    # that respond to no other speaker are left out, because later speakers have more utterances to
+    # respond to.
     agree_slope: Estimate
+    # The same for `PositionedAnswer.step`, over all answers.
     step_slope: Estimate
+    # Standard deviations of positions.
     spread_before: float
     spread_after: float
+    # The p-value of `convergence_p`: the probability of a convergence as strong as this, if the
+    # question is only asked a second time.
     converge_p: float
+    # The points by which participants came closer to the others.
     towards: Estimate
+    # `towards` minus the same points after an interview without the others.
     beyond_alone: Estimate
+    # `distance_alone` minus the same distance after the discussion. Unlike `beyond_alone`, it does
+    # not change if all positions shift by the same amount.
     closer: Estimate
+    # The mean distance of a position to those of the others, after interviews without the others.
     distance_alone: float
     control: str | None
 
@@ -318,9 +315,9 @@ def answer_movements(
 
 
 def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
-    """Return by how many points each participant came closer to the other participants, by id.
+    """Return how many points each participant came closer to the others, by participant id.
 
-    The positions of the other participants are those in `first`.
+    The others' positions are those in `first`.
     """
     movements = {
         persona_id: measure_approach(first, persona_id, before, after.get(persona_id))
@@ -419,10 +416,10 @@ def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
 
 
 def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
-    """Return the change of a value per position in the speaking order, within questions.
+    """Return the slope of a value over the position in the speaking order.
 
-    The estimate is NaN with fewer than six answers, or if no question has answers at different
-    positions.
+    Only answers to the same question are compared. The estimate is NaN with fewer than six answers,
+    or if no question has answers at different positions.
     """
     _, block = np.unique([answer.question for answer in answers], return_inverse=True)
     value, place = (

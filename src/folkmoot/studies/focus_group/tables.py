@@ -337,7 +337,7 @@ def say_planned(
 def say_statement(
     scope: Scope, texts: DiscussionTexts, statement: Statement, name: str, address: str
 ) -> Statement:
-    """Record the words of a private statement and return the statement with their id."""
+    """Record the words of a private statement, and return the statement with its utterance id."""
     if not statement.words:
         return statement
     utterance = scope.say(

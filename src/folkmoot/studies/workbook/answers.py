@@ -218,7 +218,7 @@ def _count_items(value: object, depth: int = 0) -> int:
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:
-    """Return whether a value is a text, a finite number or a truth value."""
+    """Return whether a value is a text, a finite number or a boolean."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, (str, int, bool))
@@ -304,9 +304,9 @@ def _single_option(value: object) -> Options:
 
 
 def read_nested(text: str) -> Options:
-    """Return the options that one text states, such as "range(11)" or "['yes', 'no']".
+    """Return the options in a text such as "range(11)" or "['yes', 'no']".
 
-    The text is a value of a dict (role → options). A text that is no literal becomes `FreeOptions`.
+    Any other text becomes `FreeOptions`.
     """
     # Dicts of options often hold their ranges as quoted text.
     if looks_like_literal(text):

@@ -79,7 +79,7 @@ def fill_prompt(
 ) -> FilledPrompt:
     """Return the prompt of a task for one speaker, with all placeholders filled in.
 
-    If `speaker` is the label of a role, the prompt contains no values of a single participant.
+    `speaker` is a participant or the label of a role. The prompt of a role has no personal values.
     """
     text, names = _fill_prompt(state, task, speaker, options)
     # Parts of the text that come from an answer or a computed value.
@@ -165,11 +165,10 @@ def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionPartic
 def say_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> Utterance | None:
-    """Record the question, and add it to the histories of speakers who are not asked.
+    """Record the question, and return it or None if it has no text.
 
-    The speakers who are not asked are the special roles and the participants without this task. The
-    question is worded for the first role that is asked. Return the recorded question, or None if it
-    has no text.
+    `in_play` holds the speakers who are asked. All other speakers get the question into their
+    histories.
     """
     # Speakers who are not asked hear the question in the words for the first role.
     first_seat = next(
@@ -205,8 +204,8 @@ def say_question_to(
 ) -> None:
     """Add the question, as worded for a participant's role, to the participant's history.
 
-    `public_question` is the question as recorded for the group, or None. The recorded question is
-    added if the role has the same wording. Otherwise a new utterance is recorded and added.
+    `public_question` is the question as recorded for the group, or None. If the role has other
+    words, a new utterance is recorded.
     """
     filled_prompt = fill_prompt(state, task, seat, "")
     is_same = public_question is not None and (public_question.text, public_question.images) == (
@@ -403,7 +402,7 @@ async def ask_special(
 ) -> Utterance:
     """Ask the Facilitator or the Summarizer for an utterance and return it.
 
-    The history of both roles holds all answers, including private ones.
+    Both roles read all answers, including private ones.
     """
     filled_prompt = fill_prompt(state, task, label, "")
     speaker = state.speakers[label]
@@ -449,7 +448,7 @@ async def ask_special(
 def record_answer(state: SessionState, asked: AskedTask) -> None:
     """Store and count an answer, and add it to the histories of its speaker and of special roles.
 
-    The protocol decides when other participants hear the answer.
+    Other participants hear it only when the protocol says so.
     """
     state.note(asked.response)
     state.messages += 1

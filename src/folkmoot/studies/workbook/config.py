@@ -397,10 +397,7 @@ class WorkbookConfig(StudyConfig):
 
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
-    """Return the study file keys that follow from a workbook's settings, and advisories.
-
-    The advisories are about the language model that the workbook names.
-    """
+    """Return the study file keys that a workbook's settings imply, and notes on its model."""
     settings = workbook.settings
     values: dict[str, object] = {
         "temperature": settings.temperature,
@@ -458,7 +455,7 @@ class Measure:
     """A numeric outcome of participants: one variable, or one variable in several rounds.
 
     `rounds` holds (round number, variable) pairs. `computed` is True for a computed value.
-    `is_share` is True if the sheet declares the computed values of all rounds as shares.
+    `is_share` is True if the sheet declares all its values as shares.
     """
 
     name: str

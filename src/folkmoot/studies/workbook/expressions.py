@@ -287,8 +287,7 @@ def has_aggregate(node: ast.expr) -> bool:
 def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
     """Return the names of values in a tree.
 
-    An attribute counts as one name with a dot, such as `treatment.label`. With `outside_only`,
-    names inside aggregates are left out.
+    `treatment.label` is one name. With `outside_only`, names inside aggregates are left out.
     """
     if outside_only and _is_aggregate(node):
         return set()
@@ -541,7 +540,7 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
 
 
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return for each value the aggregate over all other values.
+    """Return the aggregate over all other values, for each value (sum of 1, 2, 3: [5, 4, 3]).
 
     Each result is equal to `_combine_values` of the other values, bit for bit.
     """

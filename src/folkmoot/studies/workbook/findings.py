@@ -1,8 +1,7 @@
 """The findings of a workbook run: sessions, rounds, treatments, answers, constants and quality.
 
-Findings are computed from the tables of the run. The session is the independent unit, because its
-participants influence each other. All experiments of a run have the same participants and the same
-treatment in each session. So experiments are compared as pairs.
+The session is the independent unit, because its participants influence each other. Experiments of a
+run share participants and treatments in each session, so they are compared as pairs.
 """
 
 from __future__ import annotations
@@ -394,8 +393,7 @@ def by_constants(
 ) -> list[Finding | None]:
     """Build one finding per measure that compares experiments with different constants.
 
-    A finding is None if fewer than two experiments have values of the measure. Return an empty list
-    if the workbook has no constants.
+    An entry is None if fewer than two experiments have values of the measure.
     """
     if not run.has_table("permutations"):
         return []

@@ -69,8 +69,7 @@ class TaskInPlay:
 class Experiment:
     """The experiment for one combination of constants. `number` counts from 1.
 
-    `named` maps placeholders to the values that are known before any draw: the constants. The
-    constants and the texts of treatments and roles carry their sources.
+    `named` holds the values that placeholders have before the run: the constants.
     """
 
     id: str
@@ -278,7 +277,7 @@ def assign_sessions(experiment: Experiment, seed: int) -> tuple[list[SessionPlan
 
 
 def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, dict[str, str]]:
-    """Return the persona of a participant: a mapping of column → question and answer.
+    """Return the persona of a participant: question and answer by column.
 
     The ID, the columns that assign participants, and blank answers are left out.
     """

@@ -52,7 +52,7 @@ class UnknownName(ExpressionProblem):
 
 
 class Figure(QuotedFloat):
-    """A number with a source, which prints without float artefacts."""
+    """A number with a source, without float artefacts (0.3, not 0.30000000000000004)."""
 
     def __str__(self) -> str:
         return number_text(float(self))

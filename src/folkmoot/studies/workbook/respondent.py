@@ -1,9 +1,8 @@
 """The embedded respondent for workbooks, which ask the study author's own questions.
 
-Most questions are answered according to their answer kind. In games with tokens and in donations,
-the answer is an amount that the participant gives to others. The amount starts from a stable
-inclination of the participant. Arguments and the gifts of other participants change the amount, and
-it declines from round to round.
+Most answers depend only on the answer kind. In games with tokens and in donations, the answer is an
+amount that the participant gives to others. It starts from a stable inclination, changes with
+arguments and the gifts of others, and declines from round to round.
 
 A workbook may be in any language. So the question, options and bounds come from the hints of the
 request.

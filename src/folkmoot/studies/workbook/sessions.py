@@ -92,8 +92,7 @@ class SessionState:
     """The state of one session while it runs.
 
     `reasks` is the maximum number of re-asks per answer. If `sends_images` is False, a placeholder
-    replaces each image. `computed` is in dependency order. A computed value is calculated once,
-    right after the last task that its expression uses, and then stored.
+    replaces each image. In `computed`, each value comes after the values that it uses.
     """
 
     experiment: Experiment

@@ -82,7 +82,7 @@ EVENTS_PER_TERM = 5
 def position_change(votes: Votes) -> Finding:
     """Return the headline finding: the share of participants with a changed choice, by condition.
 
-    Only participants with both votes count. A finding is returned even if no participant counts.
+    Only participants with both votes count.
     """
     rates = {
         condition_votes.condition: votes.rate(condition_votes)
@@ -662,9 +662,8 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 def main_effects(votes: Votes) -> Finding | None:
     """Return the finding on the effect of each switch, by factorial least squares.
 
-    Return None if each condition adds one switch to the condition before it. The effects of the
-    switches are then simply the differences between neighbouring conditions. Placebo conditions are
-    left out, because they have no switch.
+    Return None if each condition adds one switch to the condition before it. The effects are then
+    the differences between neighbouring conditions.
     """
     conditions = [
         condition_votes

@@ -60,9 +60,9 @@ class OptionReasons:
 
     @cached_property
     def repeated_clustering(self) -> Clustering:
-        """The run's clustering, computed again with the silhouette of every number of clusters.
+        """The clustering with the silhouette of every number of clusters.
 
-        The computation is repeated because the tables hold no silhouettes.
+        It is computed again, because the tables hold no silhouettes.
         """
         return best_clustering(self.vectors, self.algorithm, self.max_k, self.seed)
 

@@ -137,8 +137,8 @@ class Basis(TypedDict):
 class Votes:
     """The votes and settings of a run, from which all findings are computed.
 
-    `config` holds the settings as the run folder has them, unvalidated. `terminated` is the reason
-    if the study ended early, otherwise None.
+    `config` holds the settings as in the run folder, without validation. `terminated` is the reason
+    for an early end, or None.
     """
 
     run: RunFolder
@@ -168,7 +168,7 @@ class Votes:
         )
 
     def exposure_of(self, condition_votes: ConditionVotes) -> ConditionDesign:
-        """Return the switches of a condition, all off if the condition is not declared."""
+        """Return the switches of a condition. All are off if the study file does not declare it."""
         return self.condition_switches.get(condition_votes.condition, ConditionDesign())
 
     @cached_property
@@ -264,7 +264,7 @@ class Votes:
 
     @property
     def prompts_phrase(self) -> str:
-        """The origin of the prompts in words, for use in notes: the study file or Folkmoot."""
+        """A phrase for notes that says where the prompts come from (the study file or Folkmoot)."""
         return (
             "the prompts of the study file"
             if self.config.get("prompts")
@@ -275,9 +275,9 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return the independent unit of each participant with both votes.
+        """Return the id of the independent unit of each participant with both votes.
 
-        `analysis_basis` says what the unit is: a participant, or a draw of the summaries.
+        A unit is a participant or a draw of the summaries.
         """
         return [
             self._unit_of_participant[voter.participant_id]
@@ -346,7 +346,7 @@ class Votes:
         return RowStream(self.run.scan_table("answers")) if self.run.has_table("answers") else ()
 
     def participant_texts(self, *where: pl.Expr) -> Collection[str]:
-        """Return the texts of participants' utterances that meet all conditions in `where`."""
+        """Return the texts of participants' turns. `where` filters the rows of `utterances`."""
         if not self.run.has_table("utterances"):
             return ()
         # Rows without a turn are private texts, such as restatements.
@@ -362,8 +362,7 @@ class Votes:
     def undescribed_clusters(self) -> list[str]:
         """The clusters without a description in at least one draw of the summaries.
 
-        A draw is one generation of the summaries by the model. Its readers are not shown a cluster
-        that has no description in this draw.
+        The readers of that draw are not shown the cluster.
         """
         undescribed = [
             cluster_row["cluster_id"]

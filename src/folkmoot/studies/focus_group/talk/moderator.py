@@ -451,12 +451,9 @@ def choose_respondents(
 ) -> list[str]:
     """Return the ids of the participants who answer, in speaking order.
 
-    `willing` are the participants who want to answer. `called` are those addressed by name.
-
-    Participants are chosen up to the maximum number. Addressed participants come first, then
-    participants who have not spoken yet and must answer now, then willing participants at random.
-    If the minimum number is not reached, the quietest remaining participants are added. The
-    addressed participants answer first, all others in random order.
+    Participants in `called` (addressed by name) answer first. Then come participants who must
+    answer now, and those in `willing` at random. The quietest participants fill the places up to
+    the minimum. `limits` is (minimum, maximum).
     """
     min_count, max_count = limits
     chosen = list(dict.fromkeys(called))[:max_count]

@@ -98,9 +98,8 @@ async def read_position(
 ) -> Position:
     """Ask the coder for the position after an answer and for the response to other messages.
 
-    `history` holds the messages before the answer. If the reading is missing, the result has the
-    position `last_position`. If `last_position` is None, the speaker has no earlier position, and
-    the answer does not count as a change.
+    `history` holds the messages before the answer. If the coder gives no position, `last_position`
+    is returned. A first position (`last_position` None) does not count as a change.
     """
     others = [
         message

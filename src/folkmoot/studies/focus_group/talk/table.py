@@ -28,10 +28,10 @@ PROBE_LADDER = 2
 
 @dataclass
 class TableDiscussion:
-    """The discussion of one group so far, with the method that asks a question.
+    """The state of one group's discussion, and the method that asks a question.
 
     `silences` holds (question, participant id, reason) for missing answers. `questions` and
-    `probes` are the numbers of questions and probes so far.
+    `probes` count those asked so far.
     """
 
     config: DiscussionConfig

@@ -99,9 +99,9 @@ def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
 
 
 def text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last text in the request from `column` (a table column or study file key).
+    """Return the last text of the request that comes from `column`, or an empty string.
 
-    Return an empty string if there is none.
+    `column` is a column of a table or a key of the study file.
     """
     passages = shown_passages(mind, column)
     return passages[-1].text if passages else ""
@@ -131,7 +131,7 @@ class Product(NamedTuple):
 
     @property
     def product_noun(self) -> str:
-        """The noun of the concept with an article, such as "the oven", or "it" if none is found."""
+        """The product's noun with an article, such as "the oven", or "it" if none is found."""
         head = re.split(
             r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
             self.concept_text,
@@ -156,11 +156,9 @@ _PRICE_PATTERN = re.compile(
 
 
 def read_product(mind: SimulatedRespondent) -> Product:
-    """Return the product of a request with its price.
+    """Return the product of a request, with the price that the prompt asks about.
 
-    If the prompt asks about a ladder price (one besides the product's own), the product gets this
-    price. Otherwise the price is the product's own, or else the last price in the concept and the
-    material.
+    Without such a price, it is the product's own price, or else the last price in the texts.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)

@@ -382,9 +382,9 @@ def parse_choice(
 
 
 def as_bool(cell: Cell | None) -> bool | None:
-    """Return a cell such as 0, 1, 1.0, True, "TRUE" or "false" as a truth value.
+    """Return a cell such as 0, 1, 1.0, True, "TRUE" or "false" as a boolean.
 
-    Returns None for any other cell.
+    Return None for any other cell.
     """
     if cell is None:
         return None
@@ -517,7 +517,7 @@ def example_workbook() -> bytes:
 def workbook_bytes(
     content: Mapping[str, Rows], layout: Layout = AGENT_ROLES, notes: Sequence[str] = ()
 ) -> bytes:
-    """Return an .xlsx file in a layout. Rows hold values in the order of canonical columns.
+    """Return an .xlsx file in a layout. Rows hold values in the column order of `COLUMNS`.
 
     `notes` are written to a separate sheet.
     """

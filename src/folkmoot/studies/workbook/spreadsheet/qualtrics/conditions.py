@@ -110,7 +110,7 @@ def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
 
 
 def holds_only_if_asked(condition: Condition) -> bool:
-    """Return True if a condition is false for all participants who were not asked its question."""
+    """Return whether a condition can only hold for participants who were asked its question."""
     if isinstance(condition, Comparison):
         return condition.needs_answer
     if isinstance(condition, All):

@@ -1,8 +1,8 @@
 """Embedded data of a survey: values that come with a participant, or that the flow sets.
 
-A field that comes with participants becomes a column of the profiles. Prompts cannot use columns.
-So a field also becomes a computed value if a text or a condition uses it. A field that the flow
-sets needs no column, because its value follows from the treatment or from earlier answers.
+A field that comes with participants becomes a column of the profiles. Prompts cannot use columns,
+so a field in a text or a condition also becomes a computed value. A field that the flow sets needs
+no column, because it follows from the treatment or from earlier answers.
 """
 
 from __future__ import annotations

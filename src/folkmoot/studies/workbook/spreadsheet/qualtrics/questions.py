@@ -1,8 +1,7 @@
-"""Turn each kind of question into tasks, with what is asked and which answers are possible.
+"""Turn each kind of Qualtrics question into tasks of a workbook.
 
-A task of a workbook has one answer. So a question with several answers (a matrix, multiple choices,
-sliders, ranks) becomes several tasks. The variables of the tasks are named like the columns in
-Qualtrics' data file.
+A task has one answer. So a question with several answers (a matrix, multiple choices, sliders,
+ranks) becomes several tasks. Variables have the names of the columns in Qualtrics' data file.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Item:
     logic: Mapping[str, Any] = field(default_factory=dict)
 
     def literal_of(self, choice: str) -> tuple[str, str] | None:
-        """Return the operator (`==` or `in`) and the literal that test for a choice.
+        """Return a test for a choice: the operator (`==` or `in`) and the literal.
 
         Return None if the choice does not exist or if no literal identifies it.
         """
@@ -271,7 +270,7 @@ class FormMaker:
     # --- kinds of questions --------------------------------------------------------------------
 
     def descriptive_text(self, question: Question) -> QuestionForm | None:
-        """Return the form of a text that asks nothing, or None if the text is empty."""
+        """Return the form of a descriptive text, or None if the text is empty."""
         words = self._question_text(question)
         if question.selector == "GRB":
             self._no_form(question, "a graphic")

@@ -46,7 +46,7 @@ class ImportNote:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice, statement or scale point. `keys` holds its other keys in the export."""
+    """A choice, statement or scale point. `keys` holds its other entries in the QSF file."""
 
     id: str
     html: str
@@ -275,7 +275,7 @@ def nested_list(value: object) -> list[Mapping[str, Any]]:
 def read_choices(keys: Mapping[str, Any], of: str, order: str) -> list[Choice]:
     """Return the choices of a question in the order shown. Choices without a given order come last.
 
-    `of` and `order` are the keys that hold the choices and their order.
+    `of` and `order` are the JSON keys of the choices and of their order.
     """
     entries = dict(in_order(keys.get(of)))
     listed = [as_text(id) for _, id in in_order(keys.get(order))]

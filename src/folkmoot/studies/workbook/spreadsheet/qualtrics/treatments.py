@@ -83,7 +83,10 @@ class Treatments:
         self.labels = [self._label_of_arms(arms) for arms in self._combinations]
 
     def condition_of(self, key: ArmKey) -> Condition:
-        """Return the condition that the arm with this key is drawn. Returns True for other keys."""
+        """Return the condition that the arm with this key is drawn.
+
+        Other keys are not randomised, so their condition is True.
+        """
         if key not in self._names:
             return True
         return any_of(InTreatments(self._sets[key], len(self._combinations)))
