@@ -50,7 +50,7 @@ def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
     first, last, questions, units = (list(part) for part in zip(*columns, strict=True))
     if isinstance(first[0], str):
         return kappa_of_possible(first, last, questions, units)
-    askings = sum(r.askings for r in repeats) / len(repeats)
+    askings = math.fsum(r.askings for r in repeats) / len(repeats)
     return correlation_with_oneself(first, last, questions, units, askings)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -343,15 +344,14 @@ def _describe_run_cost(
         f"{name} {format_dollars(cost)}" for name, cost in known_costs.items() if cost
     )
     parts_text = f" ({parts})" if parts.count("$") > 1 else ""
-    low, high = estimate.cost_range(sum(known_costs.values()))
+    total_cost = math.fsum(known_costs.values())
+    low, high = estimate.cost_range(total_cost)
     range_text = (
         f" ({format_dollars(low)} to {format_dollars(high)}, depending on the length of replies)"
         if high
         else ""
     )
-    return (
-        f"about {format_dollars(sum(known_costs.values()))}{parts_text}{range_text}{unknown_text}"
-    )
+    return f"about {format_dollars(total_cost)}{parts_text}{range_text}{unknown_text}"
 
 
 def _describe_pace(study_file: StudyFile, is_local: bool) -> str:

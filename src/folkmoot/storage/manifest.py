@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 import re
 import sys
@@ -195,7 +196,9 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[
         "lost_tries": sum(usage.lost_calls for usage in usages) + earlier.get("lost_tries", 0),
         "input_tokens": None if has_uncounted else sum(usage.input_tokens for usage in usages),
         "output_tokens": None if has_uncounted else sum(usage.output_tokens for usage in usages),
-        "cost_usd": round_cost(sum(known_costs)) if known_costs or not unpriced_models else None,
+        "cost_usd": round_cost(math.fsum(known_costs))
+        if known_costs or not unpriced_models
+        else None,
         "cost_unknown_for": unpriced_models,
         **_summarise_broken(facts.broken),
         **_possibly_paid(facts.possibly_paid),
@@ -228,7 +231,7 @@ def _summarise_broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, o
         return {}
     bounds = [usd for _, usd in broken if usd is not None]
     # A single unknown cost makes the maximum unknown.
-    max_usd = round(sum(bounds), 6) if len(bounds) == len(broken) else None
+    max_usd = round(math.fsum(bounds), 6) if len(bounds) == len(broken) else None
     return {"broken_replies": {"count": len(broken), "max_usd": max_usd}}
 
 
@@ -240,7 +243,7 @@ def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, 
     if not loans:
         return {}
     prices = [usd for _, _, usd in loans if usd is not None]
-    max_usd = round(sum(prices), 6) if len(prices) == len(loans) else None
+    max_usd = round(math.fsum(prices), 6) if len(prices) == len(loans) else None
     killed_counts = {
         borrower_kind: sum(loan_kind == borrower_kind for loan_kind, _, _ in loans)
         for borrower_kind in ("process", "worker")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -292,7 +293,7 @@ class CountsSnapshot(NamedTuple):
     repeated: Mapping[str, int]
 
     def calls(self) -> float:
-        return sum(usage.calls for usage in self.models.values())
+        return math.fsum(usage.calls for usage in self.models.values())
 
 
 def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def plan_repair(run: RunFolder) -> RepairPlan:
     ]
     costs = [cost for _, cost in calls if cost is not None]
     # The cost of a damaged entry cannot be read, so it is taken to be the mean of the intact ones.
-    mean_cost = sum(costs) / len(costs) if costs and len(costs) == len(calls) else None
+    mean_cost = math.fsum(costs) / len(costs) if costs and len(costs) == len(calls) else None
     # Row numbers have no gaps. The first gap among the intact rows is the first damaged entry.
     for expected_number, (number, _) in enumerate(intact_entries, 1):
         if number != expected_number:
@@ -66,7 +67,7 @@ def plan_repair(run: RunFolder) -> RepairPlan:
         count - len(intact_entries),
         None if mean_cost is None else mean_cost * (count - len(intact_entries)),
         len(later_costs),
-        sum(known_costs) if len(known_costs) == len(later_costs) else None,
+        math.fsum(known_costs) if len(known_costs) == len(later_costs) else None,
     )
 
 

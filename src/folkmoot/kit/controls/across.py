@@ -6,6 +6,7 @@ User drift is a difference in answers that the treatment should not affect. A ty
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -104,7 +105,7 @@ def _mean(pairs: Sequence[_Pair]) -> _Pair:
     known = [
         [value for value in column if value is not None] for column in zip(*pairs, strict=True)
     ]
-    return _Pair(*(sum(values) / len(values) if values else None for values in known))
+    return _Pair(*(math.fsum(values) / len(values) if values else None for values in known))
 
 
 def _minus(after: float | None, before: float | None) -> float | None:

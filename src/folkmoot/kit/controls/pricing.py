@@ -7,6 +7,7 @@ size of the whole study.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -171,8 +172,8 @@ def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
     for group in groups.values():
         calls = [asked.calls for asked in group]
         # A decision of the small run represents itself and `weight - 1` others.
-        others = 0.0 if share == 1 else sum(max(0.0, asked.weight - 1) for asked in group)
-        known = sum(min(1.0, asked.weight) * asked.calls for asked in group)
+        others = 0.0 if share == 1 else math.fsum(max(0.0, asked.weight - 1) for asked in group)
+        known = math.fsum(min(1.0, asked.weight) * asked.calls for asked in group)
         low += known + others * min(calls)
         high += known + others * max(calls)
     return round(low), round(high)

@@ -304,7 +304,7 @@ def calibration_finding(
         rows.append(_calibration_row(pair.arm, pair.measure, values, difference, spread))
     if not rows:
         return None
-    error = sum(gaps) / len(gaps) if gaps else math.nan
+    error = math.fsum(gaps) / len(gaps) if gaps else math.nan
     statement = (
         f"Over {format_count(len(gaps), 'share')} {name} is off by {points_apart(error)} on "
         "average."
@@ -359,7 +359,7 @@ def _chance_of_difference(counts: Sequence[int]) -> float:
     `counts`: the number of people for each option.
     """
     n = sum(counts)
-    return 1 - sum((count / n) ** 2 for count in counts)
+    return 1 - math.fsum((count / n) ** 2 for count in counts)
 
 
 def _safe_ratio(simulated: object, human: object) -> float:

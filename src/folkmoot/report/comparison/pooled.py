@@ -180,18 +180,22 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
             [measured_figure.value for measured_figure in cells],
             [measured_figure.cell.repeat for measured_figure in cells],
         )
-    value = sum(measured_figure.value for measured_figure in cells) / n
+    value = math.fsum(measured_figure.value for measured_figure in cells) / n
     if not all(measured_figure.high > measured_figure.low for measured_figure in cells):
         return Estimate(value, math.nan, math.nan, n)
     low = (
         math.sqrt(
-            sum((measured_figure.value - measured_figure.low) ** 2 for measured_figure in cells)
+            math.fsum(
+                (measured_figure.value - measured_figure.low) ** 2 for measured_figure in cells
+            )
         )
         / n
     )
     high = (
         math.sqrt(
-            sum((measured_figure.high - measured_figure.value) ** 2 for measured_figure in cells)
+            math.fsum(
+                (measured_figure.high - measured_figure.value) ** 2 for measured_figure in cells
+            )
         )
         / n
     )

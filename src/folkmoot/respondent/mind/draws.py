@@ -76,7 +76,7 @@ class Draws:
 
     def draw_weighted_index(self, weights: Sequence[float]) -> int:
         """Return an index. The probability of each index is proportional to its weight."""
-        position = self.unit() * sum(weights)
+        position = self.unit() * math.fsum(weights)
         for index, weight in enumerate(weights):
             position -= weight
             if position < 0:

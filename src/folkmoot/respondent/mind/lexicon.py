@@ -7,6 +7,7 @@ other speakers by the words of a camp. A study type may provide a lexicon for it
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
@@ -113,5 +114,5 @@ def camp_match(counts: Sequence[float], camp: int) -> float:
     if not total:
         return 0.0
     mixture = MIXTURES[camp]
-    fit = sum(count * weight for count, weight in zip(counts, mixture, strict=True)) / total
-    return min(1.0, fit / sum(weight * weight for weight in mixture))
+    fit = math.fsum(count * weight for count, weight in zip(counts, mixture, strict=True)) / total
+    return min(1.0, fit / math.fsum(weight * weight for weight in mixture))

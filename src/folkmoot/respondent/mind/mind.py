@@ -349,7 +349,7 @@ class SimulatedRespondent:
             score += 0.8 * camp_match(total, self.who.camp) - 0.4
         tastes = [self.who.option_taste(option) for option in counts_by_option if option]
         if tastes:
-            score += 0.5 * math.tanh(sum(tastes) / len(tastes))
+            score += 0.5 * math.tanh(math.fsum(tastes) / len(tastes))
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:

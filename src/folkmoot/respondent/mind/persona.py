@@ -101,7 +101,7 @@ class PersonaTraits:
 
         def draw_lean(suffix: str) -> float:
             word_draws = (normal_draw(self.seed, self.key, "word", word, suffix) for word in words)
-            return sum(word_draws) / math.sqrt(len(words))
+            return math.fsum(word_draws) / math.sqrt(len(words))
 
         total = draw_lean(answer)
         if part:
@@ -194,7 +194,7 @@ def beta_quantile(probability: float) -> float:
     # 40 bisections give a precision of 2⁻⁴⁰, far below any effect.
     for _ in range(40):
         x = (low + high) / 2
-        below = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
+        below = math.fsum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
         low, high = (x, high) if below < probability else (low, x)
     return (low + high) / 2
 

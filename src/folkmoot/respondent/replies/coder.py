@@ -213,7 +213,7 @@ def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
         [code["definition"], *code.get("examples", ())]
         for code in (data["codes"][0], data["codes"][-1])
     ]
-    first, last = (sum(map(sentiment_score, texts)) / len(texts) for texts in ends)
+    first, last = (math.fsum(map(sentiment_score, texts)) / len(texts) for texts in ends)
     steps = len(data["codes"]) - 1
     if first - last < OPPOSITE:
         return ()
@@ -238,7 +238,7 @@ def _code_likenesses(
     def build_likeness(bag: frozenset[str], counter: frozenset[str]) -> Likeness:
         def sentence_likeness(sentence: str) -> float:
             words = _stemmed_words(sentence)
-            shared = sum(weight[word] for word in words & bag) - len(words & (counter - bag))
+            shared = math.fsum(weight[word] for word in words & bag) - len(words & (counter - bag))
             return shared / math.sqrt(max(1, len(words)))
 
         return sentence_likeness

@@ -6,6 +6,7 @@ source in the request). Each phrase is repeated for the option that the passage 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -222,6 +223,8 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
     """Return the distance (0 to 1) of two mixtures of argument words: counts by camp (0, 1, 2)."""
     return (
-        sum(abs(first[camp] / first.total() - second[camp] / second.total()) for camp in range(3))
+        math.fsum(
+            abs(first[camp] / first.total() - second[camp] / second.total()) for camp in range(3)
+        )
         / 2
     )

@@ -7,6 +7,7 @@ answers that were given twice, and removes excluded answers from tables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import polars as pl
@@ -69,7 +70,7 @@ def measure_approach(
     ]
     if before is None or after is None or not other_positions:
         return None
-    reference = sum(other_positions) / len(other_positions)
+    reference = math.fsum(other_positions) / len(other_positions)
     return round(abs(before - reference) - abs(after - reference), 4)
 
 
@@ -112,7 +113,7 @@ def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, 
         )
         for row in group_opinions.iter_rows(named=True):
             current_positions[row["persona_id"]] = row["valence"]
-            means[row["question"]] = sum(current_positions.values()) / len(current_positions)
+            means[row["question"]] = math.fsum(current_positions.values()) / len(current_positions)
         points += [(group, float(question), round(mean, 4)) for question, mean in means.items()]
     return points
 

@@ -103,7 +103,7 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
         + 0.25 * bool(re.search(load_wordings()["welcomes"], persona.key))
         - 0.25 * bool(re.search(load_wordings()["shuns"], persona.key))
     )
-    first = taste + sum(by_concern.values()) + 0.5 * knobs.acquiescence
+    first = taste + math.fsum(by_concern.values()) + 0.5 * knobs.acquiescence
     price_effect = 0.0
     if product.price:
         log_price = math.log10(max(parse_amount(_only_amount(product.price)), 0.01) / USUAL_PRICE)
@@ -125,7 +125,7 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
     heard_views = [view for reported_view in views_of_others(mind) for view in reported_view.views]
     if not heard_views:
         return Opinion(first, first, by_concern, product)
-    mean_side = sum(view.side for view in heard_views) / len(heard_views)
+    mean_side = math.fsum(view.side for view in heard_views) / len(heard_views)
     pull = persona.susceptibility * knobs.persuasion * knobs.kappa_read * HEARD_WEIGHT
     pull = min(
         1.0, pull * len(heard_views) / (len(heard_views) + HALF_EFFECT_VIEWS) + knobs.sycophancy
@@ -595,7 +595,7 @@ def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
     sides = [view.side for sentence in split_sentences(text) for view in sentence_views(sentence)]
     # The mean of the views, shrunk towards zero for few views.
     coded_position = (
-        0.8 * sum(sides) / len(sides) * len(sides) / (len(sides) + 0.5) if sides else None
+        0.8 * math.fsum(sides) / len(sides) * len(sides) / (len(sides) + 0.5) if sides else None
     )
     new_position = (
         last

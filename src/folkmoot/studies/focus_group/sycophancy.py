@@ -331,7 +331,7 @@ def distances_to_others(positions: Positions) -> dict[str, float]:
 
     The result is empty for a single participant.
     """
-    total, others = sum(positions.values()), len(positions) - 1
+    total, others = math.fsum(positions.values()), len(positions) - 1
     return {
         persona_id: abs(position - (total - position) / others)
         for persona_id, position in positions.items()

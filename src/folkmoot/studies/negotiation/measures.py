@@ -11,7 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
+from operator import add
 from typing import Any, TypedDict
 
 import polars as pl
@@ -89,7 +91,7 @@ def satisfaction_of_members(
             min(option_scores) if min(option_scores) <= lowest else max(option_scores)
             for option_scores in by_time.values()
         ]
-        result[member] = sum(scores_held) / len(scores_held)
+        result[member] = math.fsum(scores_held) / len(scores_held)
     return result
 
 
@@ -578,7 +580,9 @@ def _estimate_figure(estimate: Estimate) -> Figure:
 
 def _mean_of_known(values: Iterable[float]) -> float:
     known = [value for value in values if math.isfinite(value)]
-    return sum(known) / len(known) if known else math.nan
+    # Since Python 3.12 `sum` rounds otherwise, and `fsum` would round otherwise than earlier runs.
+    # Adding one value after another gives the same last digit in all of them.
+    return reduce(add, known) / len(known) if known else math.nan
 
 
 def _mean_by_key(rows: Sequence[ByMember]) -> dict[str, float]:

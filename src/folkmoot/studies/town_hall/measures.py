@@ -304,7 +304,7 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
         "positive_reaction_ratio": ratio_or_none(
             row["positive_reaction_count"], row["total_reaction_count"]
         ),
-        "opinion_survival": ratio_or_none(sum(survivals), len(survivals)),
+        "opinion_survival": ratio_or_none(math.fsum(survivals), len(survivals)),
         "opinion_reflection_rate": ratio_or_none(row["items_passed"], row["originated_items"]),
     }
     if not has_items:

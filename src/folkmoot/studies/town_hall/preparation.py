@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -222,7 +223,7 @@ def _check_known_shares(
 
 
 def _check_sum_is_one(shares: Mapping[str, float], key: str) -> list[Problem]:
-    total = sum(shares.values())
+    total = math.fsum(shares.values())
     if abs(total - 1) <= TOLERANCE:
         return []
     excess = total - 1

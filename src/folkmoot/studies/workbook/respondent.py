@@ -10,6 +10,7 @@ request.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -193,7 +194,7 @@ def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
         if _AMOUNT.fullmatch(passage.text.strip()) and low <= float(passage.text) <= high
     }
     if others and high > low:
-        others_share = (sum(others.values()) / len(others) - low) / (high - low)
+        others_share = (math.fsum(others.values()) / len(others) - low) / (high - low)
         pull = (_PULL_TO_OTHERS + mind.knobs.sycophancy) * mind.who.susceptibility
         share += min(1.0, pull) * (others_share - share)
     noise = _NOISE + mind.knobs.instability

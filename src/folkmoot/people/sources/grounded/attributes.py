@@ -127,7 +127,7 @@ def scores_of(circumstances: Circumstances, traits: Traits) -> dict[str, float]:
 
 
 def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> float:
-    return sum(weight * scores[name] for name, weight in weights.items())
+    return math.fsum(weight * scores[name] for name, weight in weights.items())
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
@@ -137,7 +137,7 @@ def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figur
     or low in between. The strongest motivation gives the type within the high or low level.
     """
     terms = data["vals"]
-    spread = math.sqrt(sum(weight * weight for weight in terms["resources"].values()))
+    spread = math.sqrt(math.fsum(weight * weight for weight in terms["resources"].values()))
     rank = _NORMAL.cdf(weighted_sum(terms["resources"], scores) / (1.12 * spread))
     motivation_strengths = {
         name: weighted_sum(weights, scores) + terms["motivation_noise"] * rng.standard_normal()
@@ -173,7 +173,7 @@ def draw_consumer(
 
 
 def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Generator) -> int:
-    noise = math.sqrt(max(0.05, 1 - sum(weight * weight for weight in weights.values())))
+    noise = math.sqrt(max(0.05, 1 - math.fsum(weight * weight for weight in weights.values())))
     z = value + noise * rng.standard_normal()
     return round(min(100.0, max(0.0, 50 + 20 * z)))
 
@@ -187,7 +187,7 @@ def _draw_adoption_stage(
     """
     terms = data["adoption"]
     spread = math.sqrt(
-        sum(weight * weight for weight in terms["weights"].values()) + terms["noise"] ** 2
+        math.fsum(weight * weight for weight in terms["weights"].values()) + terms["noise"] ** 2
     )
     z = (weighted_sum(terms["weights"], scores) + terms["noise"] * rng.standard_normal()) / spread
     above = 1 - _NORMAL.cdf(z)
@@ -300,7 +300,7 @@ def draw_opinion(
         "engagement": (consumer.engagement - 50) / 20,
     }
     parts = {name: weight * inputs[name] for name, weight in terms["weights"].items()}
-    drawn = appeal + sum(parts.values()) + terms["noise"] * rng.standard_normal()
+    drawn = appeal + math.fsum(parts.values()) + terms["noise"] * rng.standard_normal()
     valence = round(float(fixed.get("valence", min(1.0, max(-1.0, drawn)))), 2)
     # Draw even if the sentence is fixed, so that later draws stay the same.
     pick = rng.random()

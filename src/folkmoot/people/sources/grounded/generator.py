@@ -215,7 +215,7 @@ class PersonaGenerator:
 
 def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str, int]:
     """Return numbers of participants that follow `shares`, rounded by largest remainder."""
-    total = sum(shares.values())
+    total = math.fsum(shares.values())
     exact = {str(key): share / total * person_count for key, share in shares.items()}
     counts = {key: math.floor(value) for key, value in exact.items()}
     for key in sorted(exact, key=lambda key: counts[key] - exact[key])[

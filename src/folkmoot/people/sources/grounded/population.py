@@ -235,7 +235,7 @@ def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) ->
 
 
 def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
-    at = rng.random() * sum(shares.values())
+    at = rng.random() * math.fsum(shares.values())
     for key, share in shares.items():
         at -= share
         if at < 0:

@@ -6,6 +6,7 @@ measures: confidence, rankings, restatements and delayed votes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from folkmoot.kit import coding
@@ -282,8 +283,8 @@ def _confidence_finding(votes: Votes) -> Finding | None:
             voter for voter in condition_votes.two_vote_voters if confidence_gain(voter) is not None
         ]
         levels = {
-            "before": sum(voter.confidence_before or 0.0 for voter in both) / len(both),
-            "after": sum(voter.confidence_after or 0.0 for voter in both) / len(both),
+            "before": math.fsum(voter.confidence_before or 0.0 for voter in both) / len(both),
+            "after": math.fsum(voter.confidence_after or 0.0 for voter in both) / len(both),
         }
         rows.append(
             {

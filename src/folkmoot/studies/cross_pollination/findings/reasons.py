@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -261,8 +262,8 @@ def _cluster_map(groups: list[OptionReasons]) -> Finding:
         "cluster_map",
         "Map of the reasons",
         "Each point is the summary of one participant. Summaries with similar wording are close to "
-        f"each other. The map shows {format_percent(sum(flat.explained))} of the variance, so "
-        f"close points may still differ in other respects.{sample_note}",
+        f"each other. The map shows {format_percent(math.fsum(flat.explained))} of the variance, "
+        f"so close points may still differ in other respects.{sample_note}",
         ResultTable(("participant_id", "cluster", "x", "y"), tuple(placed)),
         ScatterChart(
             tuple(

@@ -10,6 +10,7 @@ the fewest strong rejections, then alphabetically.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -245,12 +246,7 @@ def decide_by_approval(tally: Tally, case: Case) -> Outcome:
 
 def weighted_average(tally: Tally, case: Case) -> Outcome:
     """Pick the option with the highest weighted mean score, Σ weight·score / Σ weight."""
-    weights = sum(member.weight for member in tally.voters)
-    means = {
-        option: sum(member.weight * tally.score_of(member.id, option) for member in tally.voters)
-        / weights
-        for option in tally.options
-    }
+    means = {option: tally.weighted_mean(option) for option in tally.options}
     pick = pick_best(tally, lambda option: (means[option],))
     mean_text = f"{means[pick.option]:.2f}"
     step = f"The weighted average of {pick.option} is {mean_text}; no option has a higher one."
@@ -586,7 +582,7 @@ def _traded_options(tally: Tally) -> dict[str, list[str]]:
 def _score_points(tally: Tally, voter: str) -> dict[str, float]:
     """Return a voter's positive scores as shares of their sum, all 0 if no score is positive."""
     positive_scores = {option: max(0.0, tally.score_of(voter, option)) for option in tally.options}
-    total = sum(positive_scores.values())
+    total = math.fsum(positive_scores.values())
     # Rounding makes equal shares compare as equal in spite of floating-point errors.
     return {
         option: round(score / total, 12) if total else 0.0

@@ -383,6 +383,13 @@ class Tally:
     def total(self, option: str, voters: Voters | None = None) -> float:
         return sum(self.score_of(member.id, option) for member in self._selected_voters(voters))
 
+    def weighted_mean(self, option: str) -> float:
+        """Return the mean score of an option, in which each voter counts with their weight."""
+        weighted_scores = (
+            member.weight * self.score_of(member.id, option) for member in self.voters
+        )
+        return math.fsum(weighted_scores) / math.fsum(member.weight for member in self.voters)
+
     def rejecting_voters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
         """Return the ids of the voters who strongly reject the option (score at most −2)."""
         selected = self._selected_voters(voters)

@@ -5,6 +5,7 @@ The embedded respondent reads these statements, and responds more often to resid
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -94,7 +95,7 @@ class HeardStatements:
         the speaker `excluding` do not count. By default the moderator and the planner are excluded,
         because their invitation to speak is not yet a response.
         """
-        return sum(
+        return math.fsum(
             1.0 if speaker == LEADER else ASIDE_WEIGHT
             for speaker, named_ids in self._mentions
             if resident_id in named_ids and speaker not in (resident_id, excluding)
