@@ -54,7 +54,7 @@ MUCH = 12
 
 @dataclass(frozen=True, slots=True)
 class ReplyContext:
-    """The inputs of one reply, which all persons who are played in the reply share.
+    """The inputs of one reply, in which several persons may be played.
 
     `names` are the options or proposals of the study that opinions are about. `resolve_persona`
     returns the traits of a person from a description.
@@ -272,11 +272,10 @@ class SimulatedRespondent:
         return uniform_draw(at.seed, self.who.key, purpose, "length") < chance
 
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's leaning on a question (`about`), the same in every reply.
+        """Return how the person tends on a question (`about`), from −1 (against) to 1 (in favour).
 
-        A leaning is a tendency, from −1 (against) to 1 (in favour). The content words of the
-        question determine it. `answer` selects one possible answer to the question. `part` selects
-        one part of the question.
+        The content words of the question determine the result, which is the same in every reply.
+        `answer` selects one possible answer to the question, and `part` one part of the question.
         """
         knobs = self.knobs
         leaning = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)
@@ -284,9 +283,9 @@ class SimulatedRespondent:
         return _clip_to_scale(leaning + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's leaning (−1 to 1) plus random noise that differs between replies.
+        """Return `stable_leaning` plus random noise that differs between replies.
 
-        The arguments are those of `stable_leaning`.
+        `about`, `answer` and `part` have the same meaning as there.
         """
         at = self.at
         noise = normal_draw(at.seed, at.address, "rating", about, answer, *filter(None, [part]))
@@ -353,7 +352,7 @@ class SimulatedRespondent:
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
-        """Return option → counts of the distinct words in a text that argue for the option.
+        """Return option → counts of the distinct words that argue for it in a text.
 
         The counts are one number per camp (way to justify a choice).
         """
@@ -362,11 +361,11 @@ class SimulatedRespondent:
     # --- words -----------------------------------------------------------------------------------
 
     def compose_reasons(self, about: str = "", count: int = 0) -> str:
-        """Return sentences in the person's voice that give reasons for `about`.
+        """Return sentences in the person's voice that give reasons for the option `about`.
 
-        `about` defaults to the current option. If there are no options, the sentences are about the
-        topics of the question and give no reasons. `count` is the number of sentences. If `count`
-        is 0, the person's voice determines the number.
+        `about` defaults to the current option. Without options, the sentences only talk about
+        topics of the question. If `count` is 0, the person's voice determines the number of
+        sentences.
         """
         matter = about or self.current_option
         if matter:
@@ -379,9 +378,8 @@ class SimulatedRespondent:
     def talked_about_matters(self) -> tuple[str, ...]:
         """The topics that the person talks about if there are no options.
 
-        The topics are `mentioned_names`. If there are none, the topics are groups of content words
-        in the question. If the question has few topics, topics of other speakers follow, the last
-        speaker first.
+        They are `mentioned_names`, or otherwise groups of content words in the question. If these
+        are few, topics of other speakers are added, starting with the last speaker.
         """
         if self.mentioned_names:
             return self.mentioned_names
@@ -411,11 +409,11 @@ def apply_persuasion(
 ) -> list[float]:
     """Return the utilities of all options after persuasion by arguments.
 
-    For option j: u_j += .75·s·κ_j·n_j/(n_j + 8)·match(a_j, r)·exp(−((max u − u_j)/3)²). The
-    docstring of `persuasion_strength` explains s, n, a, r and match.
+    For option j: u_j += f_j·exp(−((max u − u_j)/3)²)·P_j. P_j is the `persuasion_strength` of the
+    arguments for j.
 
-    κ_j is κ_read, times `factor_interviewed` after an interview. If the person answered arguments
-    for j in t turns, κ_j is also multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
+    f_j is `factor_interviewed` after an interview, otherwise 1. If the person answered arguments
+    for j in t turns, f_j is also multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
     """
     if not dose.arguments or not knobs.persuasion:
         return list(initial)

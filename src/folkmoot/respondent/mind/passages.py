@@ -76,9 +76,8 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     """Return passages grouped by conversation. Passages outside conversations are the last group.
 
-    If the asked speaker and another speaker both spoke in a scope, the utterances of this scope are
-    a conversation. They are sorted by id, because ids follow the order of speech and prompts may
-    have another order.
+    A conversation is a scope in which the asked speaker and another speaker both spoke. Its
+    passages are sorted by id, which is the order of speech.
     """
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:
@@ -106,10 +105,10 @@ def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
 
 
 def text_outside(request: ModelRequest) -> str:
-    """Return the text of the last prompt that is outside all passages.
+    """Return the part of the last prompt that is outside all passages.
 
-    If this text has no content words, return the text whose source is not recorded. The result
-    serves as the question if the study author did not set `ask(about=…)`.
+    If it has no content words, return the texts of unknown source in that prompt. The result serves
+    as the question if the study author did not set `ask(about=…)`.
     """
     # In a re-ask the question is the message before the reply that is quoted back.
     reply_messages = (span.message for span in request.spans if span.source.kind == "reply")

@@ -1,7 +1,7 @@
-"""The traits of a persona: camp, tastes, leanings, susceptibility and voice.
+"""The traits of a persona, such as its tastes, its voice and how easily it is persuaded.
 
-A camp is a preferred way to justify choices (see `lexicon`). Traits depend only on the text of the
-persona and the seed of the run. A person is therefore the same in all stages of a study.
+Traits depend only on the text of the persona and the seed of the run. A person is therefore the
+same in all stages of a study.
 """
 
 from __future__ import annotations
@@ -88,12 +88,11 @@ class PersonaTraits:
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return a fixed leaning on a question (`about`) or on one `answer` to it.
+        """Return how the person tends on a question (`about`), from −1 (against) to 1 (in favour).
 
-        A leaning is a tendency, from −1 (against) to 1 (in favour). Leanings have a uniform
-        distribution over people. Each content word contributes one draw. Leanings on two questions
-        therefore correlate if the questions share words. Leanings on two parts of one question have
-        a correlation of 1/3.
+        Results are uniformly distributed over people. Results for two questions correlate if the
+        questions share words, because each content word contributes one draw. `answer` selects one
+        answer to the question. `part` selects a part of it: two parts correlate by 1/3.
         """
         words = sorted(content_words(about))
         if not words:

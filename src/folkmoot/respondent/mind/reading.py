@@ -286,11 +286,9 @@ class ExposureDose:
 def dose_of(
     told: Sequence[Passage], names: tuple[str, ...], held_option: str, lexicon: Lexicon
 ) -> ExposureDose:
-    """Return the exposure to the passages `told` for a person whose choice is `held_option`.
+    """Return the exposure to arguments in the passages `told` for all options but `held_option`.
 
-    Arguments for `held_option` do not count. An utterance of the person is a turn for an option if
-    another speaker has argued for this option since the person last spoke. The person counts as
-    interviewed if their first utterance in a conversation comes before all arguments.
+    `held_option` is the person's current choice.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}

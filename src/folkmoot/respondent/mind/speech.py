@@ -1,7 +1,7 @@
 """Sentences of the embedded respondent.
 
-Each sentence is made from a frame in `speech.yaml` and from argument phrases. A frame is a sentence
-with slots for phrases and names.
+Each sentence is made from a frame in `speech.yaml`. A frame is a sentence template: its slots are
+filled with names and argument phrases.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GOLDEN = 0.6180339887498949
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """Return all frames (sentences with slots for phrases and names) by kind.
+    """Return all frames (sentence templates) by kind.
 
     If frames differ between voices, they are grouped by voice.
     """
@@ -34,8 +34,8 @@ def load_frames() -> Mapping[str, Any]:
 class SentenceGenerator:
     """Generates the sentences of one speaker in one reply.
 
-    `earlier_text` holds the speaker's earlier utterances. Frames (sentences with slots) and phrases
-    that occur in it are avoided.
+    `earlier_text` holds the speaker's earlier utterances. Sentence templates and phrases that occur
+    in it are avoided.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class SentenceGenerator:
     def pick_unused(self, items: Sequence[str]) -> str:
         """Return a random item that does not occur in this reply or in earlier utterances.
 
-        An item may be a frame: a sentence with slots that words are put into. A frame counts as
-        used if the longest text between its slots occurs. If all items are used, return any item.
+        An item may be a sentence template. It counts as used if the longest text between its slots
+        occurs. If all items are used, return any item.
         """
         start = self.draws.draw_integer(0, len(items) - 1)
         for offset in range(len(items)):
@@ -81,7 +81,7 @@ class SentenceGenerator:
         return item
 
     def fill_frame(self, frame: str, **names: str) -> str:
-        """Return the sentence that a frame gives. A frame is a sentence with slots.
+        """Fill the slots of a sentence template (`frame`).
 
         `names` fill the slots of the same name, and drawn phrases fill all other slots.
         """
@@ -102,7 +102,7 @@ class SentenceGenerator:
         return self.fill_frame(self.pick_unused(voice_frames), **names)
 
     def draw_reasons(self, about: str, sentence_count: int = 0) -> str:
-        """Return sentences with reasons for `about`.
+        """Return sentences with reasons for the option `about`.
 
         If `sentence_count` is 0, the speaker's voice determines the number.
         """

@@ -203,9 +203,10 @@ def _parse_codebook(block: str) -> _Codebook:
 
 
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the sentiment of each code in equal steps, or () if the codes form no scale.
+    """Return the sentiment of each code, or () if the codes form no scale.
 
-    The first and the last code have the sentiments of their texts.
+    The first and the last code have the sentiments of their texts. The others lie between them in
+    equal steps.
     """
     if data.get("level") != "ordinal":
         return ()

@@ -23,7 +23,7 @@ def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False
     """Return an object that is valid according to the schema of the request.
 
     `given` holds fields from the study's rules. Invalid fields are replaced. `known` is True if the
-    study's rules answered. If `known` is False and the speaker has no opinions (such as a
+    study's rules gave the answer. If they did not, and the speaker has no opinions (such as a
     moderator), the answer is marked as unrelated to the question (`mark_unread`).
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}

@@ -55,7 +55,7 @@ def summarise_arguments(mind: SimulatedRespondent) -> str:
 
 
 def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
-    """Return option → counts of the phrases in the passages that argue for the option."""
+    """Return option → counts of the phrases that argue for it in the passages."""
     phrases_by_option: dict[str, Counter[str]] = {}
     for passage in passages:
         for option, counts in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
@@ -198,7 +198,7 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
-    """Return the option with arguments that differ most from the arguments for a reference option.
+    """Return the option with the arguments that are least like those for a reference option.
 
     The reference option is the option that `about` names. If `about` names no option or several,
     the reference option is the first option with arguments in the passages.
@@ -221,7 +221,10 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 
 
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
-    """Return the distance (0 to 1) of two mixtures of argument words: counts by camp (0, 1, 2)."""
+    """Return the distance (0 to 1) of two mixtures of argument words.
+
+    `first`, `second`: number of words by camp (way to justify choices).
+    """
     return (
         math.fsum(
             abs(first[camp] / first.total() - second[camp] / second.total()) for camp in range(3)

@@ -365,13 +365,10 @@ async def collect_responses(
 ) -> list[DialogueTurn]:
     """Ask members one after the other for a response to the System, and return their utterances.
 
-    In the source study the mediator writes the responses of the members, in the same reply as the
-    proposal. With the setting `members_speak` the mediator writes only the System's utterances, and
-    this function asks the members.
-
     Each member is shown `heard` and the responses of the members asked before. A member without an
     answer adds no utterance. `round` is the number of the feedback round, or None for responses to
-    the proposal.
+    the proposal. The setting `members_speak` uses this function. Without it, the mediator writes
+    the responses, as in the source study.
     """
     topic, intent = case.topic(decision.topic), "user_feedback" if round else "user_respond"
     responses: list[DialogueTurn] = []

@@ -1,8 +1,7 @@
 """The state of a negotiation: one group under a condition, and the audit trail of each decision.
 
-The module also renders the System's utterances, decisions and promises as sentences. Rendered
-sentences are the only text about a decision that the planner and later decisions receive, so no
-text of the mediator can reach them.
+The module also renders the System's utterances, decisions and promises as sentences. The planner
+and later decisions receive only these sentences, never a text of the mediator.
 
 The file lexicon.yaml lists theory terms, such as strategy ids and operators. Under C3 the mediator
 must not use a theory term. A first reply with a theory term causes a re-ask. Theory terms in the
@@ -298,7 +297,7 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 # Every reply about a topic is compared with the same statements, so their words are cached.
 @lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the theory terms in a text, spelled as in the text but with plain letters."""
+    """Return the theory terms in a text as spelled there, but with styled letters made plain."""
     return tuple(
         dict.fromkeys(
             match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))
@@ -479,7 +478,7 @@ class Negotiation:
         ballots: Mapping[str, Ballot] | None = None,
         more: Iterable[str] = (),
     ) -> Tally:
-        """Return the tally of a topic, for the options in statements, ballots and `more`."""
+        """Return the tally of a topic. Its options are those in statements, ballots and `more`."""
         texts = self.texts(topic.id)
         options = dict.fromkeys([*candidate_options(topic.options, texts, ballots), *more])
         return count_votes(self.heard_members, texts, tuple(options), ballots)
@@ -537,7 +536,7 @@ class Negotiation:
         return sorted(names, key=lambda name: uniform_values(*draw_key, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
-        """Return the heard members in the order in which the mediator is shown them."""
+        """Return the heard members in the order in which the mediator's prompts list them."""
         by_id = {member.id: member for member in self.heard_members}
         return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
 
@@ -609,10 +608,12 @@ class SlotDecision:
     """The complete audit trail of one decision.
 
     - `source`: who decided: single_user, preferences, synthesis, operator, vote or feedback.
-    - `said`, `stated`: the mediator's text, and the decision in that text.
+    - `said`: the mediator's text.
+    - `stated`: the decision in the mediator's text.
     - `proposed`: the label that the model gave to its strategy, None if it could not be read.
     - `parse_step`: the step that read the proposal. `minimal` means that it was unreadable.
-    - `outcome`, `portions`: the operator's decision, and the final decision after feedback.
+    - `outcome`: the operator's decision.
+    - `portions`: the final decision after feedback.
     - `cause`: the reason why nothing is decided, if it is known (see `undecided_reason`).
     - `terms`: theory terms (see lexicon.yaml) in the mediator's final reply. C3 forbids them.
     - `terms_first`: theory terms in a first reply that was replaced by a re-ask.

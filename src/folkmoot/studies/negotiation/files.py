@@ -365,7 +365,7 @@ def _override_data(slot_decision: SlotDecision) -> dict[str, object]:
 
 
 def validate_payload(data: object) -> None:
-    """Check a payload against the schema.
+    """Check the planner's payload against its JSON schema.
 
     Raises ProtocolError that names the first violation.
     """
@@ -380,7 +380,7 @@ def validate_payload(data: object) -> None:
 
 @cache
 def payload_schema() -> dict[str, object]:
-    """Return the JSON Schema (draft 2020-12) of the payload."""
+    """Return the JSON schema (draft 2020-12) of the planner's payload."""
     text = files(__package__).joinpath("planner_payload.schema.json").read_text(encoding="utf-8")
     data: dict[str, object] = json.loads(text)
     return data
@@ -503,9 +503,9 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
 
 
 def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
-    """Return the persona line: type, purpose, spending and location preference.
+    """Return the persona line of TripCraft's input: type, purpose, spending and location.
 
-    If `location` is empty, the location preference lists the decided attractions.
+    If `location` is empty, the line lists the decided attractions.
     """
     fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
     return "; ".join(

@@ -100,9 +100,9 @@ def why_unknown(
 ) -> dict[str, str]:
     """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
 
-    If the decision gives the member nothing, the member gets the reason of the decision, such as
-    `left_open`. The reason is `unreadable` if a part of the mediator's statement could not be read,
-    because that part may have named the member.
+    A member without an option gets the reason why nothing was decided, such as `left_open`. The
+    reason is `unreadable` if an unreadable part of the mediator's statement may have named the
+    member.
     """
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
@@ -341,7 +341,7 @@ def _means_of_members(
 ) -> list[float]:
     """Return the mean satisfaction of each member over all decisions.
 
-    `values` replaces unknown satisfactions, by reason. Members without a known one are left out.
+    `values` replaces unknown satisfactions, by reason. A member is left out if all remain unknown.
     """
     means = (
         _mean_of_known(
@@ -379,10 +379,10 @@ class Difference(Figure):
 
 
 class NotAskedAgain(TypedDict):
-    """The comparison of conditions without decisions that needed a re-ask.
+    """The comparison of conditions, computed without decisions that needed a re-ask.
 
-    A decision with a re-ask under one condition is left out under all conditions of the group.
-    `decisions` is the number of decisions that are left out.
+    `decisions` is the number of decisions left out. A decision with a re-ask under one condition is
+    left out under all conditions of the group.
     """
 
     decisions: int
@@ -455,7 +455,7 @@ def compare_measures(
 ) -> Comparison:
     """Return the comparison of conditions, computed from the tables of a run.
 
-    `not_asked_again` has the measures of sessions without the decisions that needed a re-ask.
+    `not_asked_again`: the measures without decisions that needed a re-ask.
     """
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     values_of = _by_session(measures)
@@ -593,12 +593,12 @@ def _mean_by_key(rows: Sequence[ByMember]) -> dict[str, float]:
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """Return `confirmations` and `decisions` without the answers in `excluded`.
 
-    An excluded answer is removed from `confirmations`. A firm rejection is removed from `decisions`
-    if all answers that gave the rejection are excluded.
+    `excluded` holds addresses of the form `negotiation/group-condition/topic/confirm/member/ask0`.
+    Excluded answers become null in `confirmations`. A refusal remains in `decisions` if an answer
+    that is not excluded gave it.
 
-    The addresses in `excluded` have the form
-    `negotiation/group-condition/topic/confirm/member/ask0`. If C5 does not change a decision of C4,
-    C5 keeps the answers of C4, and members are not asked again.
+    If C5 does not change a decision of C4, members are not asked again. Their answers under C4 then
+    count for C5 as well.
     """
     keys = ["group_id", "condition", "topic", "member_id"]
     excluded_answers = _confirmed_at(excluded["address"])
@@ -634,7 +634,10 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
 
 
 def group_of_answer(row: Mapping[str, Any]) -> Hashable:
-    """Return the group of a row of `answers`: the same one under all conditions."""
+    """Return the id of the group that gave an answer, from a row of `answers`.
+
+    The id is the same under all conditions.
+    """
     part = str(part_of_stage(row))
     # The negotiation of a group is named by group and condition.
     return part.rpartition("-")[0] if row["stage"] == "negotiation" else part

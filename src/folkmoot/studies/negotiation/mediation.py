@@ -174,9 +174,10 @@ class Proposal:
     """The mediator's parsed proposal for one decision.
 
     `label` is the name that the mediator gave to the strategy, or None if it could not be read.
-    `said` is the mediator's complete text, and `stated` the decision in it. Under C3, `terms` are
-    the theory terms (see lexicon.yaml) in the text, and `terms_first` the theory terms in a first
-    reply that caused a re-ask.
+    `said` is the mediator's complete text, and `stated` the decision in it.
+
+    `terms` and `terms_first` hold theory terms (see lexicon.yaml) under C3. `terms` occur in this
+    reply, and `terms_first` in an earlier reply that they caused to be re-asked.
     """
 
     has_conflict: bool
@@ -210,9 +211,9 @@ async def propose_decision(
 ) -> Proposal:
     """Ask the mediator for a proposal.
 
-    `strategy` is the strategy that the table assigns under C4 and C5, or None under C3, where the
-    mediator reasons freely. `outcome` is a decision of the operator for the mediator to explain, or
-    None.
+    `strategy` is the strategy that the table assigns under C4 and C5. It is None under C3, where
+    the mediator reasons freely. `outcome` is the operator's decision for the mediator to explain,
+    or None if there is none yet.
     """
     group = case.group
     variables: dict[str, object] = {
@@ -626,7 +627,7 @@ def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Bra
 
 
 def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
-    """Return the decision with all fields that are computed from its portions and ballots."""
+    """Fill all fields of a decision that follow from its portions and ballots."""
     tally = case.tally_topic(topic, slot_decision.cast)
     is_counted = (
         slot_decision.source == "vote"

@@ -84,9 +84,9 @@ def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
 
 
 def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> Group:
-    """Return the group without drawn attributes of members who answer as themselves.
+    """Remove the drawn attributes of members whom humans play as themselves.
 
-    These members are named by their role and are asked for their preferences.
+    Such a member is named by role ("Parent 1") and is asked for preferences.
     """
     roles = [member.role for member in group.members]
 
@@ -228,7 +228,7 @@ def build_group(
     stated: Sequence[MemberInput],
     weights: Mapping[str, float] | None = None,
 ) -> Group:
-    """Return a group with members in the given order, with the ids `traveler_1` and so on.
+    """Return a group. Its members get the ids `traveler_1` and so on, in the given order.
 
     A member without a name is named by role ("Parent 1"). `weights` maps roles to weights. A
     member's own weight has precedence. The default weight is 1.

@@ -79,12 +79,12 @@ def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
 
 
 def quote_title(group: Group) -> str:
-    """Return the title of the type of a group, with its source."""
+    """Return the title of a group's type, with its source."""
     return quote_value(group.type.title, "material", cell_id("groups.title", group.id))
 
 
 def quote_type(group: Group) -> str:
-    """Return the id of the type of a group, with its source."""
+    """Return the id of a group's type, with its source."""
     return quote_value(group.type.id, "material", cell_id("groups.group_type", group.id))
 
 
@@ -94,7 +94,10 @@ def quote_member_groups(group: Group) -> str:
 
 
 def quote_topic(topic: Topic, column: str) -> str:
-    """Return a text of a topic: its id (`column` topic), its label or its question."""
+    """Return the id, label or question of a topic, with its source.
+
+    `column` is `topic` (for the id), `label` or `question`.
+    """
     text: str = getattr(topic, "id" if column == "topic" else column)
     return quote_value(text, "material", cell_id(f"topics.{column}", topic.id))
 
@@ -286,11 +289,11 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Return the members with no content word of their preference in `resolution`.
+    """Return the members that a decision seems to leave out.
 
-    The members are in the order of their ids. Differences of case and simple plurals are ignored.
-    Stop words, cue words, numbers and words for days and parts of the trip do not count. Members
-    without a stated preference are not returned.
+    No content word of their stated preference occurs in `resolution`. Differences of case and
+    simple plurals are ignored. Stop words, cue words, numbers and words for days and parts of the
+    trip do not count. Members without a stated preference are not returned.
     """
     decided_words = _significant_words(resolution)
     return [

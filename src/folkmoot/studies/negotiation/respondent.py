@@ -1,8 +1,7 @@
 """How the embedded respondent plays travellers and the mediator in negotiations.
 
-The respondent identifies the passages of a request by their sources (`quotes`): a statement by its
-speaker, and an option, a name or a share by its cell in a table. Instructions are not read. The
-study's own rules (`rules.tally`) find the options inside a statement.
+The respondent recognises statements, options, names and shares by their sources (`quotes`). It does
+not read instructions. The study's own rules (`rules.tally`) find the options in a statement.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[st
 
 
 def answer_in_words(mind: SimulatedRespondent) -> str | None:
-    """Return a member's response to the System if the request shows one, otherwise a preference.
+    """Return a member's response to the System's announcement, or a preference if there is none.
 
     Return None if the request lists no options to prefer.
     """
@@ -390,8 +389,7 @@ class Meeting:
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return the sentence with which a member reacts to a decision.
 
-        The sentence is glad, negative, indifferent or resigned. With `content=False`, a request for
-        the first choice replaces the resigned sentence.
+        With `content=False`, a member who does not get the first choice asks for it.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]

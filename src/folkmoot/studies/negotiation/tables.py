@@ -166,7 +166,7 @@ class ShownShareRow(
 
 
 class OwnScoreRow(OfGroup, table="own_scores"):
-    """One member's own score of one option, which only the researcher gets."""
+    """One member's own score of one option. Only the researcher gets this score."""
 
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
@@ -351,7 +351,7 @@ class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "
 
 
 class ScoreRow(OfDecision, table="scores"):
-    """The vote parser's score of one option for one member."""
+    """The score that the vote parser gives one option for one member."""
 
     member_id: str = column("id of the member in the group")
     option: str = column("option under negotiation")
@@ -379,7 +379,7 @@ class SatisfactionRow(OfDecision, table="satisfaction"):
 
 
 class MeasuresRow(OfSession, table="measures"):
-    """The measures of a session."""
+    """The measures of a session: one group under one condition."""
 
     satisfaction: float | None = column(
         "mean member score of the decisions, −4 to 4; an open slot counts as −4"
@@ -421,7 +421,7 @@ class MeasuresRow(OfSession, table="measures"):
 
 
 class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
-    """The measures of a session without decisions that needed a re-ask.
+    """The measures of a session, computed without decisions that needed a re-ask.
 
     A decision with a re-ask is left out under all conditions of the group. A group without re-asks
     has no row.
@@ -614,9 +614,9 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return the row with the measures of a session without decisions that needed a re-ask.
+    """Return a session's measures as a row, computed without decisions that needed a re-ask.
 
-    `left_out` is the number of decisions with a re-ask, which `values` does not cover.
+    `left_out` is the number of those decisions.
     """
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 

@@ -409,9 +409,10 @@ def known_levels(config: TownHallConfig) -> dict[str, Level]:
 
 
 def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
-    """Return a level, or None if `like` names an unknown level or leads in a circle.
+    """Return a level. Switches that it does not set come from the level that `like` names.
 
-    `above` holds the names of the levels that led here by `like`.
+    Returns None if `like` names an unknown level or leads in a circle. `above` holds the names of
+    the levels that led here by `like`.
     """
     settings = config.level_settings.get(name)
     if settings is None or settings.like is None:
@@ -539,8 +540,8 @@ SATISFACTION = "satisfaction.satisfaction"
 def declare_claims(config: TownHallConfig) -> list[Claim]:
     """Return the claims of a town hall. Most compare the inclusion gap of two levels within sets.
 
-    Comparisons of consecutive main levels are primary. If there are more of them than a maximum
-    number, the further ones are secondary. All other claims are exploratory:
+    Comparisons of consecutive main levels are primary, at most `MOST_PRIMARY` of them. The rest of
+    them are secondary. All other claims are exploratory:
 
     - the inclusion gap at other pairs of main levels
     - the inclusion gap at a supplementary and a main level, if only their models differ

@@ -221,7 +221,7 @@ class Meeting:
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Return the questions to any of the addressees `asked`, except questions by `but`."""
+        """Return the questions put to one of `asked`, without those by the speaker `but`."""
         residents = self.named_residents
         return [
             {
@@ -238,7 +238,7 @@ class Meeting:
         ]
 
     def as_lines(self, utterances: Iterable[tuple[str, Utterance]]) -> list[StatementLine]:
-        """Return (resident, utterance) pairs as lines for prompts. Drop empty utterances."""
+        """Return (resident id, utterance) pairs as lines for prompts, without empty utterances."""
         return [
             self._build_line(resident_id, utterance)
             for resident_id, utterance in utterances
@@ -316,7 +316,9 @@ class Round:
     """One round of a discussion, with its answers and their utterances.
 
     - `order`: the order in which prompts list the statements of the round.
-    - `recorded`, `moderator`, `notes`: the utterances of `turns`, `moderation` and `reflections`.
+    - `recorded`: the utterances of `turns`.
+    - `moderator`: the utterance of `moderation`.
+    - `notes`: the utterances of `reflections`.
     - `parts`: the number of calls of a shared session, or 0 for separate sessions.
     - `planned_parts`: the number of calls of a shared session if every reply is complete.
     """
@@ -611,8 +613,8 @@ class SharedRequest(Generic[M, V]):
     """A question to the shared session about several residents.
 
     - `answers`: resident id → answer type.
-    - `tokens`: expected length, in tokens, of one resident's part of the reply. From this length
-      follows how many residents one reply can hold.
+    - `tokens`: expected length, in tokens, of one resident's part of the reply. It limits how many
+      residents one reply can hold.
     - `prompt`: builds the question for some residents from their ids and the results of earlier
       calls.
     - `record`: makes a result from a resident's id, the answer and the address of the reply.
@@ -676,6 +678,6 @@ async def ask_together(
 
 
 def session_of(hall: HallSpeakers) -> Speaker:
-    """Return the shared session of a hall that has a shared session."""
+    """Return the shared session of a hall. The hall must have one."""
     assert hall.session is not None
     return hall.session

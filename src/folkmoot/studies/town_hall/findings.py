@@ -274,7 +274,7 @@ def _compare_scores(
 def step_finding(
     results: Sequence[Result], differences: Sequence[Json], sets: int
 ) -> Finding | None:
-    """Build the finding on the change of the gap between levels, within sets.
+    """Build the finding on how the inclusion gap changes from level to level, within sets.
 
     Return None if no pair of levels was compared.
     """

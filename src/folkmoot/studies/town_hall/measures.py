@@ -78,7 +78,7 @@ def _build_frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
     """Return (round, speaker's id, fields) for each answer of a stage, in order.
 
-    The round is None for stages outside rounds.
+    The round is None outside rounds.
     """
     answers = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
     return [
@@ -380,11 +380,10 @@ def compare_levels(run: RunFolder) -> Json:
 
 
 def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
-    """Return the content of `levels.json`: means of levels and differences of levels, over sets.
+    """Return the content of `levels.json`: figures of each level, and differences between levels.
 
-    There is one entry for each figure and group. Supplementary levels are kept separate.
-    `discussions` has one row per set and level, and a column for each combination of figure and
-    group. Runs of earlier versions have fewer figures.
+    Both are means over sets, with one entry for each figure and group. Supplementary levels are
+    kept separate. `discussions` has one row per set and level, and one column per figure and group.
     """
     names = [name for name in FIGURES if f"gap_{name}" in discussions.columns]
     columns = {name: {group: f"{group}_{name}" for group in GROUPS} for name in names}
@@ -595,17 +594,19 @@ def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Si
 
 
 def set_of_answer(row: Mapping[str, Any]) -> Hashable:
-    """Return the set of residents of a row of `answers`: the same one at all levels."""
+    """Return the name of the set of residents in which an answer was given.
+
+    `row` is a row of `answers`. The name is the same at all levels.
+    """
     # A discussion is named by its set and its level.
     return str(row["stage"]).partition("_")[0]
 
 
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
-    """Return pairs of satisfaction ratings by the same resident for the test–retest measures.
+    """Return pairs of satisfaction ratings by the same resident, for the test–retest measures.
 
-    In one kind of pair, both ratings are from before the discussion, at two levels at which the
-    resident has the same model. In the other kind, one rating is from before and one from after the
-    same discussion.
+    - two ratings before the discussion, at two levels at which the resident has the same model
+    - one rating before and one after the same discussion
     """
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())

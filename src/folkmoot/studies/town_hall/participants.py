@@ -446,9 +446,9 @@ def joint_shares(
 
 
 def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> str:
-    """Return the reason why no sample without contradictions can meet both ratios.
+    """Return the reason why no sample without contradictions can have both distributions.
 
-    Return "" if there is a sample that meets both ratios.
+    Return "" if there is such a sample.
     """
     low, high = incomes.get("low", 0.0), incomes.get("high", 0.0)
     comfortable, struggling = pressures.get("comfortable", 0.0), pressures.get("struggling", 0.0)

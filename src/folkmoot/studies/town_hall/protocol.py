@@ -145,7 +145,7 @@ def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> lis
 
 
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
-    """Hold one discussion and record it (source, section 5.1).
+    """Run one discussion and record it (source, section 5.1).
 
     The order is: satisfaction, rounds, ballot, vote, closing text, satisfaction.
     """
@@ -181,11 +181,10 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
 async def hold_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...]
 ) -> tuple[Round, list[Call]]:
-    """Hold one round, and return it with its calls.
+    """Run one round, and return it with its calls.
 
-    The order is THINK, SPEAK, the moderator if the level has one, and REFLECT except in the last
-    round. Residents reflect after the moderator, so that they can respond to the moderator's
-    speech.
+    Residents think and speak, then the moderator speaks if the level has one. Residents reflect
+    after the moderator, except in the last round.
     """
     level, is_last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count
     should_reflect = level.reflect and not is_last

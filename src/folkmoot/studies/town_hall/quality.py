@@ -129,7 +129,7 @@ def count_rows(counts: Counts) -> Iterator[Count]:
 
 
 def total_quality(rows: Iterable[Count]) -> Counts:
-    """Return the counts of several discussions together. `rows` holds the counts of each."""
+    """Return the sums of the counts of several discussions."""
     total: Counts = {}
     for name, stage, kind, n in rows:
         if kind is None:

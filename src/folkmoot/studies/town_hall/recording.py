@@ -146,7 +146,10 @@ class Reply:
 def reply_of(
     meeting: Meeting, resident: str, number: int, address: str, *, shared: bool = False
 ) -> Reply:
-    """Return the `Reply` of a resident in the round `number`, at an address of the journal."""
+    """Return the `Reply` from which the utterances of a resident in a round are recorded.
+
+    `number` is the round. `shared` is True if the reply also holds utterances of other residents.
+    """
     speaker = Speaker(resident, meeting.names_by_id[resident], RESIDENT)
     return Reply(meeting, speaker, number, address, shared)
 
@@ -541,7 +544,8 @@ def _why_no_stance(
 ) -> str | None:
     """Return the reason why the field `field` of an answer holds no stance.
 
-    `further` holds reasons from a nested part. None: the stance exists or was not asked for.
+    `further` holds reasons from a nested part. Returns None if there is a stance, or if there was
+    no question.
     """
     if answer is None:
         return None

@@ -142,9 +142,8 @@ def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
 def own_matters(mind: SimulatedRespondent) -> list[str]:
     """Return the three matters (nouns such as "the crossing") that a resident likes best.
 
-    The matters come from the persona and the topic. Some sentences of the topic name an ownership
-    (for example tenants). The matters in these sentences count only for residents with this
-    ownership.
+    The matters come from the persona and the topic. If a sentence of the topic speaks of tenants,
+    its matters count only for tenants. The same holds for owners.
     """
     own_status = _OWNERSHIP.search(mind.who.key)
     told_matters = [
@@ -290,7 +289,10 @@ class PlayedResident:
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
-        """Return how far the resident is for the plan (−1 to 1), raised if others named them."""
+        """Return the resident's support for the plan (−1 to 1).
+
+        Support is higher if other speakers named the resident. `title` names the question.
+        """
         naming_effect, leaning = (
             saturating_share(self.hall.naming_weight(self.me)) * self.push,
             self.mind.stable_leaning(title),
@@ -349,7 +351,7 @@ class PlayedResident:
         return ("agree" if agreement > 0.3 else "partial_agree") if agreement > 0 else "disagree"
 
     def matter_to_mention(self, other: str) -> str:
-        """Return a matter that `other` mentioned, if possible a matter of both residents."""
+        """Return a matter that `other` mentioned, preferably a matter of this resident."""
         their_matters = spoken_matters(self.mind, self.hall.last[other]) or spoken_matters(
             self.mind, self.hall.statements_by(other)
         )
@@ -475,7 +477,10 @@ class PlayedResident:
         return {"agent_id": other, "opinion_summary": self.describe_matter(other), **reason}
 
     def answer_satisfaction(self) -> Fields:
-        """Return a rating of satisfaction, higher if the resident was named or own items passed."""
+        """Return a satisfaction rating.
+
+        It is higher if the resident was named, or if an item on the resident's matters passed.
+        """
         mind = self.mind
         level = (
             5.5
@@ -617,7 +622,7 @@ def _describe_count(hall: HeardStatements, matter: str, resident_ids: Sequence[s
 def answer_moderation(mind: SimulatedRespondent) -> Fields:
     """Return the moderation: matters, quiet residents, and concerns without a response.
 
-    Concerns of residents on the list of the vulnerable come first.
+    Concerns of residents on the moderator's list of the vulnerable come first.
     """
     hall = read_hall(mind)
     last = hall.last

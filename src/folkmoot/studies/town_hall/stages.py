@@ -159,7 +159,7 @@ class CompletedTurn(NamedTuple):
 
 
 async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple[Round, list[Call]]:
-    """Hold THINK and SPEAK of one round, with a separate session for each resident.
+    """Ask each resident to think and then to speak, in separate sessions.
 
     Residents speak at the same time, so they see no statements of the same round.
     """
@@ -197,7 +197,7 @@ async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple
 async def ask_thinking(
     scope: Scope, hall: HallSpeakers, speaker: Speaker, earlier: Rounds
 ) -> SpeakerAnswer[Thinking]:
-    """Ask one resident for THINK: private reactions to the last round and a stance."""
+    """Ask one resident for private thoughts (THINK): reactions to the last round and a stance."""
     number, last_round = len(earlier) + 1, earlier[-1] if earlier else None
     history = resident_history(hall, earlier, speaker.id)
     note = last_round.notes.get(speaker.id) if last_round else None
@@ -232,10 +232,10 @@ async def ask_statement(
     speaker_and_thoughts: tuple[Speaker, Utterance | None],
     earlier: Rounds,
 ) -> SpeakerAnswer[Speaking]:
-    """Ask one resident for SPEAK: a public statement.
+    """Ask one resident for a public statement (SPEAK).
 
     `speaker_and_thoughts` holds the speaker and the speaker's thoughts in this round. The thoughts
-    are None at levels without THINK.
+    are None at levels without thinking.
     """
     speaker, thoughts = speaker_and_thoughts
     number = len(earlier) + 1
@@ -258,8 +258,7 @@ async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tu
     """Ask the moderator about the last round of `rounds`, and return this round with the answer.
 
     The moderator sums up, names neglected opinions, invites quiet residents and points to
-    overlooked concerns. The prompt shows the same rounds as prompts to residents, and always the
-    moderator's last answer.
+    overlooked concerns.
     """
     assert hall.moderator is not None
     round_, meeting = rounds[-1], hall.meeting
@@ -312,7 +311,7 @@ def quiet_residents(round_: Round) -> list[str]:
 async def ask_reflections(
     scope: Scope, hall: HallSpeakers, rounds: Rounds
 ) -> tuple[Round, list[Call]]:
-    """Ask all residents for REFLECT on the last round of `rounds`.
+    """Ask all residents to reflect on the last round of `rounds`.
 
     Returns this round with the reflections, and the calls.
     """
@@ -493,10 +492,7 @@ Notes = dict[str, ReflectionNote]
 
 @dataclass(frozen=True, slots=True)
 class UpcomingRound:
-    """One round of a shared session that has not been held yet.
-
-    `reflects` is True if the round has reflections.
-    """
+    """One future round of a shared session. `reflects` is True if it has reflections."""
 
     hall: HallSpeakers
     earlier: tuple[Round, ...]
@@ -588,7 +584,7 @@ class UpcomingRound:
 async def shared_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...], *, reflects: bool
 ) -> tuple[Round, list[Call]]:
-    """Hold one round of a shared session. With `reflects`, the round includes reflections."""
+    """Run one round of a shared session. With `reflects`, the round includes reflections."""
     ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
     notes: Notes = {}

@@ -188,7 +188,7 @@ class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
 class ReactionRow(OfDiscussion, table="reactions"):
     """The reaction of one resident (the speaker) to another (the target) in a round.
 
-    If the speaker did not react to the target, the row says so with level 0.
+    Level 0 means that the speaker did not react to the target.
     """
 
     round: int = column("round of discussion, from 1")

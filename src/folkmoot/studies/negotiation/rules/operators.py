@@ -127,10 +127,10 @@ def apply_operator(
 def counterfactual_outcomes(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> dict[str, Outcome]:
-    """Return the decision of every operator on this tally, by operator.
+    """Return operator → the decision that it would make on this tally.
 
-    If the strategy table has a row with the operator for the same group type, that row gives the
-    binding role. Otherwise all members are binding.
+    Some operators bind members of one role, such as parents. The role comes from the strategy
+    table, if it has a row with the operator for this group type. Otherwise all members are binding.
     """
     binding = {
         row.operator: row.binding
@@ -222,7 +222,7 @@ def format_names(tally: Tally, ids: Sequence[str]) -> str:
 def first_choice_groups(
     tally: Tally, voters: Sequence[Member] | None = None
 ) -> dict[str, list[str]]:
-    """Return first choice → ids of the members with this first choice, options alphabetically."""
+    """Return first choice → ids of the members with this first choice. Options are alphabetical."""
     return _by_option(tally.first_choices(voters))
 
 
@@ -364,9 +364,10 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
     """Remove the options that a binding member strongly rejects, then pick from the rest.
 
-    Binding members have the strategy's binding role (such as parent). The pick is the remaining
-    option that they like most. For house rules, all remaining options that one of them wants apply
-    together. If none remains, the outcome is infeasible and selects the least rejected option.
+    Binding members have the strategy's binding role (such as parent). They decide by their scores
+    which remaining option is picked. For house rules, all remaining options that one of them wants
+    apply together. If no option remains, the outcome is infeasible and selects the least rejected
+    option.
     """
     binding = tally.of_role(case.strategy.binding)
     removed = {
@@ -675,7 +676,7 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
 
 
 def decide_together(tally: Tally, case: Case) -> Outcome:
-    """Decide a subgroup slot without a conflict: least misery for all members."""
+    """Pick an option for all members by least misery, if a subgroup operator finds no conflict."""
     outcome = least_misery(tally, case)
     steps = ("Nobody wants to part, so all stay together.", *outcome.steps)
     return replace(outcome, steps=steps, fell_back_to="least_misery")
@@ -705,8 +706,8 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
     """Give all members a shared option by least misery, and some members an optional branch.
 
-    The branch has the option with the highest score among the members with another first choice. Of
-    these members, those who support the option get the branch.
+    The branch is the best-scored other option among members who did not get their first choice. It
+    goes to those of these members who support it.
     """
     outcome = least_misery(tally, case)
     backbone = outcome.selected_option or ""

@@ -295,7 +295,7 @@ TIMES = "times (days or parts of a day)"
 
 
 def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Return the parsed ballot. Entries are matched to the options on the table."""
+    """Return the parsed ballot. Its entries are matched to `options`."""
     way_out = parse_way_out(form.top_choice)
     if way_out is not None and way_out.reason == DECLINED:
         return BallotRead(None, missing=DECLINED)
@@ -391,10 +391,10 @@ def _match_all(
 def sort_lines(
     dialogue: Sequence[Spoken], names: Sequence[str]
 ) -> tuple[str, list[tuple[str, str]], int]:
-    """Return the System's opening, the members' lines and the number of dropped lines.
+    """Return (the System's opening, the members' lines, the number of dropped lines).
 
     The mediator wrote all utterances in `dialogue`. The opening is the first utterance of the
-    System. A member's line is (name, text). Lines without text or with an unknown speaker are
+    System. A member's line is (name, text). A line without text or with an unknown speaker is
     dropped.
     """
     by_key = {fold_name(name): name for name in names}
@@ -558,7 +558,7 @@ def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
 def summary_option(portions: Sequence[Portion]) -> str | None:
     """Return the option that most members get, or None without portions.
 
-    Ties go to the first of these options.
+    In a tie, the first of the tied options counts.
     """
     receivers = _who_gets(portions)
     return max(receivers, key=lambda option: len(receivers[option]), default=None)

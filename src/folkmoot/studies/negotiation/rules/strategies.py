@@ -44,7 +44,10 @@ class Topic:
 
 
 def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
-    """Return the eight topics in order. `overrides` maps topics to other usual options."""
+    """Return the eight topics in order.
+
+    `overrides` replaces the usual options of topics, by topic.
+    """
     own_options = overrides or {}
     return tuple(
         replace(topic, options=tuple(own_options.get(topic.id, topic.options)))
@@ -147,7 +150,7 @@ ConditionId = Literal["C1", "C2", "C3", "C4", "C5"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of the ablation.
+    """A condition of the study.
 
     `synthesis` tells how the mediator proposes a decision. With `none` there is no proposal. With
     `raw` the mediator reasons freely. With `canonical` the mediator follows the strategy table,
@@ -217,7 +220,7 @@ _COLUMNS = tuple(field.name for field in fields(Strategy))
 
 
 def strategy_for(group_type: str, topic: str) -> Strategy:
-    """Return the strategy of a group type for a topic, both given by known ids."""
+    """Return the strategy for a topic in groups of a type. Raises KeyError for unknown ids."""
     return strategy_table()[group_type, topic]
 
 

@@ -68,11 +68,10 @@ _STOP_STEMS = frozenset(stem_word(stop_word) for stop_word in STOP_WORDS)
 
 
 def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the clauses of a text as tuples of folded words.
+    """Return the clauses of a text, each as a tuple of words (see `words_of`).
 
-    A clause ends at a comma, semicolon, full stop, exclamation or question mark, or line end. The
-    word "but" and the words "and not" also begin a new clause. A comma or point inside a number
-    does not end a clause.
+    A clause ends at a line end or a punctuation mark, but not at a comma or point inside a number.
+    The words "but" and "and not" begin a new clause.
     """
     return tuple(part for words in _split_sentences(text) for part in _comma_parts(words))
 
@@ -114,23 +113,29 @@ def _normalise_text(text: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def words_of(phrase: str) -> tuple[str, ...]:
-    """Return the folded words of a phrase for comparisons, including words such as "and"."""
+    """Return the words of a phrase in a common form, for comparisons ("Diners" → "diner").
+
+    Differences of case, accents and simple endings are removed.
+    """
     return tuple(stem_word(text) for text in _TOKEN.findall(_normalise_text(phrase)) if text != ",")
 
 
 def fold_option(text: str) -> tuple[str, ...]:
-    """Return the folded words of an option without a final s ("sushis" is "sushi")."""
+    """Return the words of an option for comparisons: "Sushis" and "sushi" give the same result."""
     return tuple(word.rstrip("s") or word for word in words_of(text))
 
 
 def match_option(entry: str, options: Iterable[str]) -> str | None:
-    """Return the listed option with the same folded words as an entry, or None."""
+    """Return the listed option that an entry names, or None.
+
+    Differences of case, accents and plural endings are ignored.
+    """
     folded = fold_option(entry)
     return next((option for option in options if folded and fold_option(option) == folded), None)
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the folded words of a text without stop words and cues ("not", "prefer")."""
+    """Return the words of a text (see `words_of`) without stop words and cues ("not", "prefer")."""
     ignored = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
     return frozenset(
         word for clause in split_clauses(text) for word in clause if word not in ignored
@@ -139,7 +144,7 @@ def content_words(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """One mention of an option in a text, with the option's full name.
+    """A mention of an option by its full name in a text.
 
     `negated` is True if a negation cue (such as "not") applies to the option. `wanted` is True if a
     positive cue (such as "prefer") applies to it.
@@ -439,11 +444,11 @@ class Tally:
         }
 
     def ranked_options(self, voters: Voters | None = None) -> tuple[str, ...]:
-        """Return the options, the highest total score first, ties alphabetically."""
+        """Return the options from the highest to the lowest total score. Ties are alphabetical."""
         return tuple(sorted(self.options, key=lambda option: (-self.total(option, voters), option)))
 
     def of_role(self, role: str) -> tuple[Member, ...]:
-        """Return the voters of a role. For `all` and an empty role return all voters."""
+        """Return the voters with a role, or all voters if `role` is `all` or ""."""
         return tuple(member for member in self.voters if role in ("all", "", member.role))
 
     @property
@@ -483,10 +488,10 @@ def count_votes(
 def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
     """Return one member's scores: the scores of the text, changed by the ballot.
 
-    If the ballot has scores, they replace the scores of the text. Otherwise 1 is added to each
-    acceptable option. A top choice that the text does not name gets at least 2, and at least the
-    score of every acceptable option. In any case, an option that the ballot firmly rejects gets −2
-    or less.
+    Scores on the ballot replace those of the text. A ballot without scores adds 1 to each
+    acceptable option. Its top choice gets at least the score of every acceptable option, and at
+    least 2 if the text does not name it. An option that the ballot firmly rejects always gets −2 or
+    less.
     """
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
@@ -633,10 +638,10 @@ class Branch:
 def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
     """Return groups A and B of a split, for the top two options.
 
-    Each member joins the group of the preferred option. Members with equal scores join group A or B
-    by their position among all members (even A, odd B). If a group would be empty, the member with
-    the smallest difference of scores is moved. Ties go to the last member. The tally needs at least
-    two members.
+    Each member joins the group of the option that the member prefers. With equal scores, members
+    join A or B by their position (even A, odd B). If a group would be empty, the member with the
+    smallest difference of scores is moved, in a tie the last one. The tally needs at least two
+    members.
     """
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     # `voters` are sorted by id, so the position of a voter does not depend on the order of the

@@ -35,7 +35,7 @@ _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all d
 def new_option_of(entry: str, options: Iterable[str]) -> str | None:
     """Return the option that a field `new_option` names, or None if it names none.
 
-    A listed option is returned by its listed name, any other entry as a new option. Return None if
+    A listed option is returned by its listed name. Any other entry is a new option. Return None if
     the entry is empty or only refers to listed options, such as "anything but sushi" or "sushi or
     diner".
     """
@@ -156,7 +156,7 @@ def format_days(day_numbers: Iterable[int], days: int) -> str:
 
 
 def describe_members(group: Group) -> str:
-    """Return the values that mean several members, joined in one text for a prompt."""
+    """Return the phrases that mean several members ("everyone"), as one text for a prompt."""
     return join_words(list(groups_of_members(group)))
 
 

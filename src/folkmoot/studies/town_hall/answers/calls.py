@@ -111,10 +111,9 @@ class SpeakerAnswer(Generic[T]):
     call: Call
 
     def or_else(self, unread: T, declined: T) -> T:
-        """Return the answer of the speaker.
+        """Return the speaker's answer, or a replacement if there is none.
 
-        Return `declined` if the speaker declined to answer. Return `unread` if there is no answer
-        for another reason.
+        `declined` replaces a declined answer, and `unread` an answer that could not be read.
         """
         if self.value is not None:
             return self.value
@@ -129,10 +128,9 @@ class Answers(Generic[T]):
     declined: frozenset[str] = frozenset()
 
     def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
-        """Return resident id → answer for all `ids`.
+        """Return resident id → answer, or a replacement if the resident has no answer.
 
-        A resident who declined to answer gets the value `declined`. A resident with an unreadable
-        answer gets the value `unread`.
+        `declined` replaces a declined answer, and `unread` an answer that could not be read.
         """
         missing = {
             resident_id: declined if resident_id in self.declined else unread for resident_id in ids

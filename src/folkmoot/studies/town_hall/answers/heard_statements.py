@@ -89,11 +89,11 @@ class HeardStatements:
         return self.names.get(resident_id, resident_id)
 
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
-        """Return the number of sentences by other speakers that name a resident.
+        """Return the weighted number of sentences by other speakers that name a resident.
 
-        Sentences of residents have a lower weight than those of moderator and planner. Sentences of
-        the speaker `excluding` do not count. By default the moderator and the planner are excluded,
-        because their invitation to speak is not yet a response.
+        A sentence of another resident weighs less than one of the moderator or planner. Sentences
+        of `excluding` do not count. The default excludes moderator and planner, because an
+        invitation to speak is not yet a response.
         """
         return math.fsum(
             1.0 if speaker == LEADER else ASIDE_WEIGHT

@@ -1,4 +1,7 @@
-"""Base classes of all answers, which handle missing fields, reasons, and the order of fields."""
+"""Base classes of all answers.
+
+They handle missing fields, their reasons and the order of fields.
+"""
 
 from __future__ import annotations
 

@@ -60,10 +60,9 @@ def resolve_id(raw: object, ids: Sequence[str]) -> str:
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids in a text: first the distinct known ids, then words in the form of an id.
+    """Return the ids in a text: first distinct known ids, then words that look like an id (`A99`).
 
-    An example of such a word is `A99`, if no resident has this id. A number without a letter counts
-    as an id only if the text contains nothing else.
+    A number without a letter counts as an id only if the text contains nothing else.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
     bare_number = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)

@@ -473,12 +473,12 @@ class Turn(Record):
 
     @property
     def stance(self) -> str:
-        """The stance in THINK, before the statement, or "" if THINK has no stance."""
+        """The stance in the resident's thoughts before the statement, or "" if there is none."""
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
 def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
-    """Return the answer type of THINK, which has no reactions in round 1."""
+    """Return the answer type of a resident's thoughts (THINK). Round 1 has no reactions."""
     options = asked.options
     closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
     schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
@@ -492,7 +492,7 @@ def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
 
 
 def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
-    """Return the answer type of SPEAK, which has no references in round 1."""
+    """Return the answer type of a resident's statement (SPEAK). Round 1 has no references."""
     closed = (("references.interaction_type", asked.options.interactions),)
     schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
     return Json(
@@ -505,9 +505,9 @@ def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
 
 
 def turn_answer_type(asked: AskContext) -> Json[Turn]:
-    """Return the answer type of one turn, if one reply holds the turns of several residents.
+    """Return the answer type of one turn in a reply that holds the turns of several residents.
 
-    The turn has SPEAK, and also THINK if the question asks for thoughts.
+    A turn has a statement, and also thoughts if the question asks for them.
     """
     schemas = {
         "speaking": {**(speaking_answer_type(asked).schema or {}), "description": "said in public"}
@@ -523,7 +523,7 @@ def turn_answer_type(asked: AskContext) -> Json[Turn]:
 
 
 def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
-    """Return the answer type of REFLECT. `asked` is the context for parsing the reply."""
+    """Return the answer type of a resident's reflection (REFLECT)."""
     options = asked.options
     closed = tuple(
         (f"stance_evolution.{name}", texts)
