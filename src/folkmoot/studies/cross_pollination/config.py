@@ -112,10 +112,9 @@ PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
-    """Return condition → switches for the settings of a run.
+    """Return the switches of each condition, from the settings in a run folder.
 
-    `settings` come from the run folder, and any version of Folkmoot may have written them. Only the
-    switches are validated, because settings of an earlier version may fail other checks.
+    Only the switches are validated, because settings of an earlier version may fail other checks.
     """
     exposure = settings.get("exposure")
     added = exposure.items() if isinstance(exposure, Mapping) else ()

@@ -182,10 +182,7 @@ def summarise_run(run: RunFolder) -> dict[str, object]:
 
 
 class CountedVotes(NamedTuple):
-    """The values of one participant that `summary.json` needs, from the table `participants`.
-
-    The long texts of that table are not read into memory.
-    """
+    """The values of one participant that `summary.json` needs."""
 
     condition: str
     status: str

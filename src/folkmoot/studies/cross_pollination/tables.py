@@ -121,10 +121,9 @@ TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
 def record_participant(rows: Scope, participant: Participant) -> Participant:
-    """Record the row of a participant and return the participant marked as recorded.
+    """Record the row of a participant, unless it is recorded already.
 
-    Do nothing if the participant is recorded already. `rows` is the scope of all participants'
-    rows, which keeps the rows in the order of participants.
+    Return the participant marked as recorded. `rows` is the scope of all participants' rows.
     """
     if participant.is_recorded:
         return participant

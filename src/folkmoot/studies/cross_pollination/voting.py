@@ -105,8 +105,8 @@ async def ask_confidence_and_ranking(
 ) -> Participant:
     """Ask for confidence and ranking if the study file wants them. Return a copy with the answers.
 
-    The history of `vote_prompt` contains the vote. `when` is `before` or `after`, the ending of the
-    fields to fill, such as `confidence_before`.
+    The history of `vote_prompt` contains the vote. `when` is `before` or `after`, as in the field
+    `confidence_before`.
     """
     speaker = participant.speaker(vote_prompt.system)
     if config.confidence:

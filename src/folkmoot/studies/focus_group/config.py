@@ -389,9 +389,7 @@ def declare_claims(config: DiscussionConfig) -> list[Claim]:
 
     They compare answers after the discussion with those before it, and each further concept with
     the first one. Changes of positions are primary. With one concept, the change of purchase intent
-    is primary too.
-
-    If there are more concepts than primary claims may be, no claim is primary.
+    is primary too. With more than MOST_PRIMARY concepts, no claim is primary.
     """
     concepts = [concept.id for concept in config.concepts]
     movement_family: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"

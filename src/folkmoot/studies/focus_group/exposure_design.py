@@ -30,9 +30,9 @@ LABELS = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of text that a source stands for, in the prompt of a private question.
+    """Return the label of a source in the prompt of a private question, or "" if it has none.
 
-    The kit labels the participant's own words `OWN_WORDS` before it calls this function.
+    `OWN_WORDS`, the label of the participant's own words, is set before this function is called.
     """
     if source.kind != "utterance":
         return LABELS.get(source.id.partition("/")[0], "")
@@ -44,8 +44,7 @@ def label_source(source: Source) -> str:
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield each private question as a decision.
 
-    Purchase intent counts as a decision at the product's own price only. The same question at the
-    other prices of the price ladder is left out.
+    Of the questions on purchase intent, only the one at the product's own price counts.
     """
     config = DiscussionConfig.model_validate(run.config)
     config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}

@@ -155,12 +155,7 @@ class TranscriptFormatter:
 
     @staticmethod
     def summary_stats(transcript: DiscussionTranscript) -> dict[str, object]:
-        """Return counts and means of the discussion, in the form of `statistics.json`.
-
-        The counts are numbers of messages and words by role, phase and participant. The other
-        values are the sentiment, the opinion shifts, the most and least active participants, the
-        balance of speaking and the sycophancy check.
-        """
+        """Return counts and means of the discussion, in the form of `statistics.json`."""
         names = {profile.id: profile.name for profile in transcript.personas}
         messages = list(transcript.by_participants())
         words = dict.fromkeys(names, 0)

@@ -244,8 +244,8 @@ def with_seeded_opinion(
 ) -> list[Profile]:
     """Return the participants with a seeded opinion (drawn and not asked for) on this concept.
 
-    Part of the opinion comes from the persona and is the same for all concepts. The rest is drawn
-    for each concept. With a single concept, the opinions drawn at recruitment are kept.
+    Part of the opinion comes from the persona and is the same for all concepts. With a single
+    concept, the opinions drawn at recruitment are kept.
     """
     config = session.config
     if len(config.concepts) == 1 or config.first_opinion == "asked":
@@ -390,9 +390,8 @@ class Participant:
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
         """Return whether the participant answers a question.
 
-        Addressed participants always answer. Other participants answer with a probability that
-        depends on extraversion. A random number is drawn for every participant, so that addressing
-        one participant does not change the draws of later participants.
+        Addressed participants always answer. The probability of others depends on extraversion. A
+        number is drawn for all, so that addressing one participant does not change later draws.
         """
         chance = speaking_probability(self.persona.traits.extraversion)
         is_willing = rng.random() < (MEDIUM if self.speaks_as_self else chance)

@@ -55,15 +55,11 @@ def has_moved(before: float | None, after: float | None) -> bool:
 def measure_approach(
     start: Positions, participant_id: str, before: float | None, after: float | None
 ) -> float | None:
-    """Return by how many points of position a participant came closer to the other participants.
+    """Return by how many points a participant came closer to the others' mean first position.
 
-    `start` holds the first position of each participant. The target is the mean first position of
-    the other participants. The result is the decrease of the distance to the target, negative if
-    the distance grew. Return None if a position is unknown.
-
-    The decrease is an unbiased measure, because noise increases a distance as often as it reduces
-    it. The size of a step in the direction of the target would be biased, because noisy positions
-    regress towards the mean.
+    `start` holds the first positions. The result is negative if the distance grew, and None if a
+    position is unknown. Noise does not bias it, because it increases a distance as often as it
+    reduces it.
     """
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id

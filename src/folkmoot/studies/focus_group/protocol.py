@@ -83,10 +83,8 @@ async def run_discussion(
 ) -> DiscussionTranscript:
     """Hold the discussion of one group on one concept and return its transcript.
 
-    `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`). The moderator
-    plans the guide. Each participant reads the concept in private and states an opinion. Then come
-    the phases, in which each speaker is shown the latest messages. At the end each participant is
-    asked in private again.
+    `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`). Participants are
+    asked in private before the first phase and after the last one.
     """
     moderator = Moderator(
         config, {profile.id: profile.first_name for profile in people}, group, stimulus

@@ -78,14 +78,14 @@ class Opinion(NamedTuple):
 def form_opinion(mind: SimulatedRespondent) -> Opinion:
     """Return the opinion of the persona that is asked.
 
-        first = taste + Σ weight · tanh(net claims / 1.5) − price
+        first = taste + Σ weight · tanh(net claims / 1.5) − price effect
         pull  = susceptibility · persuasion · kappa_read · n / (n + 8)
-        now   = first + pull · (mean view of others − tanh(first))
+        now   = first + pull · (mean view − tanh(first))
 
     The sum is over concerns. `net claims` is the number of claims for the product minus those
-    against it, and `weight` is the `concern_weight`. n is the number of views of others.
-    `susceptibility` is a trait of the persona, and `persuasion` and `kappa_read` are settings.
-    Sycophancy increases the pull, which is at most 1.
+    against it, and `weight` is `concern_weight`. A view (1 or −1) is a word of another participant
+    for or against the product, and n is their number. `susceptibility` is a trait of the persona.
+    `persuasion` and `kappa_read` are settings. Sycophancy increases the pull, which is at most 1.
     """
     product, persona, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
@@ -134,7 +134,10 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
 
 class Leaning(NamedTuple):
-    """The range of opinions that one of the five wordings of a first opinion covers."""
+    """The range of opinions that belongs to one wording, such as "strongly against it".
+
+    There are five wordings of a first opinion.
+    """
 
     low: float
     middle: float
@@ -547,7 +550,7 @@ _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
 def summarise_views(reported_views: Iterable[ReportedView]) -> str:
-    """Return how many participants are for and against, by concern and without names."""
+    """Return a sentence that counts participants for and against the product, by concern."""
     speakers_by_view: dict[tuple[str, int], set[str]] = {}
     for reported_view in reported_views:
         for view in reported_view.views:

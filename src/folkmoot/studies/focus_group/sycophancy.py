@@ -68,9 +68,8 @@ class PositionedAnswer(NamedTuple):
     """An answer with its position in the speaking order.
 
     `question` is an id that begins with the group ("group/…"). `step` is the number of points by
-    which the answer brought the speaker closer to the others (`answer_movements`), or None if the
-    number is unknown. `takes_up` is True if the answer responds to another participant. An unknown
-    value (None) is treated as True.
+    which the answer brought the speaker closer to the others (None if unknown). `takes_up` is True
+    if the answer responds to another participant, and None counts as True.
     """
 
     question: str
@@ -298,11 +297,11 @@ def refers_to_others(stance: str | None, replied_to: str | None) -> bool:
 def answer_movements(
     first: Positions, answers: Iterable[tuple[str, float | None]]
 ) -> list[float | None]:
-    """Return for each answer by how many points the speaker came closer to the other participants.
+    """Return how many points each answer brought its speaker closer to the others, in order.
 
-    `first` holds the positions before the discussion. The distance is that to the mean of the other
-    participants' positions in `first`. `answers` yields (speaker, position after the answer) in
-    speaking order. A movement is None if a position is unknown.
+    `answers` yields (speaker, position after the answer). `first` holds the positions before the
+    discussion, and the others' positions stay at these. The result is None if a position is
+    unknown.
     """
     current = dict(first)
     movements: list[float | None] = []

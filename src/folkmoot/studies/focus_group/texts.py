@@ -107,10 +107,7 @@ class DiscussionTexts:
         return [self.name(persona_id, by_id[persona_id]) for persona_id in persona_ids]
 
     def description(self, persona_id: str, parts: Mapping[str, str]) -> dict[str, str]:
-        """Return the parts of a persona's description with their sources, by name.
-
-        The source ids number the parts in the order of the prompt, as in the table of descriptions.
-        """
+        """Return the parts of a persona's description with their sources, by name."""
         return {
             part: quote_value(
                 text, "persona", self._cell_id(PERSONA, persona_id, number), persona_id
@@ -119,10 +116,7 @@ class DiscussionTexts:
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """Return `leaning`, the words for a participant's first position, with their source.
-
-        The first position is the one before the discussion.
-        """
+        """Return `leaning`, the words for a participant's first position, with their source."""
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )

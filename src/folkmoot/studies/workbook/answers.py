@@ -270,9 +270,9 @@ class ShownOptions:
 
 
 def read_options(text: str) -> Options | dict[str, Options]:
-    """Return the options of a cell, or a mapping of role → options.
+    """Return the options of a cell, or a dict of options by role.
 
-    Raises NotALiteral with a message for the researcher.
+    Raise NotALiteral with a message for the researcher.
     """
     if not looks_like_literal(text):
         return FreeOptions(text.strip())

@@ -100,8 +100,7 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
 def shown_images(experiment: Experiment) -> Iterator[tuple[Image, str]]:
     """Yield each image in an experiment's texts with the address of its cell.
 
-    A text with placeholders is searched twice: filled in and unfilled. The unfilled text also
-    contains images in branches that only the run can select.
+    Unfilled texts are searched too, because some branches are only chosen in the run.
     """
     # Saves large workbooks the search.
     if not _may_show(experiment.workbook):

@@ -497,11 +497,9 @@ def measures_of(
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
     """Return the claims on differences between treatments and between experiments.
 
-    Each numeric variable and each computed value of participants is a measure. Rounds are averaged.
-    The contrasts of each treatment with the first one are primary. If there are more of them than a
-    maximum number, the further ones are secondary. If the workbook has computed values, only their
-    contrasts can be primary. Contrasts between experiments are exploratory, and left out if there
-    are more than `MAX_COMPARED_EXPERIMENTS` experiments.
+    Each numeric variable and each computed value of participants is a measure. Contrasts of a
+    treatment with the first one are primary, up to a maximum number. If the workbook has computed
+    values, only their contrasts can be primary. Contrasts between experiments are exploratory.
     """
     book = config.workbook
     asked_names = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]

@@ -5,8 +5,7 @@ them one by one, so it never executes code. `value | round(1)` means `round(valu
 
 `sum(x)`, `mean(x)`, `min(x)`, `max(x)` and `count(x)` are aggregates over all participants of the
 session with a value for `x`. `sum(others(x))` leaves out the participant for whom the expression is
-evaluated. The argument of an aggregate is evaluated once per participant, even in nested
-aggregates. So the work grows with the length of an expression times the number of participants.
+evaluated.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def _session_count(data: pl.DataFrame) -> int:
 
 
 def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Finding:
-    """Build the finding on the number of sessions, and on how many of them a limit ended."""
+    """Build the finding that counts the sessions, and the sessions that a limit ended."""
     rows: list[kit.Row] = []
     for treatment in treatments:
         treatment_sessions = sessions.filter(treatment=treatment)
@@ -515,7 +515,7 @@ def option_shares(
 ) -> list[Finding]:
     """Build one finding for each variable with a list of options: the option shares by treatment.
 
-    `options_by_variable` maps variable → options in the order of the sheet.
+    `options_by_variable` holds the options in the order of the sheet.
     """
     chosen = responses.filter(
         pl.col("options").is_not_null() & (pl.col("status") == "valid") & pl.col("number").is_null()

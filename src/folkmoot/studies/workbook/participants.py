@@ -304,10 +304,9 @@ def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "valu
 
 
 def assign_balanced(count: int, group_count: int, rng: np.random.Generator) -> list[int]:
-    """Return the group index of each of `count` participants, in random order, evenly divided.
+    """Assign participants to groups at random, and return the group index of each participant.
 
-    The sizes of groups differ by at most one. If `count` is not divisible by `group_count`, random
-    groups get one participant more.
+    The sizes of the groups differ by at most one.
     """
     per_group, remainder = divmod(count, group_count)
     groups = [group for group in range(group_count) for _ in range(per_group)]

@@ -75,7 +75,7 @@ class Truth(QuotedInt):
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
     """Return a value for placeholders that carries its source.
 
-    `recorded` is the value as it is written in its source.
+    `recorded` is the value as the source writes it.
     """
     # Exposure looks up values as recorded, so a value that prints otherwise is marked as altered.
     source = source._replace(altered=str(value) != recorded)
@@ -207,7 +207,7 @@ def _read_expression(expression_text: str, names: _Names) -> ast.expr:
 
 
 def normalise_options(text: str) -> str:
-    """Replace `{response_options}`, the format's notation in single braces, by a placeholder."""
+    """Replace `{response_options}` by `{{ response_options }}`, the form that the parser reads."""
     return _SINGLE.sub(
         lambda match: "{{ " + OPTIONS + " }}" if match[1] == OPTIONS else match[0], text
     )

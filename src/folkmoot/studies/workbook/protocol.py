@@ -285,11 +285,9 @@ async def public_question(
 async def private_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put a question to all participants in parallel and reveal their answers afterwards.
+    """Put a question to all participants in parallel, and reveal their answers afterwards.
 
-    A special role speaks at its position in the mapping of roles, after the answers of all speakers
-    before it. After the last answer all answers enter the histories of all participants, unless the
-    layout keeps private answers private.
+    Some layouts keep the answers private. A special role waits for the roles before it.
     """
     say_question(scope, state, task, in_play)
     utterances: list[Utterance] = []

@@ -161,10 +161,8 @@ def giving_inclination(mind: SimulatedRespondent) -> float:
 def argument_push(mind: SimulatedRespondent) -> float:
     """Return by how much arguments change the share that the participant gives.
 
-    The balance is the number of distinct words for giving minus the number of words against giving.
-    The balance is divided by `_MAX_BALANCE` and limited to ±1. The change is the balance times
-    strength and susceptibility. A text that all participants read moves all of them by the same
-    amount, so it does not change differences between treatments.
+    The change is strength × susceptibility × balance. The balance is the number of distinct words
+    for giving minus those against it, divided by `_MAX_BALANCE` and limited to ±1.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (

@@ -182,7 +182,7 @@ class SessionState:
             )
 
     def note(self, response: Response) -> None:
-        """Store a participant's response, so that later expressions can use the answer."""
+        """Store a participant's response for later expressions."""
         self.responses.append(response)
         self._answers[(response.task.var_name, response.speaker_id)] = response
 
@@ -380,8 +380,7 @@ def format_value(value: Scalar | Missing | None, source: Source) -> object:
 async def brief_speakers(scope: Scope, state: SessionState) -> None:
     """Create all speakers with their system prompts.
 
-    If the workbook wants backstories, models write them first. Special roles have a different
-    system prompt, and speak only in the tasks in which the workbook gives them a text.
+    If the workbook wants backstories, models write them first.
     """
     settings = state.experiment.workbook.settings
 

@@ -43,9 +43,8 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 def persuasion_finding(votes: Votes) -> Finding | None:
     """Return the finding on noise: the share of changed choices under simple voting.
 
-    Participants of simple voting get no information between their two votes, so their changes are
-    noise. Return None if no participant voted twice. `difference_finding` reports how much more
-    often participants of other conditions change.
+    Participants of simple voting get no information between their two votes. Return None if no
+    participant voted twice.
     """
     floor = votes.revote_condition
     rates = {

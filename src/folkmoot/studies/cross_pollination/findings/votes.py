@@ -122,7 +122,7 @@ class ConditionVotes:
 
     @property
     def changed_flags(self) -> list[bool]:
-        """One flag per participant with both votes: True if the participant changed the choice."""
+        """One flag per participant with both votes: True if the choice changed."""
         return [bool(voter.position_changed) for voter in self.two_vote_voters]
 
 
@@ -185,15 +185,14 @@ class Votes:
 
     @cached_property
     def summary_draws(self) -> int:
-        """The number of times that a model generated the summaries, each time for other readers."""
+        """The number of times that a model wrote the summaries. Each time has its own readers."""
         return max((voter.summary_draw or 1 for voter in self.people), default=1)
 
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
         """Return the share of participants in a condition who changed their choice.
 
-        A draw is one generation of the summaries by the model. With one draw the interval is
-        Wilson's. With several draws, each bound is the wider one of Wilson's interval and an
-        interval clustered by draw.
+        With one draw of the summaries, the interval is Wilson's. With several draws, each bound is
+        the wider one of Wilson's interval and an interval clustered by draw.
         """
         plain = wilson(condition_votes.changed_count, condition_votes.participant_count)
         if not self._has_several_draws(condition_votes):
@@ -234,10 +233,7 @@ class Votes:
 
     @property
     def conditional_basis(self) -> Basis:
-        """The unit of analysis and the number of units, for results that take summaries as given.
-
-        The unit is the participant. Such results hold only for the summaries of this run.
-        """
+        """Participants as units, for results that hold only for the summaries of this run."""
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1

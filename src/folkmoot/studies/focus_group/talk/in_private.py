@@ -42,14 +42,11 @@ async def ask_in_private(
 ) -> list[PrivateAnswers]:
     """Ask each participant in private, before the discussion or after it.
 
-    `talk` is the discussion, or None before it.
+    `talk` is the discussion, or None before it. Before the discussion, models are asked for their
+    position twice, in separate conversations. The difference of the answers is the noise of asking.
+    Humans are asked once, because they would remember their answer.
 
-    Before the discussion, models are asked for their position twice, in two separate conversations.
-    The difference between the two answers is the noise of asking. Humans are asked once, because
-    they would remember their answer.
-
-    With seeded opinions (drawn with the persona) no position is asked for. The position before the
-    discussion is then the seeded one. The position after it is the last one that the coder read.
+    With seeded opinions (drawn with the persona) no position is asked for.
     """
     when = InterviewTime.AFTER if talk else InterviewTime.BEFORE
     messages = talk.messages if talk else []

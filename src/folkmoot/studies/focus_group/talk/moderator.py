@@ -132,9 +132,9 @@ class Question:
 class Moderator:
     """The moderator of one discussion (`group`, `stimulus`).
 
-    `names` maps participant ids to first names. `summary` and `unanswered` are the notes up to the
-    last question. `asked` is the number of questions so far. `silent_times` maps participant ids to
-    the number of missing answers since the participant's last answer.
+    `names` holds first names by participant id. `summary` and `unanswered` are the notes up to the
+    last question, and `asked` is the number of questions so far. `silent_times` counts the missing
+    answers since a participant's last answer, by participant id.
     """
 
     config: DiscussionConfig
@@ -223,9 +223,8 @@ class Moderator:
     ) -> Question:
         """Return the next question: the planned one, adapted to the discussion so far.
 
-        The prompt names quiet participants for the moderator to address. The question is asked as
-        planned if the reply is missing, or if it changes the words of the researcher's own
-        question.
+        The prompt names quiet participants for the moderator to address. The planned question is
+        asked if there is no reply, or if the reply rewords a question of the researcher.
         """
         planned = self.discussion_guide[phase][index]
         is_fixed = bool(self.texts.researcher_questions(phase))
@@ -310,9 +309,8 @@ class Moderator:
     ) -> list[Participant]:
         """Return the participants who answer a question, in the order in which they answer.
 
-        `choose_respondents` gives the rules of the choice. `called` holds the ids of the
-        participants whom the question addresses by name. `questions_left` is the number of
-        questions that follow.
+        `called` holds the ids of those whom the question addresses by name. `questions_left` is the
+        number of questions that follow. The rules are those of `choose_respondents`.
         """
         shares = self.speaking_shares(so_far, questions_left)
         willing = [
@@ -408,9 +406,8 @@ def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
 class SpeakingShares:
     """How often (`spoken`) and how many words (`words`) each participant has spoken, by id.
 
-    The ids are in the order of participants. `questions_left` is the number of questions that
-    follow. `mute` holds the participants who gave no answer the last MAX_SILENCES_IN_A_ROW times
-    that they were asked.
+    `questions_left` is the number of questions that follow. `mute` holds participants without an
+    answer to the last MAX_SILENCES_IN_A_ROW questions that they were asked.
     """
 
     spoken: Mapping[str, int]

@@ -47,9 +47,8 @@ class TableDiscussion:
         """Ask one question. The chosen participants answer in turn, and at most one is probed.
 
         The first probe asks for the reason, the second why the reason matters. Answers to probes
-        count towards the maximum number of answers. If a probe would exceed this number, another
-        participant no longer answers (`_remaining_respondents`). There are at most half as many
-        probes as questions, which limits the length of a discussion.
+        count towards the maximum number of answers. There are at most half as many probes as
+        questions.
         """
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
@@ -104,7 +103,7 @@ class TableDiscussion:
     def _remaining_respondents(
         self, asked: DiscussionMessage, waiting: list[Participant]
     ) -> list[Participant] | None:
-        """Return the participants who still answer the question after a probe.
+        """Return the participants who still answer the question if a probe is made.
 
         A probe may take the place of one of them. Return None if no probe can be made.
         """

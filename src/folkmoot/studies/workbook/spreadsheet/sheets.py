@@ -40,10 +40,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One sheet: a mapping of row number → column number → cell. Numbers start at 1.
-
-    Blank cells are left out.
-    """
+    """One sheet: cells by row and column number, both from 1. Blank cells are left out."""
 
     name: str
     rows: dict[int, dict[int, Cell]] = field(default_factory=dict)

@@ -112,9 +112,8 @@ def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
 class LogicReader:
     """Reads the logic of a survey at the current point of its flow.
 
-    `find_asked` returns the earlier positions in the flow at which a question was asked, or None
-    for a question that the workbook cannot have. `compare_field` returns the condition on an
-    embedded data field. `note` receives the position and description of each omission.
+    `find_asked` returns where a question was asked before, or None if the workbook cannot ask it.
+    `compare_field` returns the condition on an embedded data field. `note` records an omission.
     """
 
     def __init__(

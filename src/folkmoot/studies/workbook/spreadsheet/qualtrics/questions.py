@@ -380,7 +380,7 @@ class FormMaker:
         )
 
     def side_by_side(self, question: Question) -> QuestionForm | None:
-        """Return the form of several matrices side by side that share their statements.
+        """Return the form of a side-by-side question: several matrices with the same statements.
 
         Return None if no matrix can be asked.
         """
