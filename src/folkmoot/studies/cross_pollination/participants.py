@@ -60,10 +60,7 @@ def has_voted_twice(person: VoteRecord) -> bool:
 
 
 def count_changes(people: Iterable[VoteRecord]) -> tuple[int, int]:
-    """Return two numbers: participants who changed their choice, and participants with both votes.
-
-    The rate of change in findings and in `summary.json` is the first number divided by the second.
-    """
+    """Return how many participants changed their choice, and how many have both votes."""
     changes = [bool(person.position_changed) for person in people if has_voted_twice(person)]
     return sum(changes), len(changes)
 
@@ -72,9 +69,8 @@ def count_changes(people: Iterable[VoteRecord]) -> tuple[int, int]:
 class Participant:
     """The record of one participant. Each phase returns a changed copy.
 
-    Long texts (persona, system prompt, transcripts, page of summaries) are `StoredValue`, which
-    stays on disk until it is read. `embedding` is a one-dimensional array. A field is None until a
-    phase sets it.
+    A field is None until a phase sets it. Long texts stay on disk (`StoredValue`) until they are
+    read.
     """
 
     participant_id: str
@@ -92,6 +88,7 @@ class Participant:
     summary_draw: int | None = None
     page: StoredValue[str] | None = None
     individual_summary: str | None = None
+    # A one-dimensional array.
     embedding: FloatArray | None = None
     cluster_id: str | None = None
     status: str = PENDING
@@ -220,12 +217,9 @@ class Reasons(NamedTuple):
 class Cluster:
     """A group of participants who chose the same option for similar reasons.
 
-    A model describes each cluster several times, once for each draw of the summaries. A description
-    is empty if the model gave none. `embedding` is the embedding of the first description, a
-    one-dimensional array.
-
-    A description combines the words of several participants, so its source is the summarizer and
-    not a participant.
+    A model describes the cluster once for each draw of the summaries (empty if it gave no text).
+    `embedding` is the embedding of the first description, a one-dimensional array. The source of a
+    description is the summarizer, because it combines words of several participants.
     """
 
     id: str
@@ -315,8 +309,8 @@ def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -
 async def recruit_participants(session: Session[CrossPollinationConfig]) -> State:
     """Assign conditions, load personas and return the first state.
 
-    The assignment, and the draw of the summaries that each participant will read, are sealed before
-    any call is made. The hashes of the personas are sealed after the personas are loaded.
+    The assignment is sealed before any call is made, and the personas' hashes after they are
+    loaded.
     """
     config = session.config
     assignment = _draw_assignment(config, session.child("assignment").rng)

@@ -172,11 +172,8 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
     """Read the rows of a file of real profiles. Return an empty list for `grounded` personas.
 
-    The value `background` of a row collects the data for which the generator has no field. These
-    data are a description of the person, the column `background`, an income in dollars, and each
-    unknown column with its name. If a row has a description, `background` also holds the
-    demographics, and the prompt leaves out the drawn attributes. Raise InputError if the file
-    cannot be read.
+    `background` of a row collects the data for which the generator has no field, such as a
+    description. Raise InputError if the file cannot be read.
     """
     if config.personas == "grounded":
         return []
@@ -297,17 +294,14 @@ PRIVATE_OPINION = Json(
 
 @dataclass(frozen=True)
 class Participant:
-    """One persona in one discussion (`group`, `stimulus`), or in an interview (`alone`).
-
-    `first_words` are the words of the first opinion, with the participant's private statement as
-    their source.
-    """
+    """One persona in one discussion (`group`, `stimulus`), or in an interview (`alone`)."""
 
     persona: Profile
     config: DiscussionConfig
     group: str = ""
     stimulus: str = ""
     alone: bool = False
+    # The words of the first opinion. Their source is the private statement.
     first_words: Quoted | None = None
 
     @property

@@ -228,7 +228,7 @@ def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
 
 
 def config_advisories(config: DiscussionConfig) -> list[str]:
-    """Return the advisories: facts that the researcher should know, but that are no problems."""
+    """Return facts that the researcher should know before a run, apart from problems."""
     advisories = []
     if config.replications < FEWEST_UNITS:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"

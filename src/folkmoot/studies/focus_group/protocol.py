@@ -34,9 +34,8 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
     """Run all groups concurrently, and within a group one discussion per concept.
 
-    No discussion contains words of another discussion of the same group. All answers are coded at
-    the end. If `invited` is given, every group consists of these participants, and no participants
-    are recruited.
+    No discussion contains words of another one. If `invited` is given, every group consists of
+    these participants.
     """
     config = session.config
     recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)

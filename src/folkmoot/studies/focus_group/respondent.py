@@ -145,11 +145,9 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions that fits the first leaning of the participant.
+    """Return the range of opinions that the first opinion in the system prompt stands for.
 
-    The system prompt states this leaning in one of five wordings, from "strongly against it" to
-    "strongly in favor of it". Each wording covers one range of opinions. Returns None if the system
-    prompt states no leaning.
+    The prompt states it in words such as "strongly against it". Return None without such words.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -323,12 +321,10 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return a sentence that agrees or disagrees with another participant, then its concern.
+    """Return a sentence that agrees or disagrees with another participant, and its concern.
 
-    `reported_views` holds the other participants' sentences for or against the product. The last
-    sentence of each of the last three speakers is considered, the latest first. The respondent
-    agrees only with a sentence on the respondent's own side (for or against). Whether a sentence
-    gets a response is partly random. Return two empty strings without a response.
+    Each of the last three speakers may get a response, the latest first. The respondent agrees only
+    with a sentence on the same side. Return two empty strings without a response.
     """
     side = 1 if opinion.now >= 0 else -1
     latest = {
@@ -361,10 +357,9 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """Return sentences for the product if the opinion is positive, and against it otherwise.
+    """Return at least `count` sentences for the product if the opinion is positive, or against it.
 
-    There are `count` sentences, and more if the opinion is neutral or weak. A weak opinion ends
-    with a sentence for the other side if `count` is above 1. If `concern` is given, the first
+    More sentences are added if the opinion is neutral or weak. If `concern` is given, the first
     sentence is about it, because the turn responds to a participant who mentioned it.
     """
     product, position = opinion.product, opinion.bounded_position

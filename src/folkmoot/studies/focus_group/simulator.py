@@ -51,10 +51,10 @@ MAX_TOKENS = 300
 
 
 class LLMClient:
-    """A client that answers a system prompt and a user prompt through a scope.
+    """A client that sends a system prompt and a user prompt to a model.
 
-    Calls of the client are journaled and their cost is counted. `model` has the form
-    `provider/model`, or is None for the model of the run. Subclasses override `complete`.
+    Its calls are journaled and their cost is counted. `model` has the form `provider/model`, or is
+    None for the model of the run. Subclasses override `complete`.
     """
 
     def __init__(self, scope: Scope, model: str | None = None) -> None:
@@ -93,9 +93,9 @@ _PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", defau
 class MockLLMClient(LLMClient):
     """A client that asks the embedded respondent, without key and network.
 
-    Equal prompts give equal replies. Inside a simulator the client answers like `--model
-    synthetic`, also if a subclass calls `super().complete`. Outside a simulator the client knows
-    only the two prompts, in which `config` identifies the concept, the material and the price.
+    Equal prompts give equal replies. In a simulator it answers like `--model synthetic`, also if a
+    subclass calls `super().complete`. Elsewhere it knows only the two prompts, and `config` helps
+    to find the concept, material and price in them.
     """
 
     config: DiscussionConfig | None = None
@@ -154,9 +154,8 @@ def infer_request(
 ) -> ModelRequest:
     """Build a request from a system prompt and a user prompt.
 
-    The answer type is the one for which the user prompt holds all options or all field names. The
-    system prompt counts as the persona. Texts of `config` that occur in the prompts count as the
-    product.
+    The answer type is the one with options or fields that all occur in the user prompt. The system
+    prompt counts as the persona. Texts of `config` that occur in the prompts count as the product.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     role = "moderator" if _MODERATES.search(system_prompt) else "participant"

@@ -65,17 +65,15 @@ NO_CONTROL = (
 
 
 class PositionedAnswer(NamedTuple):
-    """An answer with its position in the speaking order.
+    """An answer with its position in the speaking order."""
 
-    `question` is an id that begins with the group ("group/…"). `step` is the number of points by
-    which the answer brought the speaker closer to the others (None if unknown). `takes_up` is True
-    if the answer responds to another participant, and None counts as True.
-    """
-
+    # An id that begins with the group ("group/…").
     question: str
     position: int
     stance: str | None
+    # The points by which the answer brought the speaker closer to the others. None if unknown.
     step: float | None = None
+    # True if the answer responds to another participant. None counts as True.
     takes_up: bool | None = None
 
     @property

@@ -258,14 +258,13 @@ Options = FreeOptions | ListedOptions | NumberRange
 
 @dataclass(frozen=True, slots=True)
 class ShownOptions:
-    """The options as one participant sees them.
+    """The options as one participant sees them."""
 
-    `text` is the text in the prompt. `order` holds the options of a list in the order shown.
-    `for_people` is the text in a question for a human. The page of a human shows a list as buttons.
-    """
-
+    # The text in the prompt.
     text: str
+    # The options of a list in the order shown.
     order: tuple[str, ...] = ()
+    # The text in a question for a human, whose page shows a list as buttons.
     for_people: str = ""
 
 

@@ -49,28 +49,24 @@ INSTRUCTOR = Speaker("Instruction", "Instruction", "instruction")
 
 @dataclass(frozen=True)
 class AskedTask:
-    """The result of asking one participant one task.
-
-    `utterance` is the answer as other speakers hear it. `memory` holds the utterances that are
-    added to the participant's own history.
-    """
+    """The result of asking one participant one task."""
 
     seat: SessionParticipant
     response: Response
+    # The answer as other speakers hear it.
     utterance: Utterance
+    # The utterances that are added to the participant's own history.
     memory: tuple[Utterance, ...]
 
 
 @dataclass(frozen=True)
 class FilledPrompt:
-    """The prompt of a task for one speaker, with all placeholders filled in.
-
-    `has_options` is True if the text already shows the options. `images` holds the image references
-    as they are written in the text.
-    """
+    """The prompt of a task for one speaker, with all placeholders filled in."""
 
     text: str
+    # True if the text already shows the options.
     has_options: bool
+    # The references to images, as written in the text.
     images: tuple[str, ...]
 
 

@@ -452,15 +452,14 @@ _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
 @dataclass(frozen=True)
 class Measure:
-    """A numeric outcome of participants: one variable, or one variable in several rounds.
-
-    `rounds` holds (round number, variable) pairs. `computed` is True for a computed value.
-    `is_share` is True if the sheet declares all its values as shares.
-    """
+    """A numeric outcome of participants: one variable, or one variable in several rounds."""
 
     name: str
+    # (Round number, variable) pairs.
     rounds: tuple[tuple[int, str], ...]
+    # True for a computed value.
     computed: bool
+    # True if the sheet declares all its values as shares.
     is_share: bool = False
 
     @property

@@ -319,8 +319,8 @@ def evaluate_expression(
 ) -> Scalar | Missing:
     """Return the value of an expression for one participant, or Missing with the reason.
 
-    `participant` is None for a value of the session. Numbers are finite. A truth value is returned
-    as 1 or 0.
+    `participant` is None for a value of the session. Numbers are finite. True and False are
+    returned as 1 and 0.
     """
     return evaluate_for(expression, context, [participant])[0]
 

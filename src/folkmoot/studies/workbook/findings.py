@@ -98,9 +98,8 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """Return the tables `responses` and `computed` without the values of `excluded` answers.
 
-    An excluded answer keeps its row in `responses`, with empty cells. If any answer of a session is
-    excluded, the session has no rows in `computed`, because computed values may depend on the
-    answer. Addresses have the form `sessions/experiment.number/task/…`.
+    An excluded answer keeps its row, with empty cells. A session with an excluded answer loses its
+    computed values, because they may depend on the answer.
     """
     excluded_keys = {
         (session_id.rpartition(".")[0], task, participant_id)

@@ -44,17 +44,18 @@ Filler = Callable[[str, str], SourcedText]
 class TaskInPlay:
     """A task of one experiment, with labels and options filled in.
 
-    The placeholders of prompts are filled in when the task is asked. `prompts` maps role label →
-    template, in speaking order. `shared` is True if one text serves all roles of participants.
-    `cell` is the study file key of the task's texts. `people_prompts` maps role label → template
-    for humans, for the roles with a wording of their own.
+    The placeholders of prompts are filled in when the task is asked.
     """
 
     task: Task
+    # The template of each role by label, in speaking order.
     prompts: Mapping[str, str]
     options: Options | Mapping[str, Options] | None
+    # True if one text serves all roles of participants.
     shared: bool
+    # The study file key of the task's texts.
     cell: str
+    # The template for humans by role label, for the roles that have one.
     people_prompts: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -67,14 +68,13 @@ class TaskInPlay:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The experiment for one combination of constants. `number` counts from 1.
-
-    `named` holds the values that placeholders have before the run: the constants.
-    """
+    """The experiment for one combination of constants."""
 
     id: str
+    # The number of the experiment, from 1.
     number: int
     constants: Mapping[str, Scalar]
+    # The values that placeholders have before the run: the constants.
     named: Mapping[str, object]
     treatments: Mapping[str, Treatment]
     roles: Mapping[str, Role]
@@ -246,12 +246,11 @@ class SessionParticipant:
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """The plan of one session: its treatment and its participants.
+    """The plan of one session: its treatment and its participants."""
 
-    `number` counts from 1. `label` is the session's label in the workbook, or the number.
-    """
-
+    # The number of the session, from 1.
     number: int
+    # The session's label in the workbook, or the number.
     label: str
     treatment: str
     seats: tuple[SessionParticipant, ...]

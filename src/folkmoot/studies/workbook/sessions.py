@@ -67,39 +67,37 @@ EMPTY_PROMPT = "empty_prompt"
 
 @dataclass(frozen=True)
 class Response:
-    """The answer of one speaker to one task, and how the answer was obtained.
-
-    `place`: position of the task in this session, from 1. `utterance_id`: id of the answer in the
-    table `utterances`. `reasks`: number of re-asks. `order`: options in the order shown. `score`:
-    speculation score, 0 to 100. `finish`: finish reason of the reply, or None if there was no
-    question.
-    """
+    """The answer of one speaker to one task, and how the answer was obtained."""
 
     task: TaskInPlay
+    # The position of the task in this session, from 1.
     place: int
     speaker_id: str
     role: str
     given: GivenAnswer | Missing
+    # The id of the answer in the table `utterances`.
     utterance_id: str = ""
     reasks: int = 0
+    # The options in the order shown.
     order: tuple[str, ...] = ()
+    # The speculation score, 0 to 100.
     score: int | None = None
+    # The finish reason of the reply, or None if there was no question.
     finish: str | None = None
 
 
 @dataclass
 class SessionState:
-    """The state of one session while it runs.
-
-    `reasks` is the maximum number of re-asks per answer. If `sends_images` is False, a placeholder
-    replaces each image. In `computed`, each value comes after the values that it uses.
-    """
+    """The state of one session while it runs."""
 
     experiment: Experiment
     plan: SessionPlan
     order: Sequence[TaskInPlay]
+    # Each value comes after the values that it uses.
     computed: Sequence[Computed]
+    # The maximum number of re-asks per answer.
     reasks: int
+    # If False, a placeholder replaces each image.
     sends_images: bool = True
     speakers: dict[str, Speaker] = field(default_factory=dict)
     histories: dict[str, Transcript] = field(default_factory=dict)

@@ -172,10 +172,10 @@ TABLES = (
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return the reason why a whole run has no usable data. Returns "" if the run has usable data.
+    """Return the reason why a whole run has no usable data, or "" if the run has usable data.
 
-    A run with validation is unusable if none of its responses is valid. A run without validation is
-    always usable.
+    A run with validation needs at least one valid response. A run without validation is always
+    usable.
     """
     # A run without validation has only unchecked answers, which are usable.
     statuses = set(run.read_table("responses")["status"])

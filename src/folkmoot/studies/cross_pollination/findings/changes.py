@@ -276,10 +276,9 @@ def transition_finding(votes: Votes) -> Finding | None:
 def marginal_homogeneity(votes: Votes) -> Finding | None:
     """Return the finding on whether the total votes per option changed, by condition.
 
-    Changes of single participants can cancel each other out, so that the totals stay the same.
-    Bowker's test compares the number of moves from one option to another with the number of reverse
-    moves. The Stuart–Maxwell test compares the totals. The tests are exploratory, and p-values are
-    adjusted by Holm over conditions. Return None if no participant voted twice.
+    Changes of single participants can cancel out, so two tests are made. Bowker's test compares
+    moves between two options in both directions, and the Stuart–Maxwell test compares the totals.
+    Return None if no participant voted twice.
     """
     if not votes.two_vote_conditions:
         return None
@@ -428,8 +427,8 @@ def option_shifts(votes: Votes) -> Finding | None:
 def towards_opposition(votes: Votes) -> Finding | None:
     """Return the finding on moves to the option that the moderator argued for.
 
-    The share of these moves among all moves is compared with a random choice among the options
-    other than the first choice. Return None if no participant with a dialogue voted twice.
+    Their share of all moves is compared with that of random moves. Return None if no participant
+    with a dialogue voted twice.
     """
     participants = votes.dialogue_participants
     if not participants:

@@ -37,16 +37,16 @@ MAX_MAP_POINTS = 2_000
 class OptionReasons:
     """The clustered reasons of the participants who chose one option.
 
-    `ids`, `summaries`, `clusters` and the rows of `vectors` have the same order, one entry per
-    participant. `vectors` has one embedding per row. `algorithm`, `max_k` and `seed` are the
-    settings of the run's clustering.
+    Lists and arrays have one entry per participant.
     """
 
     option: str
     ids: tuple[str, ...]
     summaries: tuple[str, ...]
     clusters: tuple[str, ...]
+    # The embeddings of the summaries, one per row.
     vectors: NDArray[np.float32]
+    # The settings of the run's clustering.
     algorithm: Algorithm
     max_k: int
     seed: int

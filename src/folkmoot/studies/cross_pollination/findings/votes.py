@@ -71,14 +71,11 @@ VOTER_FIELDS = tuple(voter_field.name for voter_field in fields(Voter))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConditionVotes:
-    """The participants of one condition.
-
-    `rows` holds all participants. `two_vote_voters` holds those with a first and a final vote,
-    whether or not the two votes are equal.
-    """
+    """The participants of one condition."""
 
     condition: str
     rows: tuple[Voter, ...]
+    # The participants with a first and a final vote, equal or not.
     two_vote_voters: tuple[Voter, ...]
 
     @property
@@ -135,16 +132,14 @@ class Basis(TypedDict):
 
 @dataclass(frozen=True)
 class Votes:
-    """The votes and settings of a run, from which all findings are computed.
-
-    `config` holds the settings as in the run folder, without validation. `terminated` is the reason
-    for an early end, or None.
-    """
+    """The votes and settings of a run, from which all findings are computed."""
 
     run: RunFolder
     options: tuple[str, ...]
     conditions: tuple[ConditionVotes, ...]
+    # The settings as in the run folder, without validation.
     config: Mapping[str, Any] = field(default_factory=dict)
+    # The reason for an early end of the study, or None.
     terminated: str | None = None
 
     @property
@@ -223,9 +218,8 @@ class Votes:
     def analysis_basis(self) -> Basis:
         """The independent units of the findings.
 
-        A draw is one generation of the summaries by the model. With at least FEWEST_UNITS draws, a
-        draw is the unit. With fewer draws a participant is the unit, and the results hold only for
-        the summaries of this run.
+        With at least FEWEST_UNITS draws of the summaries, the unit is a draw. Otherwise it is a
+        participant, and the results hold only for the summaries of this run.
         """
         if self.summary_draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.summary_draws}

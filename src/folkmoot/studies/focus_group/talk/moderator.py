@@ -115,36 +115,33 @@ NEXT_QUESTION = Json(NextQuestion)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as the moderator asks it.
-
-    `asks` holds the ids of the participants whom the question addresses by name. `takes_up` is the
-    message to which the question refers. `planned` is True if the question has exactly the words of
-    the guide.
-    """
+    """A question as the moderator asks it."""
 
     text: str
+    # The ids of the participants whom the question addresses by name.
     asks: tuple[str, ...] = ()
+    # The message to which the question refers.
     takes_up: DiscussionMessage | None = None
+    # True if the question has exactly the words of the guide.
     planned: bool = False
 
 
 @dataclass
 class Moderator:
-    """The moderator of one discussion (`group`, `stimulus`).
-
-    `names` holds first names by participant id. `summary` and `unanswered` are the notes up to the
-    last question, and `asked` is the number of questions so far. `silent_times` counts the missing
-    answers since a participant's last answer, by participant id.
-    """
+    """The moderator of one discussion (`group`, `stimulus`)."""
 
     config: DiscussionConfig
+    # First names by participant id.
     names: Mapping[str, str]
     group: str = ""
     stimulus: str = ""
     discussion_guide: dict[DiscussionPhase, tuple[str, ...]] = field(default_factory=dict)
+    # The notes up to the last question: a summary, and what is still unanswered.
     summary: str = ""
     unanswered: tuple[str, ...] = ()
+    # The number of questions so far.
     asked: int = 0
+    # The missing answers since a participant's last answer, by participant id.
     silent_times: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -280,9 +277,8 @@ class Moderator:
     ) -> str | None:
         """Return a probe of one answer, or None if there is no probe.
 
-        The first probe asks for the reason, after a random share (PROBE_SHARE) of surprising
-        answers. The second probe follows the answer to the first probe and asks why the reason
-        matters.
+        The first probe asks for the reason. It follows a random share (PROBE_SHARE) of the
+        surprising answers. The second probe asks why the reason matters.
         """
         if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):
             return None
@@ -404,15 +400,16 @@ def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SpeakingShares:
-    """How often (`spoken`) and how many words (`words`) each participant has spoken, by id.
+    """How much each participant has spoken so far."""
 
-    `questions_left` is the number of questions that follow. `mute` holds participants without an
-    answer to the last MAX_SILENCES_IN_A_ROW questions that they were asked.
-    """
-
+    # The number of answers by participant id.
     spoken: Mapping[str, int]
+    # The number of words by participant id.
     words: Mapping[str, int]
+    # The number of questions that follow.
     questions_left: int
+    # Participants without an answer to the last MAX_SILENCES_IN_A_ROW questions that they were
+    # asked.
     mute: frozenset[str] = frozenset()
 
     def silent_participants(self) -> list[str]:

@@ -73,18 +73,18 @@ WITHOUT_SENTIMENT = Json(OpinionReading, may_decline=True, excluded_fields=("sen
 
 
 class Position(NamedTuple):
-    """The coder's reading of an answer.
+    """The coder's reading of an answer."""
 
-    `valence` is the speaker's position from −1 to 1, or None. `changed` is True if the answer
-    changed the position. `takes_up` is the message to which the answer responds, and `stance` is
-    agreement or disagreement with it. `missing` is the reason if the coder gave no position.
-    """
-
+    # The speaker's position from −1 to 1, or None.
     valence: float | None
+    # True if the answer changed the position.
     changed: bool = False
+    # The message to which the answer responds.
     takes_up: DiscussionMessage | None = None
+    # Agreement or disagreement with that message.
     stance: str | None = None
     sentiment: float | None = None
+    # The reason if the coder gave no position.
     missing: str | None = None
 
 

@@ -28,19 +28,18 @@ PROBE_LADDER = 2
 
 @dataclass
 class TableDiscussion:
-    """The state of one group's discussion, and the method that asks a question.
-
-    `silences` holds (question, participant id, reason) for missing answers. `questions` and
-    `probes` count those asked so far.
-    """
+    """The state of one group's discussion, and the method that asks a question."""
 
     config: DiscussionConfig
     moderator: Moderator
     participants: Sequence[Participant]
     messages: list[DiscussionMessage] = field(default_factory=list)
     notes: list[ModeratorNotes] = field(default_factory=list)
+    # (Question, participant id, reason) of each missing answer.
     silences: list[tuple[int, str, str]] = field(default_factory=list)
+    # The number of questions so far.
     questions: int = 0
+    # The number of probes so far.
     probes: int = 0
 
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:

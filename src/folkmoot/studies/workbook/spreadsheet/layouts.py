@@ -56,11 +56,9 @@ NOTES_SHEET = "notes"
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of sheets, settings and columns in one layout. Other names are canonical.
+    """The names of sheets, settings and columns in one layout.
 
-    `more_settings`: settings that only this layout has. `optional`: settings that may be absent.
-    `fixed`: settings that the layout implies. `texts_may_be_dicts` is True if treatments and roles
-    may have attributes.
+    A name that the layout lacks is the canonical one (as in `COLUMNS`).
     """
 
     name: str
@@ -69,9 +67,13 @@ class Layout:
     settings_header: str = "experimental_setting"
     settings: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
+    # Settings that only this layout has.
     more_settings: Sequence[str] = ()
+    # Settings that may be absent.
     optional: Sequence[str] = ()
+    # Settings that the layout implies.
     fixed: Mapping[str, bool] = field(default_factory=dict)
+    # True if treatments and roles may have attributes.
     texts_may_be_dicts: bool = False
 
     def sheet_name(self, own_name: str) -> str:

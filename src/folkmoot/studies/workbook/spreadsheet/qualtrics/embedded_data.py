@@ -30,14 +30,12 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Setting:
-    """One element of the flow that sets a field if `condition` holds.
-
-    `template` is the value as a text of the workbook. `value` is the same value, or None if the
-    value contains piped text.
-    """
+    """One element of the flow that sets a field if `condition` holds."""
 
     condition: Condition
+    # The value as a text of the workbook.
     template: str
+    # The same value, or None if it contains piped text.
     value: str | None
 
 
@@ -52,16 +50,15 @@ class Column:
 
 @dataclass
 class EmbeddedData:
-    """The embedded data fields of a survey.
+    """The embedded data fields of a survey."""
 
-    `new_name` returns a unique name. `columns` maps field → column. `computed` maps the name of
-    each computed value that prompts use to its expression. `settings` maps field → the elements of
-    the flow that have set the field so far.
-    """
-
+    # Returns a unique name.
     new_name: Callable[[str], str]
+    # Columns by field.
     columns: dict[str, Column] = field(default_factory=dict)
+    # The expressions of the computed values that prompts use, by name.
     computed: dict[str, str] = field(default_factory=dict)
+    # The elements of the flow that have set a field so far, by field.
     settings: dict[str, list[Setting]] = field(default_factory=dict)
     _set_by_flow: set[str] = field(default_factory=set)
 

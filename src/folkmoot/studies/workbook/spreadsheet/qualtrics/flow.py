@@ -103,11 +103,7 @@ class Names:
 
 @dataclass
 class PlannedTask:
-    """A task of the workbook that is not written yet.
-
-    `before`: (condition, text) pairs of descriptive texts that the task shows first. Tasks with the
-    same number in `group` are asked in random order. `group` is None if the order is fixed.
-    """
+    """A task of the workbook that is not written yet."""
 
     task_id: str
     question_id: str
@@ -116,7 +112,9 @@ class PlannedTask:
     text: str
     human_text: str
     condition: Condition
+    # (Condition, text) pairs of descriptive texts that the task shows first.
     before: list[tuple[Condition, str]] = field(default_factory=list)
+    # Tasks with the same number are asked in random order. None if the order is fixed.
     group: int | None = None
 
 

@@ -52,16 +52,15 @@ _LONGEST_OPERAND = 150
 
 @dataclass(frozen=True)
 class Asked:
-    """A question at one position of the flow. A question can be asked at several positions.
-
-    `variables` maps the key of each task of the question to its variable. `condition` says when the
-    question is asked. `loop` is the row of the loop that asks it, and "" outside loops.
-    """
+    """A question at one position of the flow. A question can be asked at several positions."""
 
     question: Question
     form: QuestionForm
+    # The variable of each task of the question, by the key of the task.
     variables: Mapping[tuple[str, ...], str]
+    # The condition under which the question is asked.
     condition: Condition
+    # The row of the loop that asks the question, and "" outside loops.
     loop: str = ""
 
     def variable(self, *key: str) -> tuple[Item, str] | None:

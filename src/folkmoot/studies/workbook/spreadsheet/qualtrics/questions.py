@@ -58,26 +58,23 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Item:
-    """One task of a question.
+    """One task of a question."""
 
-    - `key`: ids of choice, row or column. Conditions and piped texts refer to the answer by the
-      key.
-    - `suffix`: text that the variable adds to the question's name.
-    - `words`: plain text, which may contain piped values.
-    - `choices`: id → text of the options. Without choices, the answer is a number within `bounds`
-      or a text.
-    - `follows`: (key of another item, choice). The task is asked only if the choice was chosen.
-    - `logic`: the item's display logic.
-    """
-
+    # The ids of the choice, row or column, by which conditions and piped texts refer to the answer.
     key: Key
+    # The ending of the variable, after the name of the question.
     suffix: str
+    # Plain text, which may contain piped values.
     words: str
+    # The texts of the options by id. Without choices, the answer is a number within `bounds` or a
+    # text.
     choices: Mapping[str, str] = field(default_factory=dict)
     bounds: tuple[float, float] | None = None
     var_type: VarType | None = None
     is_shuffled: bool = False
+    # (Key of another item, choice): the task is asked only if the choice was chosen.
     follows: tuple[Key, str] | None = None
+    # The display logic of the item.
     logic: Mapping[str, Any] = field(default_factory=dict)
 
     def literal_of(self, choice: str) -> tuple[str, str] | None:
@@ -99,15 +96,13 @@ class Item:
 
 @dataclass(frozen=True)
 class QuestionForm:
-    """The tasks of one question. A descriptive text has no tasks, only `words`.
-
-    `recodes` maps the id of a choice or scale point to its value in the data. `items_shuffled` is
-    True if the tasks come in random order.
-    """
+    """The tasks of one question. A descriptive text has no tasks, only `words`."""
 
     items: tuple[Item, ...] = ()
     words: str = ""
+    # The value in the data, by id of the choice or scale point.
     recodes: Mapping[str, str] = field(default_factory=dict)
+    # True if the tasks come in random order.
     items_shuffled: bool = False
 
     def item(self, *key: str) -> Item | None:
