@@ -211,7 +211,7 @@ class ConditionSummary(TypedDict):
 def summarise_conditions(
     config: CrossPollinationConfig, people: Sequence[CountedVotes]
 ) -> dict[str, ConditionSummary]:
-    """Return the counts of the participants `people` by condition."""
+    """Return the counts of the participants in each condition."""
     return {
         condition: _summarise_condition(
             config, [person for person in people if person.condition == condition]

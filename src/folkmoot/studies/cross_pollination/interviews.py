@@ -117,9 +117,8 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
 async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Return the state with the clusters of reasons of each option and their descriptions.
 
-    The individual summaries are embedded, clustered within each option and described by a model. If
-    a description is missing, for example because the model refuses, there is a warning. The cluster
-    then keeps its members, but readers are not shown the cluster.
+    The individual summaries are embedded, clustered within each option and described by a model.
+    Readers are not shown a cluster without a description.
     """
     interviewed = state.participants_in(config.conditions_with("interview"))
     reasons_by_option = {

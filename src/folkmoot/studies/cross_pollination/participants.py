@@ -154,11 +154,7 @@ class Participant:
 
     @property
     def stated_reasons(self) -> Reasons:
-        """Return this participant's choice and summarised reasons, without the long texts.
-
-        A fork may run on other machines. Each machine receives this short record of all
-        participants.
-        """
+        """Return this participant's choice and summarised reasons, without the long texts."""
         return Reasons(self.id, self.initial_choice, self.individual_summary)
 
     @property
@@ -236,14 +232,12 @@ class Cluster:
 
 @dataclass(frozen=True)
 class State:
-    """All data that one phase passes to the next.
+    """All data that one phase passes to the next."""
 
-    `people` holds the participants by id. `termination_reason` is None unless the study ended
-    early.
-    """
-
+    # The participants by id.
     people: Mapping[str, Participant]
     clusters: tuple[Cluster, ...] = ()
+    # The reason for an early end of the study, or None.
     termination_reason: str | None = None
 
     @property

@@ -66,7 +66,7 @@ class Figure(QuotedFloat):
 
 
 class Truth(QuotedInt):
-    """A truth value with a source, which compares as 1 or 0 and prints as True or False."""
+    """A boolean with a source, which compares as 1 or 0 and prints as True or False."""
 
     def __str__(self) -> str:
         return str(bool(self))

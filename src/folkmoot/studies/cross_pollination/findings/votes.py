@@ -245,10 +245,9 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if the final votes of neighbouring conditions differ in the texts of one switch.
+        """True if neighbouring conditions differ in the texts of one switch at the final vote.
 
-        The value is False with `exposure: source`, because the prompt of the final vote then lacks
-        the texts of some switches.
+        The value is False with `exposure: source`, which leaves out texts of some switches.
         """
         return self.config.get("exposure") != "source"
 
@@ -394,8 +393,7 @@ def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
 def read_votes(run: RunFolder) -> Votes:
     """Read the votes of a run, with conditions in the order of the design.
 
-    Cells of a missing column are None. A table lacks columns if, for example, every participant
-    failed at the first vote.
+    Cells of a missing column are None.
     """
     config = run.config
     # The persona texts take most of the memory and no finding uses them.

@@ -108,16 +108,13 @@ def text_of(mind: SimulatedRespondent, column: str) -> str:
 
 
 class Product(NamedTuple):
-    """The product that a request is about, as far as the prompt shows it.
-
-    `on_ladder` is True if the price is one of the ladder. The first opinion was formed without that
-    price.
-    """
+    """The product that a request is about, as far as the prompt shows it."""
 
     described: str
     material: str
     category: str
     price: str
+    # True if the price is one of the ladder. The first opinion was formed without that price.
     on_ladder: bool
 
     @property
@@ -215,7 +212,7 @@ def views_of_others(
 ) -> list[ReportedView]:
     """Return other participants' first-person sentences for or against the product, in order.
 
-    By default all utterances are searched. If `passages` is given, only these are searched.
+    Only `passages` are searched, or all utterances if it is None.
     """
     # A sentence that the respondent has said as well is not a view of others.
     own_sentences = {

@@ -408,7 +408,7 @@ def as_integer(cell: Cell | None) -> int | None:
 
 
 def as_number(cell: Cell | None) -> float | None:
-    """Return a cell as a finite number. Returns None for other cells, including truth values."""
+    """Return a cell as a finite number, or None for other cells, including booleans."""
     if cell is None or isinstance(cell.value, bool):
         return None
     try:
