@@ -34,8 +34,8 @@ JUDGE = Speaker("judge", "Judge", "judge")
 class OppositionData:
     """The votes, summaries and clusters from which a method chooses the opposing option.
 
-    Arrays that the method of the study file does not use are empty, because each machine gets a
-    copy. m is the number of participants with an embedding, d the length of an embedding.
+    Each machine gets a copy, so arrays are empty if the study file's method does not use them. In
+    the shapes, m is the number of participants with an embedding. d is the length of an embedding.
     """
 
     config: CrossPollinationConfig
@@ -61,8 +61,8 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Choose the opposing option for each participant of a dialogue, and return the new state.
 
-    Participants without an interview, or without a result of the method, get the option with the
-    most first votes apart from their own. If there is none, the participant is skipped.
+    If the method gives no option, it is the most voted one apart from the participant's own. This
+    also holds for participants without an interview. If there is none, the participant is skipped.
     """
     data = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]

@@ -548,8 +548,7 @@ def conversation_style_advice(profile: Profile) -> str:
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
     """Return the words of a reply without a leading "Name:" and surrounding quotation marks.
 
-    The reply ends before the first line that begins with the name of another participant ("Ben:
-    …"), because the model then writes for the other participant.
+    The reply ends where the model begins to write for another participant ("Ben: …").
     """
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
@@ -562,8 +561,8 @@ def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> st
 def title_of(profile: Profile) -> str:
     """Return the name of a participant for reports: `Emma (27, Marketing Coordinator)`.
 
-    If the researcher wrote a description, only the first name is given, because the other
-    attributes are drawn at random.
+    If the researcher wrote a description, only the first name is given. The other attributes are
+    then drawn at random.
     """
     if profile.described:
         return profile.first_name

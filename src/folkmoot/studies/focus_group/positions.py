@@ -80,8 +80,7 @@ MAX_LINES = 20
 def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     """Return the positions of each participant over the discussion, as (name, turn, position).
 
-    The last position is repeated at the last turn, so that all lines of the chart have the same
-    length.
+    The last position is repeated at the last turn, so that all lines of the chart end there.
     """
     known_opinions = opinions.filter(pl.col("valence").is_not_null()).sort(
         "turn", maintain_order=True

@@ -82,10 +82,11 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
         pull  = susceptibility · persuasion · kappa_read · n / (n + 8)
         now   = first + pull · (mean view − tanh(first))
 
-    The sum is over concerns. `net claims` is the number of claims for the product minus those
-    against it, and `weight` is `concern_weight`. A view (1 or −1) is a word of another participant
-    for or against the product, and n is their number. `susceptibility` is a trait of the persona.
-    `persuasion` and `kappa_read` are settings. Sycophancy increases the pull, which is at most 1.
+    The sum is over concerns. `net claims` counts claims for the product minus claims against it.
+    `weight` is `concern_weight`.
+
+    A view is a word of another participant for (1) or against (−1) the product, and n counts them.
+    Sycophancy increases the pull, up to 1.
     """
     product, persona, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
@@ -216,8 +217,8 @@ def answer_intent(mind: SimulatedRespondent) -> str | None:
 def answer_at_table(mind: SimulatedRespondent) -> str:
     """Return one answer in the discussion.
 
-    The answer is an introduction if the question is about the product category and no other
-    participant has taken a side yet. Any other answer is for or against the product.
+    It is an introduction if the question is about the product category and no participant has taken
+    a side yet. Any other answer is for or against the product.
     """
     opinion = form_opinion(mind)
     question = current_question(mind)
@@ -360,7 +361,7 @@ def give_reasons(
     """Return at least `count` sentences for the product if the opinion is positive, or against it.
 
     More sentences are added if the opinion is neutral or weak. If `concern` is given, the first
-    sentence is about it, because the turn responds to a participant who mentioned it.
+    sentence is about it.
     """
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")

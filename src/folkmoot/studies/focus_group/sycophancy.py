@@ -2,8 +2,8 @@
 
 The check measures agreement by speaking order, closeness to the other participants, and open
 disagreement. Participants state their position twice before the discussion. The difference of the
-two answers is noise, which alone moves extreme answers towards the mean. So the convergence in the
-discussion is compared with the convergence that this noise causes.
+two answers is noise, and noise alone moves extreme answers towards the mean. So the convergence in
+the discussion is compared with the convergence that this noise causes.
 
 Participants may also move because they learn from each other. Only a control condition separates
 learning from giving in. So the check has a verdict (`measures.diagnostics`) only with a control.
@@ -134,8 +134,7 @@ class Check:
     def judge(self) -> diagnostics.Check:
         """Return the verdict on whether participants gave in to the group.
 
-        Without a control there is no verdict, because learning from each other and regression to
-        the mean look the same as giving in.
+        Without a control there is no verdict, because learning from each other looks the same.
         """
         if self.control == "alone":
             check = check_pull_of_group(

@@ -451,7 +451,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     @property
     def form_kind(self) -> str:
-        """The answer kind (`choice`, `number` or `text`), which the embedded respondent needs."""
+        """The answer kind: `choice`, `number` or `text`. The embedded respondent needs it."""
         return "choice" if self.order else "number" if self.is_numeric else "text"
 
     @property

@@ -225,7 +225,7 @@ def special_label(state: SessionState, special: str) -> str:
 class TaskPrompt:
     """The prompt of a task for one participant, with images and answer type.
 
-    `about` is the text of the task alone, which the embedded respondent reads.
+    `about` is the text of the task alone, for the embedded respondent.
     """
 
     prompt: str

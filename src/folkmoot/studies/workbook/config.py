@@ -472,8 +472,8 @@ def measures_of(
 ) -> list[Measure]:
     """Return the measures of a sequence of (variable name, is computed) pairs.
 
-    If several names differ only in a final number, such as `give_1` and `give_2`, the variables are
-    the rounds of one measure. `book` declares which computed values are shares.
+    Variables such as `give_1` and `give_2` are the rounds of one measure. `book` declares which
+    computed values are shares.
     """
     shares = {item.name for item in book.computed if item.kind == "share"} if book else set()
     # A computed and an asked variable are never rounds of one measure.

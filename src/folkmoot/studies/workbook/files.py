@@ -1,7 +1,7 @@
 """The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-Both files are rewritten completely while sessions finish. Sessions are listed in the order of the
-plan, so the final files do not depend on the order in which sessions finish.
+Both files are rewritten completely while sessions finish. Sessions are always in the order of the
+plan.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def constant_combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
 
 
 def build_experiments(workbook: Workbook) -> list[Experiment]:
-    """Return all experiments of a workbook, which must have passed the design checks."""
+    """Return all experiments of a workbook. The workbook must have passed the design checks."""
     ids = experiment_ids(workbook)
     results = (
         build_experiment(workbook, values, number, name)

@@ -1,7 +1,7 @@
 """Fill the texts of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark #}`.
 
-Placeholders use the language of `expressions` without aggregates, which only computed values may
-use. A value that is filled in is never searched for placeholders.
+Expressions are those of `expressions`, without aggregates. A value that is filled in is never
+searched for placeholders.
 """
 
 from __future__ import annotations

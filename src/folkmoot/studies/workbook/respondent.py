@@ -161,8 +161,8 @@ def giving_inclination(mind: SimulatedRespondent) -> float:
 def argument_push(mind: SimulatedRespondent) -> float:
     """Return by how much arguments change the share that the participant gives.
 
-    The change is strength × susceptibility × balance. The balance is the number of distinct words
-    for giving minus those against it, divided by `_MAX_BALANCE` and limited to ±1.
+    The change is strength × susceptibility × balance. The balance (−1 to 1) is positive if the
+    texts hold more distinct words for giving than against it.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (

@@ -355,7 +355,7 @@ def parse_cell(text: str) -> Scalar:
 def known_beforehand(
     experiment: Experiment, treatment: str, role: Role | None
 ) -> dict[str, object]:
-    """Return placeholder → value for all values that are known before the first answer."""
+    """Return the values that placeholders have before the first answer, by placeholder."""
     parts = {"treatment": experiment.treatments.get(treatment), "role": role}
     attributes = {
         f"{space}.{name}": text

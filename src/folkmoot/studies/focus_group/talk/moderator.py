@@ -221,7 +221,7 @@ class Moderator:
         """Return the next question: the planned one, adapted to the discussion so far.
 
         The prompt names quiet participants for the moderator to address. The planned question is
-        asked if there is no reply, or if the reply rewords a question of the researcher.
+        asked unchanged if the reply is missing, or if it rewords a question of the researcher.
         """
         planned = self.discussion_guide[phase][index]
         is_fixed = bool(self.texts.researcher_questions(phase))

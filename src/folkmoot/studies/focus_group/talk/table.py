@@ -187,10 +187,9 @@ class TableDiscussion:
         )
 
     def current_position(self, participant: Participant) -> float | None:
-        """Return the last known position of a participant.
+        """Return the last known position of a participant, or None.
 
-        The position is the last one that the coder read in the discussion, or else the private
-        position before the discussion. Return None if no position is known.
+        Before the first answer, it is the private position before the discussion.
         """
         own_positions = [
             message.valence

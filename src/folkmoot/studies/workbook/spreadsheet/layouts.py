@@ -1,8 +1,8 @@
 """Find the layout of a workbook, read its sheets as tables, and write new workbooks.
 
-Each entry of `layouts.yaml` is a layout: a mapping of the canonical names of sheets, settings and
-columns to the names in that layout. `folkmoot new workbook` writes a blank workbook with drop-downs
-and notes, and an example from `template.yaml`. Equal input gives identical bytes.
+Each layout in `layouts.yaml` gives the names of sheets, settings and columns that differ from the
+canonical ones. `folkmoot new workbook` writes a blank workbook with drop-downs and notes, and an
+example from `template.yaml`. Equal input gives identical bytes.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def names_for(name: str) -> tuple[str, ...]:
 
 
 def detect_layout(sheet_names: Collection[str]) -> tuple[Layout, Mapping[str, str]]:
-    """Return the best matching layout, and a mapping of canonical → actual sheet name."""
+    """Return the best matching layout, and the actual name of each sheet by canonical name."""
 
     def count_matching_sheets(layout: Layout) -> int:
         return sum(name in sheet_names for name in layout.sheets.values())
@@ -175,7 +175,7 @@ def sheet_problems(
 
 
 def describe_layout(layout: Layout, found: Mapping[str, str]) -> str:
-    """Return the advisory that tells the researcher which layout was detected."""
+    """Return the note to the researcher that names the detected layout."""
     foreign_names = [
         name
         for own_name, name in found.items()
@@ -292,8 +292,8 @@ def warn_empty_rows(sheet: Sheet, rows: Collection[int], problems: Problems) -> 
 def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> list[Row]:
     """Return the rows of a sheet below its header.
 
-    `columns` maps canonical name → name in the header. Missing, repeated and unknown columns are
-    reported. Empty columns without a name are ignored.
+    `columns` holds the header's name of each canonical column. Missing, repeated and unknown
+    columns are reported.
     """
     known_titles = {name for title in columns.values() for name in names_for(title)}
     header = header_row(sheet, known_titles, problems)
@@ -441,7 +441,7 @@ Rows = Sequence[Sequence[Scalar | None]]
 
 
 def template_files() -> dict[str, str | bytes]:
-    """Return the files that `folkmoot new workbook` writes, as file name → content."""
+    """Return the files that `folkmoot new workbook` writes: content by file name."""
     return {BLANK_NAME: blank_workbook(), EXAMPLE_NAME: example_workbook()}
 
 

@@ -56,7 +56,7 @@ class Sheet:
                 yield row, column, cell
 
     def texts(self, row: int) -> dict[int, str]:
-        """Return column number → text for the cells of a row."""
+        """Return the texts of the cells in a row, by column number."""
         return {column: cell.text for column, cell in self.rows.get(row, {}).items()}
 
 

@@ -37,7 +37,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Not:
-    """The negation of a comparison, which is also true if a compared value is missing."""
+    """The negation of a comparison. It is also true if a compared value is missing."""
 
     inner: Comparison
 

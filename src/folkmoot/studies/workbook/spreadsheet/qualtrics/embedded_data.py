@@ -113,10 +113,10 @@ class EmbeddedData:
     # --- use -----------------------------------------------------------------------------------
 
     def compare(self, field: str, name: str, operand: str) -> Condition | None:
-        """Return the condition that compares the value of a field with `operand`.
+        """Return the condition that compares a field's value at this point of the flow with
+        `operand`.
 
-        The value is the one that the field has at this point of the flow. `name` is the operator.
-        Returns None if the workbook cannot express the condition.
+        `name` is the operator. Return None if the workbook cannot express the condition.
         """
         if not field.strip():
             return None

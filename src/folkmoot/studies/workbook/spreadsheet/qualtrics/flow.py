@@ -82,7 +82,7 @@ _SERVICES = {
 
 
 class Names:
-    """The registry of names in one workbook, which makes names that differ from all others.
+    """The registry of names in one workbook. All names that it makes are different.
 
     Names that differ only in case count as equal.
     """
