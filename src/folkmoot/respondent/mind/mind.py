@@ -212,7 +212,7 @@ class SimulatedRespondent:
     def _most_favoured_option(self) -> str:
         """Return the option with most arguments from other speakers, or "" if it is unclear.
 
-        Without any arguments, the option that they name most often counts.
+        If they give no arguments, return the option that they name most often.
         """
         arguments = self.exposure_dose.arguments
         if any(map(sum, arguments.values())):
@@ -295,11 +295,9 @@ class SimulatedRespondent:
     def draw_judgement(self, about: str, part: str = "") -> float:
         """Return the person's judgement of a question (`about`), from −1 to 1.
 
-        The judgement is the result of `draw_rating`, moved towards 1 by the arguments of other
-        speakers. `part` selects one part of the question.
-
-        An argument counts if it names no option, or if it supports an option that the question
-        (`about`) names.
+        The judgement is the result of `draw_rating`, raised by the arguments of other speakers. An
+        argument counts if it names no option, or if it supports an option that the question names.
+        `part` selects one part of the question.
         """
         question_words = content_words(about) - ASKING
         rating = self.draw_rating(" ".join(sorted(question_words)) or about, part=part)
@@ -431,9 +429,9 @@ def apply_persuasion(
 def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: RespondentSettings) -> float:
     """Return the effect of argument words: .75·s·κ_read·n/(n + 8)·match(a, r).
 
-    s is the person's susceptibility, κ_read the setting `kappa_read`, and n the number of distinct
-    argument words. `counts` holds the number of argument words in each camp. a are the shares of
-    the camps in `counts`, and r is the person's camp. `camp_match` computes match(a, r).
+    s is the person's susceptibility, κ_read the setting `kappa_read`, and n the sum of `counts`.
+    `counts` holds the number of distinct argument words in each camp (way to justify choices).
+    `camp_match` computes match(a, r) from the shares a of the camps and the person's camp r.
     """
     n = sum(counts)
     kappa = knobs.persuasion * knobs.kappa_read

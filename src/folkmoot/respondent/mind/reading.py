@@ -168,8 +168,8 @@ class _Parts(NamedTuple):
         """Return the option that the argument word at `position` supports.
 
         This is the last option named before the word, or otherwise the first option of the
-        sentence. A sentence that names no option continues with `before`, the last option of
-        earlier sentences.
+        sentence. If the sentence names no option, it is `before`, the last option of earlier
+        sentences.
         """
         names_before = [name for end, name in self.named if end <= position]
         return names_before[-1] if names_before else self.named[0][1] if self.named else before
@@ -323,9 +323,9 @@ def dose_of(
 def arguments_heard_for(
     options: Sequence[str], passages: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
-    """Return the counts of distinct words in the passages that argue for these options.
+    """Return the number of distinct words that argue for any of `options` in the passages.
 
-    The counts are one number per camp (way to justify choices).
+    There is one number per camp (way to justify choices).
     """
     sentences = (
         sentence

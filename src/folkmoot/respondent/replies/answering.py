@@ -67,8 +67,8 @@ def answer_choice(mind: SimulatedRespondent) -> str:
 def answer_number(mind: SimulatedRespondent) -> str:
     """Return a number within the bounds.
 
-    The person's judgement of the question, from −1 to 1, selects the number between the lowest and
-    the highest.
+    It follows from the person's judgement of the question: −1 gives the lowest number, 1 the
+    highest.
     """
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:

@@ -397,7 +397,7 @@ async def collect_responses(
 async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Ask every member whether the recorded decision is the result of the dialogue.
 
-    A member answers yes, answers no, or refuses an option that the decision gives to this member. A
+    A member answers yes or no, or refuses an option that the decision gives to this member. A
     refusal does not change the decision, but is recorded in `overridden` and `refused`.
     """
     topic = case.topic(decision.topic)

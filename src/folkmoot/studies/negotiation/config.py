@@ -346,11 +346,10 @@ COMPARED = {
 
 
 def declare_claims(config: NegotiationConfig) -> list[Claim]:
-    """Return the claims of a negotiation: conditions compared within groups, in three measures.
+    """Return the claims of a negotiation. They compare conditions within groups, in three measures.
 
-    The primary claims compare satisfaction in the last steps of the ablation: C5 with C4, C4 with
-    C3 and C3 with C2. Other steps are secondary, and so are all steps in the other measures. Pairs
-    of conditions that are not adjacent are exploratory.
+    Primary are three comparisons of satisfaction: C5 with C4, C4 with C3 and C3 with C2. All other
+    comparisons of adjacent conditions are secondary. Pairs that are not adjacent are exploratory.
     """
     steps = [(later, earlier) for earlier, later in pairwise(config.conditions)]
     primary_steps = steps[-MOST_PRIMARY:]

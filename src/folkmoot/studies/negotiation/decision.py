@@ -268,7 +268,7 @@ def lexicon_terms() -> tuple[str, ...]:
 class Terms(NamedTuple):
     """The theory terms in a text, spelled as in the text.
 
-    `quoted` holds the terms that also occur in an option or a member's text, `theory` all others.
+    `quoted` terms also occur in an option or in a member's text. `theory` holds all other terms.
     """
 
     theory: tuple[str, ...] = ()
@@ -387,9 +387,9 @@ class DialogueTurn:
 class Origin(NamedTuple):
     """The origin of an utterance: the address of a reply, and the part of that reply.
 
-    `author` is the speaker who wrote the text, or empty if the text was rendered from data. If the
-    mediator writes for a member, the author is the mediator. `finish` is the finish reason of the
-    reply. `round` is the number of the feedback round.
+    `author` wrote the text, for example the mediator for a member. It is "" if the text was
+    rendered from data. `finish` is the finish reason of the reply. `round` is the number of the
+    feedback round.
     """
 
     address: str = ""
@@ -580,12 +580,11 @@ class FeedbackRound:
     """One feedback round: the member asked, the result, and the change.
 
     `resolved` is True if the member accepts the decision, and None if the mediator's reply leaves
-    this open. `change` is a sentence with the portions that the revision added and removed
-    (`render_change`). If the revision was rejected, `because` is the reason, and `refused` lists
-    the options that caused the rejection.
+    this open. `change` is a sentence with the portions that the revision added and removed.
 
-    The reasons are `struck` (removed by a hard constraint), `rejected` (given against a strong
-    rejection), `split` (a required split is undone) and `unstated` (shares are missing).
+    `because` is the reason for rejecting the revision: `struck` (removed by a hard constraint),
+    `rejected` (given against a strong rejection), `split` (a required split is undone) or
+    `unstated` (shares are missing). `refused` lists the options that caused the rejection.
     """
 
     round: int
@@ -703,9 +702,8 @@ class SlotDecision:
     def statement_agrees(self) -> bool | None:
         """True if the mediator states the operator's decision.
 
-        The value is None if members voted after the statement, because the mediator could not know
-        the decision. The value is also None if there is no operator's decision or no stated
-        decision.
+        The value is None if one of the two is missing. It is also None if members voted after the
+        statement, because the mediator could not know the decision.
         """
         if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
             return None

@@ -1,4 +1,4 @@
-"""Declare which texts the design shows in the prompts of members and mediator."""
+"""The exposure of members and mediator: the texts that the design shows in each prompt."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def label_source(source: Source) -> str:
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield a Decision for each stated preference, proposal, ballot, score and confirmation.
 
-    Feedback rounds are included. A Decision names, by label, the sources that the design shows in
-    the prompt. All other sources of the session that could be in the prompt are listed as well.
+    Feedback rounds are included. A Decision names the sources that the design shows in the prompt.
+    It also lists all other sources of the session that could be in the prompt.
     """
     types = dict(run.rows("groups", "group_id", "group_type"))
     conversations = _Conversations(run)

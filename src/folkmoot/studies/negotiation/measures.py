@@ -67,10 +67,9 @@ def satisfaction_of_members(
         portions: the decision.
         lowest: an option with this score or a lower one counts as rejected by the member.
 
-    The result is the mean over the times or branches in which the member gets an option. If a
-    member gets several options at the same time, the best score counts. If the member rejects one
-    of these options, the worst score counts instead. Members are left out if they get no option or
-    an option without a score.
+    The result is the mean over the times or branches in which the member gets an option. Of several
+    options at the same time, the best score counts. If the member rejects one of them, the worst
+    score counts instead. Members are left out if they get no option or an option without a score.
     """
     result: dict[str, float] = {}
     for member, member_scores in scores.items():
@@ -100,9 +99,9 @@ def why_unknown(
 ) -> dict[str, str]:
     """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
 
-    A member without an option gets the reason why nothing was decided, such as `left_open`. The
-    reason is `unreadable` if an unreadable part of the mediator's statement may have named the
-    member.
+    A member without an option gets the reason why nothing was decided, such as `left_open`. If a
+    part of the mediator's statement could not be read, the reason is `unreadable`, because that
+    part may have named the member.
     """
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
@@ -160,8 +159,9 @@ def text_scores_of(
 class DecisionMeasures:
     """The measures of one decision. A value is NaN if the measure does not apply.
 
-    `satisfaction` and `covered` map member ids to values. `unknown` maps member ids to the reason
-    why the satisfaction is unknown.
+    `covered`: member id → 1.0 if the member gets an option with a positive score, otherwise 0.0.
+    `satisfaction`: member id → satisfaction. `unknown`: member id → why the satisfaction is
+    unknown.
     """
 
     satisfaction: ByMember
@@ -184,8 +184,8 @@ def measure_decision(
 ) -> DecisionMeasures:
     """Return the measures of one decision.
 
-    C2 decides nothing, so its measures are expected values over the first choices in the
-    statements. Each stated first choice is treated as the decision with equal probability.
+    C2 decides nothing. Its measures are means over the first choices in the statements, as if each
+    of them were the decision.
     """
     # C1 hears one member, but it is measured by the statements of all.
     everyone = case.with_all_statements
@@ -646,9 +646,10 @@ def group_of_answer(row: Mapping[str, Any]) -> Hashable:
 def repeated_statements(run: RunFolder) -> list[Repeat]:
     """Return pairs of two answers by the same member on the same matter, for the retest measures.
 
-    The first kind of pair is about one option: the score of the member's stated preference, and the
-    score that the member gave. The second kind is about one decision: the option that the member
-    scored highest, and the top choice on the ballot under C4.
+    - about an option: the score of the member's stated preference, and the score that the member
+      gave
+    - about a decision: the option that the member scored highest, and the top choice on the ballot
+      under C4
     """
     scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()

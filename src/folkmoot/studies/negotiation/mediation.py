@@ -174,10 +174,10 @@ class Proposal:
     """The mediator's parsed proposal for one decision.
 
     `label` is the name that the mediator gave to the strategy, or None if it could not be read.
-    `said` is the mediator's complete text, and `stated` the decision in it.
+    `said` is the mediator's complete text. `stated` is the decision in that text.
 
-    `terms` and `terms_first` hold theory terms (see lexicon.yaml) under C3. `terms` occur in this
-    reply, and `terms_first` in an earlier reply that they caused to be re-asked.
+    Under C3, `terms` holds the theory terms (see lexicon.yaml) in this text. `terms_first` holds
+    those in the first reply, if they caused a re-ask.
     """
 
     has_conflict: bool
@@ -292,7 +292,7 @@ def say_for_members(
     """Record utterances that the mediator wrote for members.
 
     `lines` holds (name, text) pairs. `intent` is the purpose of the utterances (a key of `PHASES`).
-    In the origin of each utterance, the line's number (from 1) is added to `origin.part`.
+    `origin` is the origin of the whole reply. The line's number (from 1) is added to its `part`.
     """
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [

@@ -60,9 +60,9 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 
 
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
-    """Return the seats that humans can take: one per member, for all conditions of the group.
+    """Return one seat per member. A human in a seat plays all conditions of the group.
 
-    If a condition has a mediator that writes utterances for members, humans cannot take the seats.
+    Humans cannot take the seats if the mediator of a condition writes utterances for members.
     """
     mediated = [condition for condition in config.conditions if condition not in ("C1", "C2")]
     closed_reason = ""

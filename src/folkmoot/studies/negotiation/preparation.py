@@ -53,7 +53,7 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
-    """Return the settings with at most `limit` groups, of as many group types as possible."""
+    """Return the settings with at most `limit` groups, of as many types as possible."""
     # A file of groups is read later, so its groups cannot be cut here.
     if isinstance(config.groups, str):
         return config

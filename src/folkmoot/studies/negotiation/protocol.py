@@ -314,10 +314,9 @@ async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDec
 async def confirm_standing_decision(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Return the decision with the members' confirmations.
+    """Return the decision with the members' confirmations, if the condition has a mediator.
 
-    Members confirm a decision only under conditions with a mediator. If the decision has
-    confirmations already, the members are not asked a second time.
+    Members who have confirmed the decision already are not asked a second time.
     """
     needs_confirmation = case.config.confirm and case.condition.synthesis != "none"
     if not needs_confirmation or decision.confirmed:

@@ -115,7 +115,7 @@ def quote_strategy(strategy: Strategy) -> dict[str, str]:
 
 
 def quote_strategies(group: Group) -> list[dict[str, str]]:
-    """Return the rows of the strategy table for the type of a group."""
+    """Return the rows of the strategy table for a group's type, with their sources."""
     return [
         quote_strategy(row) for (kind, _), row in strategy_table().items() if kind == group.type.id
     ]
@@ -143,9 +143,9 @@ def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> Sourced
 
 
 def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
-    """Return the name and the quoted preference of each member who stated a preference.
+    """Return the name and the quoted preference of each member who stated one.
 
-    The members are in the order in which the mediator sees them.
+    The members are in the order of the mediator's prompts.
     """
     stated = case.stated[topic.id]
     return [

@@ -151,7 +151,7 @@ def answer_in_words(mind: SimulatedRespondent) -> str | None:
 def answer_response(mind: SimulatedRespondent, announcement: str) -> str:
     """Return a member's response to the System's announcement of a decision.
 
-    The member judges the options in the announcement by the member's own stated preference.
+    The member compares the announced options with the member's own stated preference.
     """
     scores = text_scores(
         " ".join(passage.text for passage in _stated_preferences(mind) if passage.own),
@@ -219,7 +219,7 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
 def _own_view(
     mind: SimulatedRespondent, model: str, field: str
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return option → the member's liking, and option → the score in the member's statement."""
+    """Return (option → the member's liking, option → its score in the member's statement)."""
     options = _on_table(mind, model, field)
     stated_scores = text_scores(
         " ".join(passage.text for passage in _stated_preferences(mind) if passage.own), options
@@ -278,7 +278,7 @@ def _reaction_sentence(
 ) -> str:
     """Return a member's reaction to a decision that gives the options `received`.
 
-    `content`: a member who does not get the first choice accepts the decision anyway.
+    `content` is True if the member accepts a decision without the first choice.
     """
     if first_choice in received:
         return _fill_sentence(mind, "glad", W=first_choice or "")
@@ -295,9 +295,11 @@ def _reaction_sentence(
 class Meeting:
     """The data that a mediator finds in a request.
 
-    `names` are the members' names, and `texts` their stated preferences by name. `in_force` holds
-    the shares of the decision in the request, and `told` the sentence about this decision. `asked`
-    is the member who is asked in a feedback round.
+    - `names`: the members' names.
+    - `texts`: member's name → stated preference.
+    - `in_force`: the shares of the decision in the request.
+    - `told`: the sentence about this decision.
+    - `asked`: the member who is asked in a feedback round.
     """
 
     def __init__(self, mind: SimulatedRespondent) -> None:
@@ -357,10 +359,10 @@ class Meeting:
         }
 
     def propose_shares(self, follows: float) -> list[Reply]:
-        """Return a proposal: the most common first choice for all members.
+        """Return a proposal that gives all members the most common first choice.
 
-        With probability `follows`, the mediator also includes all other first choices. Each of them
-        is for the members who want it, on another day.
+        With probability `follows`, other first choices are added. Each of them is for the members
+        who want it, on another day.
         """
         first_choices = self.tally.first_choices()
         wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])

@@ -1,4 +1,4 @@
-"""The questions of a replay: ratings of items, before and after a text."""
+"""The questions of a replay: each item is rated before and after a text."""
 
 from __future__ import annotations
 

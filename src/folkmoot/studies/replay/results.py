@@ -297,7 +297,8 @@ def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
 def _rectified(answered: pl.DataFrame) -> Finding | None:
     """Build the finding on the mean change in arms where some human final answers are unknown.
 
-    Simulated answers replace them. Their bias is estimated from known human answers and removed.
+    Simulated answers fill the gaps. Their bias is estimated from the known human answers and
+    removed.
     """
     rows: list[Row] = []
     for (arm,), arm_rows in _group_rows(answered, "arm"):

@@ -504,9 +504,9 @@ def assign_models(
     """Assign models to seats. Returns resident id → model, or None for the run's model.
 
     Models are spread as evenly as possible, and each vulnerable resident has a different model. The
-    draw depends on the seed, the set and the number of models, but not on the level. So levels with
-    the same list of models have the same assignment. Raises ProtocolError if two vulnerable
-    residents would share a model.
+    draw depends on the seed, the set and the number of models. So levels with the same list of
+    models have the same assignment. Raises ProtocolError if two vulnerable residents would share a
+    model.
     """
     if len(models) < 2:
         only_model = models[0] if models else None
@@ -540,8 +540,8 @@ SATISFACTION = "satisfaction.satisfaction"
 def declare_claims(config: TownHallConfig) -> list[Claim]:
     """Return the claims of a town hall. Most compare the inclusion gap of two levels within sets.
 
-    Comparisons of consecutive main levels are primary, at most `MOST_PRIMARY` of them. The rest of
-    them are secondary. All other claims are exploratory:
+    Comparisons of consecutive main levels are primary. Any beyond the first `MOST_PRIMARY` are
+    secondary. All other claims are exploratory:
 
     - the inclusion gap at other pairs of main levels
     - the inclusion gap at a supplementary and a main level, if only their models differ

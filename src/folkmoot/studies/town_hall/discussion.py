@@ -85,10 +85,11 @@ class RoundRecord(TypedDict):
 class Meeting:
     """One discussion before it starts: a set of residents at a level.
 
-    `seats` maps resident id → model, or None for the run's model. `people` holds residents with
-    their personas. `residents` holds them with the labels for lists and counts (vulnerable or not,
-    and type). The two fields differ only if labels are shuffled. `ids_as_self` names humans without
-    a persona, who are called by their id.
+    - `seats`: resident id → model, or None for the run's model.
+    - `people`: the residents with their own labels (vulnerable or not, and type).
+    - `residents`: the residents with the labels that lists and counts use. These labels differ from
+      those in `people` only if labels are shuffled.
+    - `ids_as_self`: the ids of humans without a persona, who are called by their id.
     """
 
     id: str
@@ -140,7 +141,7 @@ class Meeting:
         }
 
     def describe_format(self, answer: AnswerType[Any]) -> str:
-        """Return the text that tells a speaker the keys of an answer and the options of its fields.
+        """Return the text that describes a JSON reply in a prompt: its keys and their options.
 
         The text carries its source.
         """
@@ -346,7 +347,7 @@ class Round:
 class Discussion:
     """The state of a discussion: the meeting and the results of the stages so far.
 
-    `before` and `after` hold satisfaction by resident id. `calls` holds the records of all answers.
+    `before` and `after` map resident id → satisfaction rating. `calls` records all answers.
     """
 
     meeting: Meeting

@@ -34,7 +34,7 @@ DECISION_OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "s
 
 
 def label_source(source: Source) -> str:
-    """Return the label of a source in the exposure results, or "" if the source does not count."""
+    """Return the name of a source in the exposure results, or "" if exposure ignores it."""
     if source.kind == "persona":
         return LIFE_STORY
     if source.kind == "proposal":

@@ -1,9 +1,9 @@
 """The files of a run in the format of the source.
 
-Seven JSON files per discussion, the comparison of levels and the totals of calls are derived from
-the tables. So these files can be written again at any time. Logs are written during a discussion,
-in the order of the protocol. Times and tokens in logs come from the journal, so a replay writes the
-same log.
+Each discussion has seven JSON files. Further files compare the levels and sum up the calls. All of
+these are derived from the tables and can be written again at any time. Logs are written during a
+discussion, in the order of the protocol. Times and tokens in logs come from the journal, so a
+replay writes the same log.
 """
 
 from __future__ import annotations

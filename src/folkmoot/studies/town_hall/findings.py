@@ -1,4 +1,4 @@
-"""The findings of a town-hall run: comparisons of levels, and of both groups of residents."""
+"""The findings of a town-hall run. They compare levels, and vulnerable with general residents."""
 
 from __future__ import annotations
 

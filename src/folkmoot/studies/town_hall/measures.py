@@ -7,10 +7,10 @@ From round 2 on, a resident with a readable statement can react to each other re
 statement in the round before. Each of these pairs is a possible reaction. If the speaker does not
 refer to the target, the reaction has level 0 (ignore).
 
-The ratio of a group is the sum of its numerators over the sum of its denominators. Counts are given
-as totals, as in the source, and per resident, because the groups differ in size. A set has the same
-residents at every level. So levels are compared within sets, and the differences are averaged over
-sets, which are the independent units.
+The ratio of a group is the sum of its numerators over the sum of its denominators. Counts are
+totals, as in the source. They are also given per resident, because the groups differ in size. A set
+has the same residents at every level. So levels are compared within sets, and the differences are
+averaged over sets, which are the independent units.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def measure_survival(tables: Tables) -> pl.DataFrame:
 
     The table has one row per resident (`agent_id`). `citations` lists the number of public
     references in each round of `rounds`. `survival` is the share of rounds with at least one
-    reference, without the first round. With only one round, `survival` is null.
+    reference. It leaves out the first round, and is null if there is no other.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (
@@ -371,7 +371,7 @@ SWITCHES = (
 
 
 def compare_levels(run: RunFolder) -> Json:
-    """Compare the levels of a run. Only complete sets are used."""
+    """Return the comparison of the levels of a run. Only complete sets are used."""
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
     discussions = run.read_table("discussions")
     # A set that lacks a level cannot be compared within itself, so it is left out of all means.
@@ -566,9 +566,10 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return the data on one code for vulnerable and for general residents.
+    """Compare vulnerable with general residents: which of their concerns got the code `code`.
 
-    Only sets with coded concerns of both groups are included.
+    Returns one side for each group, with True or False per concern. Only sets with coded concerns
+    of both groups are included.
     """
     common_sets = set.intersection(
         *(

@@ -1,10 +1,10 @@
 """The residents of a set: general residents are sampled, and vulnerable ones come from profiles.
 
 Income, economic pressure and affordability must not contradict each other. A resident with a high
-income is never struggling, and one with a low income is never comfortable. Within this limit,
-pressure follows income, and both ratios of the study file are met exactly. Residents who are
-comfortable or have a high income can afford the contribution. Residents who are struggling or have
-a low income cannot. For all others a random draw decides.
+income is never struggling, and one with a low income is never comfortable. Both ratios of the study
+file are met exactly. Residents who are comfortable or have a high income can afford the
+contribution. Residents who are struggling or have a low income cannot. For all others a random draw
+decides.
 """
 
 from __future__ import annotations
@@ -251,8 +251,8 @@ def with_stories(
 ) -> tuple[Resident, ...]:
     """Return the same residents with changed life stories.
 
-    With `story_setting` `none`, all stories are removed. With `all`, each resident without a story
-    gets sentences about everyday life, as long as the mean of the existing stories.
+    If `story_setting` is `none`, all stories are removed. If it is `all`, each resident without a
+    story gets one about everyday life. New stories have the mean length of the existing ones.
     """
     if story_setting == "none":
         return tuple(resident.model_copy(update={"story": ""}) for resident in people)
@@ -426,11 +426,11 @@ def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
 def joint_shares(
     incomes: Mapping[str, float], pressures: Mapping[str, float]
 ) -> NDArray[np.float64]:
-    """Return the joint shares of income (rows) and pressure (columns).
+    """Return the share of each combination of income (rows) and pressure (columns).
 
-    Both marginal distributions are met, and contradicting pairs have share 0. The method is
-    iterative proportional fitting of `_AFFINITY` (Deming & Stephan 1940). Use the result only if
-    `joint_problem` returns "".
+    The shares add up to `incomes` and `pressures`, and contradicting combinations have share 0. The
+    method is iterative proportional fitting of `_AFFINITY` (Deming & Stephan 1940). Use the result
+    only if `joint_problem` returns "".
     """
     rows = np.array([incomes.get(income, 0.0) for income in INCOMES])
     columns = np.array([pressures.get(pressure, 0.0) for pressure in PRESSURES])
@@ -446,9 +446,9 @@ def joint_shares(
 
 
 def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> str:
-    """Return the reason why no sample without contradictions can have both distributions.
+    """Return the reason why incomes and pressures cannot be combined without contradictions.
 
-    Return "" if there is such a sample.
+    `incomes` and `pressures` map values to shares (0 to 1). Return "" if they can be combined.
     """
     low, high = incomes.get("low", 0.0), incomes.get("high", 0.0)
     comfortable, struggling = pressures.get("comfortable", 0.0), pressures.get("struggling", 0.0)

@@ -630,10 +630,10 @@ CONCERN = "concern"
 
 
 def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
-    """Return the texts for the coder: one for each vulnerable and each drawn general resident.
+    """Return the texts for the coder, one for each resident whom the coder judges.
 
-    As many general residents are drawn as there are vulnerable residents. The draw depends on the
-    seed and not on the level. A resident without a statement voiced no concern and has no text.
+    These are the vulnerable residents and a random sample of equally many general residents. The
+    sample depends on the seed and not on the level. A resident without a statement has no text.
     """
     meeting = discussion.meeting
     rng = generator(seed, ("town_hall", f"set{meeting.set.number:02d}", "concerns"))

@@ -682,7 +682,7 @@ def answer_moderation(mind: SimulatedRespondent) -> Fields:
 
 
 def answer_planning(mind: SimulatedRespondent) -> Fields:
-    """Return a proposal on each of the most frequent matters, with the residents who raised it."""
+    """Return one proposal for each frequent matter, with the residents who raised the matter."""
     hall = read_hall(mind)
     raised = _raised_matters(mind, hall)
     ranked = list(raised)

@@ -1,9 +1,9 @@
-"""The stages of a discussion: each builds the history and the question, and reads the result.
+"""The stages of a discussion. Each stage builds the history and the question, and reads the result.
 
 Each stage takes the speakers and the discussion so far, and returns its result with its calls. A
 resident's thoughts and reflections are shown to that resident alone. In a shared session one reply
-holds the turns of all residents in a round. If the reply would be too long, it is split. The
-session is asked again about residents who are missing in a reply.
+holds the turns of all residents in a round. A reply that would be too long is split. Residents who
+are missing in a reply are asked for again.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ UNREAD_NOTE, REFUSED_NOTE = (
 def with_notes(
     round_: Round, residents: Sequence[str], notes_by_resident: Mapping[str, ReflectionNote]
 ) -> Round:
-    """Return a copy of a round with the residents' reflections."""
+    """Return a copy of a round with the reflections in `notes_by_resident`."""
     reflections = {resident: notes_by_resident[resident].reflection for resident in residents}
     notes = {
         resident: utterance
@@ -541,9 +541,9 @@ class UpcomingRound:
     def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
         """Return the prompt that asks for the turns of `residents`.
 
-        `completed` holds the turns that earlier replies of the round gave, and the prompt lists the
-        statements of these turns. With `whole`, the prompt asks for the whole round in one reply,
-        including reflections if the round has them.
+        `completed` holds turns from earlier replies of the round. The prompt lists their
+        statements. With `whole`, the prompt asks for the whole round in one reply, with reflections
+        if there are any.
         """
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting

@@ -45,10 +45,10 @@ def candidate_options(
 ) -> tuple[str, ...]:
     """Return the options on the table in alphabetical order.
 
-    An option of the catalogue is on the table if at least one text names it, in favour or not. If a
-    text names no option of the catalogue in favour, the member's own words become an option. The
-    own words are those after a positive cue (such as "prefer") up to the end of the clause. A text
-    of at most three words ("cheap, please") is taken as a whole.
+    An option of the catalogue is on the table if at least one text names it, in favour or not. A
+    text that names none in favour adds an option in the member's own words. These are the words
+    after a positive cue (such as "prefer") up to the end of the clause. A text of at most three
+    words ("cheap, please") is taken as a whole.
 
     Top choices and acceptable options of ballots are on the table as well. Options that differ only
     in case, plurals or accents are one option. The order of members has no influence.
@@ -92,7 +92,7 @@ def _add_candidate(
 
 
 def _own_words(text: str) -> set[str]:
-    """Return options that a member describes in own words: phrases after "prefer" and the like.
+    """Return options that a member describes in own words, such as phrases after "prefer".
 
     A very short text without such a word is one option as a whole.
     """

@@ -129,8 +129,8 @@ def counterfactual_outcomes(
 ) -> dict[str, Outcome]:
     """Return operator → the decision that it would make on this tally.
 
-    Some operators bind members of one role, such as parents. The role comes from the strategy
-    table, if it has a row with the operator for this group type. Otherwise all members are binding.
+    Some operators bind members of one role, such as parents. The strategy table names this role for
+    some operators of a group type. For all other operators, all members are binding.
     """
     binding = {
         row.operator: row.binding
@@ -203,6 +203,7 @@ def allocate_own_choices(
     """Return an outcome that gives each option to the members listed for it.
 
     `members_by_option` maps options to member ids. `chosen` is the option that sums up the outcome.
+    `pick` gives the deciding criterion and the margin.
     """
     portions = tuple(
         Portion(option, tuple(member_ids)) for option, member_ids in members_by_option.items()
@@ -268,7 +269,7 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
 
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
-    """Pick the best option that all members support, or else apply least misery."""
+    """Pick the best option that all members support. If there is none, apply least misery."""
     shared_options = [
         option
         for option in tally.options
@@ -321,7 +322,7 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
-    """Let only the binding role (parents) vote, with one vote each for the first choice.
+    """Let only the binding role (parents) vote. Each parent votes for the first choice.
 
     Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If no
     parent wants any option, least misery among the parents decides.
@@ -413,12 +414,12 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 
 
 def include_both(tally: Tally, case: Case) -> Outcome:
-    """Give each of two sides of the group its favourite option on its own days.
+    """Divide the group into two sides, and give each side its favourite option on separate days.
 
     The sides are the two roles of the group. In a group with a single role, the sides are the
     members who want the top option and all other members. If both sides have the same favourite,
-    the second side gets its second-best option. Options that at least one member rejects and no
-    member supports are left out.
+    the second side gets its second-best option. Options that a member rejects and no member
+    supports are left out.
     """
     side_a, side_b = _opposing_sides(tally)
     bearable_options = [
@@ -478,7 +479,7 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """Give all one shared option (by least misery), and each member also their own first choice."""
+    """Give all members one shared option by least misery, plus each member's own first choice."""
     frame = least_misery(tally, case)
     shared_option = frame.selected_option or ""
     pick = Pick(shared_option, frame.decided_by, frame.margin)
@@ -524,8 +525,8 @@ def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
 def log_roll(tally: Tally, case: Case) -> Outcome:
     """Give each option to the member who values it most, then alternate these options by day.
 
-    A member's value of an option is the option's share of the member's total points. This is the
-    first step of Adjusted Winner (Brams & Taylor 1996). A member who gets no option in this way
+    A member's value of an option is the share of the member's points that the option has. This is
+    the first step of Adjusted Winner (Brams & Taylor 1996). A member who gets no option in this way
     receives the best-liked option that another member can spare.
     """
     wins = _traded_options(tally)

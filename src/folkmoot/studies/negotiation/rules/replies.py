@@ -277,8 +277,8 @@ class BallotRead:
     """A parsed ballot.
 
     If the ballot is missing or empty, `ballot` is None and `missing` is the reason. `unmatched`
-    holds entries without a match, by the kind of value that they should name. `address` is the
-    address of the reply in the journal.
+    maps the kind of value that is expected (such as option) to entries without a match. `address`
+    is the address of the reply in the journal.
     """
 
     ballot: Ballot | None
@@ -354,9 +354,9 @@ def read_hard_no(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options that a member firmly rejects, and the member's objections.
 
-    `own_option` is a new option that the member adds to `options`, or empty. Objections are in the
-    member's words: the field `objection` of the reply, and entries of `hard_no` that name no
-    option. These entries are also added to `unmatched`.
+    `own_option` is a new option that the member adds to `options`, or "". An objection is a text:
+    the field `objection`, or an entry of `hard_no` that names no option. These entries are also
+    added to `unmatched`.
     """
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
@@ -467,8 +467,8 @@ def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
 
     Entries that differ only in times or only in members are merged. An option is dropped if the
     statement lists it as dropped and gives it to no member. If a member gets several options for
-    the whole trip, each option gets a part of the trip (`_shared_options`). House rules are
-    excepted, because several rules can apply at once.
+    the whole trip, each option gets a part of the trip (`_shared_options`). House rules are not
+    divided in this way, because several rules can apply at once.
     """
     group, in_force = vocabulary.group, vocabulary.in_force
     not_options: list[str] = []

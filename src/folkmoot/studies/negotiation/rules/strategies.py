@@ -137,7 +137,7 @@ def group_type(name: str) -> GroupType:
 
 
 def role_id(name: str) -> str:
-    """Return the id of a role from its name, singular or plural, in any case and spacing."""
+    """Return the id of a role from its name. Case, spacing and plural do not matter."""
     return _ROLE_ALIASES.get(_comparison_key(name), _comparison_key(name))
 
 
@@ -197,8 +197,8 @@ OPERATORS = VOTE_OPERATORS | {
 class Strategy:
     """One row of the strategy table.
 
-    `binding` is the role with the right to rule options out, or to vote alone. If no role has a
-    right of this kind, `binding` is `all` or empty.
+    `binding` is the role that may rule options out, or that votes alone. It is `all` or empty if no
+    role has such a right.
     """
 
     group_type: str

@@ -2,9 +2,9 @@
 
 The parser compares folded words: words without differences of case, accents and width, and without
 plural and third-person endings. No model is called. `candidates` finds the options on the table.
-Operators decide on a `Tally`, and `summarise_vote` gives its audit trail. The module also makes the
-promise to a minority and the split. The file docs/decisions/0010-vote-parser.md covers the cases
-that the rules of the source study leave open.
+Operators decide on a `Tally`, and `summarise_vote` gives its audit trail. `describe_coverage` makes
+the promise to a minority, and `nearest_split` the split of a group. The file
+docs/decisions/0010-vote-parser.md covers the cases that the rules of the source study leave open.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class Mention:
 class _Clause:
     """A clause of stemmed words.
 
-    `taken` holds for each word its option, or None. `spans` holds (start, end, option) per named
-    option, with word indices. In a list ("A or B") each option has the span of the whole list.
+    `taken` holds for each word its option, or None. `spans` holds (start, end, option) for each
+    named option, in word indices. All options of a list ("A or B") have the span of the whole list.
     """
 
     words: tuple[str, ...]
@@ -199,10 +199,8 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     the list counts for all of its options.
 
     An option that is not named gets +1 for each distinct word in common with the text. Stop words,
-    words of other options and words under a negation cue do not count.
-
-    If the option itself is negative, such as "no parties", words under a negation cue count and
-    words after a positive cue do not.
+    words of other options and words under a negation cue do not count. For a negative option ("no
+    parties"), words under a negation cue count, and words after a positive cue do not.
     """
     clauses = _parse_clauses(text, options)
     mentions_of: dict[str, list[Mention]] = {}
@@ -389,7 +387,7 @@ class Tally:
         return sum(self.score_of(member.id, option) for member in self._selected_voters(voters))
 
     def weighted_mean(self, option: str) -> float:
-        """Return the mean score of an option, in which each voter counts with their weight."""
+        """Return the mean score of an option over voters, weighted by the weights of the voters."""
         weighted_scores = (
             member.weight * self.score_of(member.id, option) for member in self.voters
         )
@@ -522,7 +520,10 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Return the best-scored option that the text names first, or None if it names none."""
+    """Return the option with the best score, in a tie the first of them in the text.
+
+    Return None if the text names none of them.
+    """
     highest = max(scores.values(), default=0)
     return next(
         (option for option in all_named(text, tuple(scores)) if scores[option] == highest), None
@@ -557,7 +558,10 @@ class VoteSummary(TypedDict):
 
 
 class Coverage(TypedDict):
-    """The promise to a minority: member → promised option, with the commitment in words."""
+    """The promise to a minority.
+
+    `minority_targets` maps member ids to promised options. `commitment` is the promise in words.
+    """
 
     slot: str
     minority_targets: dict[str, str]
@@ -638,9 +642,9 @@ class Branch:
 def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
     """Return groups A and B of a split, for the top two options.
 
-    Each member joins the group of the option that the member prefers. With equal scores, members
-    join A or B by their position (even A, odd B). If a group would be empty, the member with the
-    smallest difference of scores is moved, in a tie the last one. The tally needs at least two
+    Each member joins the group of the option that the member prefers. With equal scores, members at
+    even positions join A, and those at odd positions B. If a group would be empty, the member with
+    the smallest difference of scores is moved, in a tie the last one. The tally needs at least two
     members.
     """
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]

@@ -161,9 +161,9 @@ def describe_members(group: Group) -> str:
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
-    """Return the sentences of a re-ask about entries without a match.
+    """Return the text of a re-ask about entries that match no listed value.
 
-    `unmatched` maps each kind of value to the entries that should name a value of this kind.
+    `unmatched` maps the kind of value that is expected (such as option) to these entries.
     """
     return join_texts(
         " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())

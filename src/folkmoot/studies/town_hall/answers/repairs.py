@@ -193,8 +193,7 @@ class AskContext:
     def is_mentioned(self, target: str, text: str) -> bool:
         """Return whether a text names a resident. Accents and forms of apostrophes are ignored.
 
-        Either the whole name counts, or a part of it that belongs to no other resident, such as
-        "Siobhán" or "O’Brien".
+        A part of the name is enough ("Siobhán", "O’Brien") if no other resident has it.
         """
         name, others = self.names.get(target, target), " ".join(self.names.values())
         # Parts of one or two letters are initials or particles, which match too easily.
@@ -209,12 +208,11 @@ class AskContext:
         )
 
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
-        """Return whether `statement` appears to contain `words`, the speaker's answer to `target`.
+        """Return whether the public `statement` appears to contain `words`, an answer to `target`.
 
-        The result is True if the words occur in the statement. A sentence that names `target` and
-        shares a word stem with the words is enough too, because models quote themselves only
-        roughly. The rule misses paraphrases, so it serves only as a robustness check of the
-        measures.
+        The result is True if the words occur in the statement. Because models quote themselves
+        roughly, a sentence also counts if it names `target` and shares a word stem with the words.
+        The rule misses paraphrases, so it serves only as a robustness check of the measures.
         """
         if is_quoted(words, statement):
             return True
