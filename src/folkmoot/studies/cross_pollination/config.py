@@ -513,7 +513,7 @@ class CrossPollinationConfig(CodingStudyConfig):
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
         """Return which texts the prompt of the final vote contains in a condition.
 
-        As in the source study, `exposure: source` leaves out the summaries if there is a dialogue.
+        `exposure: source` leaves out the summaries if there is a dialogue, as in the source study.
         """
         design = self.condition_designs[condition]
         if self.exposure != "source":

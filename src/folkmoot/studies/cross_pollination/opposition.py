@@ -35,7 +35,7 @@ class OppositionData:
     """The votes, summaries and clusters from which a method chooses the opposing option.
 
     Each machine gets a copy, so arrays are empty if the study file's method does not use them. In
-    the shapes, m is the number of participants with an embedding. d is the length of an embedding.
+    the shapes, m counts the participants with an embedding, and d is its length.
     """
 
     config: CrossPollinationConfig

@@ -213,14 +213,15 @@ class Reasons(NamedTuple):
 class Cluster:
     """A group of participants who chose the same option for similar reasons.
 
-    A model describes the cluster once for each draw of the summaries (empty if it gave no text).
-    `embedding` is the embedding of the first description, a one-dimensional array. The source of a
-    description is the summarizer, because it combines words of several participants.
+    The source of a description is the summarizer, because it combines words of several
+    participants.
     """
 
     id: str
     option: str
+    # One for each draw of the summaries. Empty if the model gave none.
     descriptions: tuple[str, ...]
+    # The embedding of the first description, a one-dimensional array.
     embedding: FloatArray | None
     member_ids: tuple[str, ...]
 

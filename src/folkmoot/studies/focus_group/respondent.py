@@ -57,15 +57,13 @@ MAX_NEUTRAL_POSITION = 0.15
 
 
 class Opinion(NamedTuple):
-    """An opinion of the product.
+    """An opinion of the product. The scale is unbounded."""
 
-    `first` is the opinion before the participant heard others, and `now` the opinion after. Both
-    are unbounded, but `bounded_position` is not. `by_concern` maps each concern to its
-    contribution.
-    """
-
+    # The opinion before the participant heard others.
     first: float
+    # The opinion after that.
     now: float
+    # The contribution of each concern to the opinion.
     by_concern: Mapping[str, float]
     product: Product
 

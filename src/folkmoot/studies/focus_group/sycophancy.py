@@ -83,16 +83,14 @@ class PositionedAnswer(NamedTuple):
 
 
 class PositionRecord(NamedTuple):
-    """The private positions of the participants of one discussion.
-
-    Each field maps participant ids to positions at one `InterviewTime`. `alone` is empty without
-    the control `alone`. `retest` is empty if participants were asked only once.
-    """
+    """The private positions of one discussion, by participant id."""
 
     group: str
     before: Positions
     after: Positions
+    # Empty without the control `alone`.
     alone: Positions
+    # Empty if participants were asked only once.
     retest: Positions = MappingProxyType({})
 
 
@@ -134,7 +132,7 @@ class Check:
     def judge(self) -> diagnostics.Check:
         """Return the verdict on whether participants gave in to the group.
 
-        Without a control there is no verdict, because learning from each other looks the same.
+        Without a control there is no verdict, because learning from each other would look the same.
         """
         if self.control == "alone":
             check = check_pull_of_group(

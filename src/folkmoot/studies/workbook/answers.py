@@ -68,8 +68,9 @@ _COUNTED = re.compile(r"(?:list\s*\(\s*)?range\s*\([-+\d\s,]*\)(?:\s*\))?")
 
 
 class NotALiteral(ValueError):
-    """Raised for a text that looks like a literal but cannot be read, with a message for
-    researchers.
+    """Raised for a text that looks like a literal but cannot be read.
+
+    The message is for the researcher.
     """
 
 
@@ -575,7 +576,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """Return the last reply as an invalid answer, for use after the last re-ask."""
+        """Return a reply as an invalid answer. It is used after the last re-ask."""
         text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")

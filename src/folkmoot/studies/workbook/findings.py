@@ -512,7 +512,7 @@ def option_shares(
     treatments: Sequence[str],
     options_by_variable: Mapping[str, Sequence[str]],
 ) -> list[Finding]:
-    """Build one finding for each variable with a list of options: the option shares by treatment.
+    """Build one finding per variable with listed options: the share of each option by treatment.
 
     `options_by_variable` holds the options in the order of the sheet.
     """

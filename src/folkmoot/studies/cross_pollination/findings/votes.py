@@ -153,9 +153,7 @@ class Votes:
 
     @property
     def informed_conditions(self) -> tuple[ConditionVotes, ...]:
-        """The conditions with at least one switch on, in which at least one participant voted
-        twice.
-        """
+        """The conditions with a switch on in which at least one participant voted twice."""
         return tuple(
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -227,7 +225,7 @@ class Votes:
 
     @property
     def conditional_basis(self) -> Basis:
-        """Participants as units, for results that hold only for the summaries of this run."""
+        """The basis with participants as units, for results on the summaries of this run alone."""
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1
@@ -264,7 +262,7 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return the id of the independent unit of each participant with both votes.
+        """Return the id of each participant's independent unit, for participants with both votes.
 
         A unit is a participant or a draw of the summaries.
         """

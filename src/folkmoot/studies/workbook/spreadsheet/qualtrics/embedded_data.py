@@ -113,8 +113,7 @@ class EmbeddedData:
     # --- use -----------------------------------------------------------------------------------
 
     def compare(self, field: str, name: str, operand: str) -> Condition | None:
-        """Return the condition that compares a field's value at this point of the flow with
-        `operand`.
+        """Return the condition that compares the current value of a field with `operand`.
 
         `name` is the operator. Return None if the workbook cannot express the condition.
         """

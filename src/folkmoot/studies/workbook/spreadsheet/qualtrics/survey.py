@@ -1,8 +1,8 @@
 """Read a QSF file as a survey with questions, blocks and flow.
 
 A QSF file is a JSON object with `SurveyEntry` (name, language) and the list `SurveyElements`. The
-key `Element` gives the kind of each element: BL blocks, FL flow, SQ question, SO options. QSF
-writes a list also as an object with numbers as keys, and an empty object as an empty list.
+key `Element` gives the kind of each element: BL blocks, FL flow, SQ question, SO options. A list
+may be written as an object with numbers as keys, and an empty object as an empty list.
 """
 
 from __future__ import annotations
