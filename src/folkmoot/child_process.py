@@ -32,11 +32,11 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a child process. The limits apply after the function to run is imported.
+    """The limits of a child process while it runs the function.
 
-    `seconds`: the limit of the CPU time. The elapsed time is limited to six times as many seconds.
-    `memory_bytes`: the limit of the memory. macOS does not enforce the memory limit. Windows
-    enforces only the limit of the elapsed time.
+    `seconds`: the limit of CPU time. The limit of elapsed time is six times as long.
+    `memory_bytes`: the limit of memory. macOS does not enforce the memory limit, and Windows only
+    that of elapsed time.
     """
 
     seconds: int

@@ -55,7 +55,7 @@ class FolkmootError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a user's input, with its location and a hint how to correct the input.
+    """One mistake in a user's input, with its location and a hint.
 
     `where`: a line (`12`), a cell (`roles!B3`) or empty. `key`: the dotted key or the column.
     """

@@ -25,7 +25,7 @@ def field_notes(
     """Return the notes of a field, for `Field(json_schema_extra=…)`.
 
     `unit`: the unit of the values. `essential`: True if a new study file sets the field. `label`:
-    the words before the field in a form, if the key with spaces says too little.
+    the title of the field in a form, if its key is not clear enough.
     """
     notes: dict[str, JsonValue] = {}
     if unit:

@@ -81,10 +81,7 @@ def read_csv(text: str, name: str) -> CsvTable:
 
 
 def header_problem(columns: Sequence[str], separator: str = ",") -> str:
-    """Return the problem of the header of a CSV file, or an empty string.
-
-    `separator`: the separator with which the file was read.
-    """
+    """Return the problem of the header of a CSV file, or an empty string."""
     names_by_separator = {";": "semicolons", "\t": "tabs", ",": "commas"}
     if len(columns) == 1:
         for other, separator_name in names_by_separator.items():
@@ -125,8 +122,7 @@ def user_cache_dir() -> Path:
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Context manager: open a binary file that replaces `path` only if the block succeeds.
 
-    Raises StorageError for a disk error. All other errors of the block, such as network errors, are
-    raised unchanged.
+    Raises StorageError for a disk error. All other errors of the block are raised unchanged.
     """
     # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")

@@ -66,9 +66,9 @@ _new = tuple.__new__
 class Source(NamedTuple):
     """The source of a text.
 
-    `speaker`: the id of the speaker who said or chose the text, or of the participant whom a
-    persona describes. `speaker` is empty for other texts. `altered`: True if a filter such as
-    `upper` changed the text, so that it differs from the recorded text.
+    `speaker`: the id of the speaker of an utterance or answer, or of the participant whom a persona
+    describes. Empty for other texts. `altered`: True if a filter such as `upper` changed the text,
+    so that it differs from the recorded text.
     """
 
     kind: str
@@ -213,9 +213,8 @@ def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
 def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
     """Return a value in which each text and number, at any depth, carries its source.
 
-    If the value has the id `study.topic`, its key or attribute `name` gets the id
-    `study.topic.name`. The entries of a sequence get the id of the sequence. A pydantic model
-    becomes a namespace of its fields. Templates use the result.
+    The id of a source is a path, such as `study.topic.name`. The entries of a sequence get the id
+    of the sequence. A pydantic model becomes a namespace of its fields. Templates use the result.
     """
     if isinstance(value, BaseModel):
         fields = {name: getattr(value, name) for name in type(value).model_fields}
@@ -405,9 +404,9 @@ class Replacement(NamedTuple):
 def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedText:
     """Return a text with some of its parts replaced, and with its spans at their new positions.
 
-    `parts` are in ascending order and do not overlap. A new text with sources adds its own spans.
-    If a replaced part is exactly one span, a new text without sources gets the source of this span.
-    Other spans inside a replaced part are removed.
+    `parts` are in ascending order and do not overlap. A new text brings its own sources. A new text
+    without sources gets the source of the replaced span if it replaces exactly one. Other spans
+    inside a replaced part are removed.
     """
     pieces: list[str] = []
     spans: list[Span] = []

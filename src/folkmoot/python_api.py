@@ -99,7 +99,7 @@ class Run:
 
     @property
     def codebook(self) -> Mapping[str, Any]:
-        """The meaning, type and range of each column: table → column → entry."""
+        """The meaning, type and range of each column, by table and column."""
         return self.folder.codebook()
 
     @property

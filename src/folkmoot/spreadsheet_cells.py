@@ -62,8 +62,8 @@ class RawCell(NamedTuple):
 class RawSheet:
     """The filled cells of a sheet in order, with its merged and hidden parts.
 
-    Rows and columns are counted from 1. `hidden_columns` holds (first, last) of each hidden range.
-    `merged` holds ranges in the notation of Excel.
+    Rows and columns are counted from 1. `hidden_columns`: (first, last) of each hidden range.
+    `merged`: ranges such as `A1:B3`.
     """
 
     name: str

@@ -80,10 +80,9 @@ class HttpConnections:
     ) -> None:
         """Store the settings without opening a connection.
 
-        `headers`: sent with every request. `timeout`: the maximum duration of a request with its
-        response in seconds. `limit`: the maximum size of a decompressed body in bytes.
-        `reached_hosts`: all servers that have answered before. Any other server may have a wrong
-        address. A server in this set is expected to work again after a failure.
+        `headers`: sent with every request. `timeout`: the maximum seconds of a request with its
+        response. `limit`: the maximum bytes of a decompressed body. `reached_hosts`: servers that
+        have answered before. A failure of any other server may be a wrong address.
         """
         self._headers = headers
         self._timeout = timeout

@@ -77,8 +77,7 @@ def study_file_template(study: Study, study_name: str = "") -> str:
 def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
     """Return the files of a new study: study file, JSON Schema, and files of the study type.
 
-    A study type may provide a study file or have its own loader. In these cases, only the files of
-    the study type are returned.
+    The first two are left out if the study type provides its own study file or its own loader.
     """
     template_files = study.template_files()
     name = study_file_name(study)

@@ -119,7 +119,7 @@ def print_warning(message: str) -> None:
 def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
     """Return the command that resumes the run that `argv` started, without its API key.
 
-    `added_options` replace a used-up budget (`--budget MORE`, `--set budget_calls=MORE`).
+    `added_options`: a larger budget, such as `--budget MORE`, in place of a used-up one.
     """
     dropped_options = [
         "--resume",

@@ -98,8 +98,8 @@ def render_run_lines(
 def list_addresses(run: RunFolder, id: str | None = None) -> Iterator[Text]:
     """Yield a line for each question of a run, or of the conversation or speaker with this id.
 
-    A line shows the address, the speaker and the reply. If one reply holds utterances of several
-    speakers, each utterance has a separate line with its id.
+    A line shows address, speaker and reply. Each utterance of a reply for several speakers has a
+    separate line.
     """
     with _open_journal(run) as journal:
         wanted_addresses = set(_find_addresses(run, journal, id)) if id is not None else None

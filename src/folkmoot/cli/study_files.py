@@ -138,9 +138,9 @@ def print_check(
 ) -> RunEstimate:
     """Print what a run of this study would do, and return the estimate.
 
-    `consent` obtains the user's consent to the actions of the study file. If `consent` is None, the
-    output lists the actions instead. Raises InputError with every problem, including problems that
-    only the dry run finds.
+    `consent`: obtains the user's consent to the actions of the study file. If it is None, the
+    actions are only listed. Raises InputError with every problem, including those that only the dry
+    run finds.
     """
     if preview and study_file.study.preview is None:
         raise InputError(f"--preview: the study type {study_file.study.name} has no preview")

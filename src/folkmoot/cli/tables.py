@@ -144,8 +144,7 @@ def synthetic_panel(
 ) -> RenderableType:
     """Return the panel with the provenance label that is printed above results.
 
-    `planted` holds the built-in effects of the embedded respondent. `note` is the note of the run
-    on who answered in which role.
+    `planted`: the built-in effects of the embedded respondent. `note`: who answered in which role.
     """
     words = [note]
     if planted:

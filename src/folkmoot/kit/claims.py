@@ -71,9 +71,8 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
-    """Return the cells of one result as column → value.
+    """Return the cells of one result by column: the difference `name`, its bounds, p-values.
 
-    The columns are `name` (the difference), the bounds of its 95 % interval, `p` and `adjusted_p`.
     `suffix` is added to the names of the bounds, see `estimate_cells`.
     """
     return {

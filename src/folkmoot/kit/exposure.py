@@ -1,9 +1,9 @@
-"""Record which texts each decision's prompt contained, by a join of `provenance` with the design.
+"""Record which texts each decision's prompt contained, by joining `provenance` and the design.
 
 The engine records the source of each text in each request (`folkmoot.provenance`). A study type
-declares its decisions. A `Decision` names the sources that the design shows in its prompt. The
-study type also names the kinds of its sources (`label`). So the table can reveal prompts that
-differ from the design.
+lists its decisions, and for each `Decision` the sources that its prompt should contain. The study
+type also names the kinds of its sources (`label`). So the table can reveal prompts that differ from
+the design.
 
     STUDY = Study(…, tables=(…, ExposureRow), derived_tables=ExposureTable(decisions, label))
 """
@@ -41,15 +41,13 @@ DECISIONS_AT_ONCE = 1_000
 class Decision:
     """One question to a participant, with the texts that the design shows in its prompt.
 
-    `address` is the address of the question in the journal. `unit` is the id of the unit of
-    analysis, such as the group of several participants. An empty `unit` means that the participant
-    is the unit.
+    `address`: that of the question in the journal. `unit`: the id of the unit of analysis, such as
+    a group. Empty: the participant is the unit.
 
-    `expected_kinds` maps a kind of text to the ids of all sources that the design shows. An empty
-    collection means that the prompt may hold no text of this kind. A kind that is missing from the
-    mapping is reported but not checked. `within` lists further ids that the prompt may quote, or
-    prefixes of ids that end in `/`. A quoted text is counted as `FOREIGN_WORDS` if its id is
-    neither in `expected_kinds` nor in `within`.
+    `expected_kinds`: for each kind of text the ids of all sources that the design shows. With an
+    empty collection, the prompt may hold no text of this kind. Kinds that are missing from the
+    mapping are reported but not checked. `within`: further ids that the prompt may quote, or
+    prefixes of ids that end in `/`. Any other quoted text counts as `FOREIGN_WORDS`.
     """
 
     address: str
@@ -96,10 +94,9 @@ Label = Callable[[Source], str]
 class ExposureTable:
     """The computation of the table `exposure`. Study types use it as `Study.derived_tables`.
 
-    `label` returns the study type's name for the kind of a source. For a source that is no
-    exposure, `label` returns an empty string. An example is an option that every participant sees.
-    `own` is the label of the participant's own utterances and answers. If `own` is empty, `label`
-    also names these texts.
+    `label` returns the study type's name for the kind of a source, or "" for a source that does not
+    count (such as an option that every participant sees). `own`: the name for the participant's own
+    utterances and answers. If `own` is empty, `label` also names these texts.
     """
 
     decisions: Decisions
@@ -120,9 +117,9 @@ class ExposureTable:
 class _Recorded(NamedTuple):
     """The recorded sources and speakers of a set of requests.
 
-    `sources`: the distinct sources of the texts in a request, by its address. `speakers`: the
-    speaker of each utterance. `written_by_others`: the writer of an utterance written in another
-    speaker's name. `asked`: the speaker who was asked, by address.
+    `sources`: the distinct sources of a request, by address. `speakers`: the speaker of an
+    utterance, by id. `written_by_others`: the writer, if another speaker wrote the utterance.
+    `asked`: the speaker who was asked, by address.
     """
 
     sources: Mapping[str, Collection[Source]]
@@ -317,7 +314,7 @@ def describe_deviations(run: RunFolder) -> list[str]:
 
 
 def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
-    """Return decision → the kinds of text in the prompt of the decision, for one participant."""
+    """Return the kinds of text in the prompts of one participant, by the name of the decision."""
     if not run.has_table(ExposureRow.table):
         return {}
     own = run.scan_table(ExposureRow.table).filter(participant_id=participant_id).collect()

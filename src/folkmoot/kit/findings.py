@@ -64,7 +64,7 @@ HOLM_NOTE = (
 
 
 def split_address(address: str) -> list[str]:
-    """Return the parts of an address: the scope names, then the kind of call with its count."""
+    """Return the parts of an address: the scope names, then the call, such as `ask2`."""
     return [unescape_address_part(part) for part in address.split("/")]
 
 
@@ -131,7 +131,7 @@ def is_significant(estimate: Estimate) -> bool | None:
 
 
 def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
-    """Return label → Holm's adjusted p, for all comparisons of one table.
+    """Return Holm's adjusted p by label, for all comparisons of one table.
 
     The value is NaN for a comparison without a test.
     """
@@ -150,8 +150,7 @@ def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
 def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Row:
     """Return the cells `name`, `low` and `high` of a row.
 
-    `suffix` is appended to the bounds of shares ("_rate"), so that the report formats them as
-    shares.
+    `suffix` is appended to the names of the bounds. The report formats "low_rate" as a share.
     """
     low, high = f"low{suffix}", f"high{suffix}"
     if estimate is None:
@@ -231,8 +230,7 @@ def interaction_matrix(
 def format_share(estimate: Estimate, aside: str = "", digits: int = 0) -> str:
     """Return a share as text, such as "16 % (9 to 23 %)".
 
-    `aside` is added within the brackets. Next to a difference of shares, use one digit more than
-    the difference has, as in `format_mean_value`.
+    `aside` is added within the brackets.
     """
     return _format_estimate(
         estimate,
@@ -293,8 +291,8 @@ def _format_estimate(estimate: Estimate, value: str, span: str, aside: str) -> s
 def format_mean_value(value: float | None, digits: int = 2) -> str:
     """Return a mean with `digits` decimals, or "unknown".
 
-    Next to a difference, use one digit more than the difference has, so that readers can recompute
-    the difference.
+    Next to a difference, use one more digit than for the difference, so that readers can recompute
+    it.
     """
     if value is None or not math.isfinite(value):
         return "unknown"

@@ -66,7 +66,7 @@ def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[Wron
 
 
 def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
-    """Return address → number of characters of the request that have no recorded source."""
+    """Return the number of characters without a recorded source in each request, by address."""
     if not run.has_table(PROVENANCE):
         return {}
     unknown = run.read_table(PROVENANCE).filter(kind=UNATTRIBUTED)

@@ -22,10 +22,12 @@ from folkmoot.errors import FolkmootError
 class Band:
     """A human benchmark: values that human studies have measured for one quantity.
 
-    `design`: what the people of these studies were asked, and when. `low`, `high`: the range, or
-    NaN if only the centre is known. `range`: the meaning of the range, such as quantiles over
-    studies. `n`: number of people. `source`: author, year, title, DOI, measured quantity, and where
-    the data are. `verified`: True if the values were recomputed from the data of the source.
+    - `design`: what the people of these studies were asked, and when.
+    - `low`, `high`: the range, or NaN if only the centre is known.
+    - `range`: the meaning of the range, such as quantiles over studies.
+    - `n`: number of people.
+    - `source`: author, year, title, DOI, measured quantity, and where the data are.
+    - `verified`: True if the values were recomputed from the data of the source.
     """
 
     key: str
@@ -58,8 +60,7 @@ def human_bands() -> dict[str, Band]:
 def human_band(key: str) -> Band:
     """Return the benchmark with this key for a comparison.
 
-    Raises FolkmootError if the data file has no such key, or if the values of the benchmark could
-    not be verified.
+    Raises FolkmootError if there is no such benchmark, or if its values are not verified.
     """
     bands = human_bands()
     if key not in bands:

@@ -125,10 +125,9 @@ def labels_at(
 ) -> list[int]:
     """Return labels (n,) for exactly k clusters, counted from 0 in order of first appearance.
 
-    `kmeans`: k-means, the best of ten starts. Above 10,000 rows k-means uses mini-batches (Sculley
-    2010, doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion. Ward's method needs
-    quadratic memory, so more than 10,000 rows raise ValueError. Another algorithm raises
-    ValueError. Both algorithms are computed by scikit-learn.
+    `kmeans`: the best of ten starts, or mini-batches above 10,000 rows (Sculley 2010,
+    doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion with quadratic memory, so more
+    than 10,000 rows raise ValueError. Both algorithms are computed by scikit-learn.
     """
     from sklearn.cluster import AgglomerativeClustering, KMeans, MiniBatchKMeans
 
@@ -161,7 +160,7 @@ def _as_clustered(vectors: Vectors) -> Vectors:
 
 
 def _sample_rows(n: int, seed: int) -> NDArray[np.intp]:
-    """Return the numbers of all rows, or of a random sample if there are more than `SAMPLE_ABOVE`.
+    """Return the indices of all rows, or of a random sample of more than `SAMPLE_ABOVE` rows.
 
     Clustering has a quadratic cost.
     """

@@ -91,10 +91,10 @@ class _Answers:
 def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
     """Return the benchmarks of a table of human answers, without those that cannot be computed.
 
-    Benchmarks of change: the centre is computed from all answers, and the range from the arms.
-    Benchmarks of spread: the range is computed from the items, and the centre is the median item.
-    Arms and items with fewer than `MIN_ANSWERS` answers do not count for the range. The result is
-    empty with fewer than `MIN_ANSWERS` answers. `design`: what the people were asked, and when.
+    For benchmarks of change, the centre is computed from all answers, and the range from the arms.
+    For benchmarks of spread, the range is computed from the items, and the centre is the median
+    item. Arms and items with fewer than `MIN_ANSWERS` answers do not count for the range. `design`:
+    what the people were asked, and when.
     """
     if len(answers.before) < MIN_ANSWERS:
         return []

@@ -207,13 +207,12 @@ FEWEST_PAIRS = 10
 def check_instability(repeats: Collection[Repeat]) -> Check:
     """Check whether two answers of a participant to one question agree.
 
-    Repeats without new information between the answers are checked first. Choices are checked by
-    the share that changed, and numbers by the correlation of the two answers. The limit of the
-    correlation is the lowest in human studies over days of deliberation.
+    Answers without new information in between are checked first. Choices are checked by the share
+    that changed, and numbers by the correlation of the two answers. Its limit is the lowest in
+    human studies over days of deliberation.
 
-    If this check gives no verdict, all repeats are checked for random answers. Answers are random
-    if two answers of one participant agree no more than answers of two random participants. Repeats
-    with new information cannot show that a model is stable.
+    If this gives no verdict, the check only fails for random answers: two answers of one
+    participant agree no more than those of two random participants.
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))
@@ -309,9 +308,9 @@ def _bounds_in_words(e: Estimate) -> str:
 def check_position_bias(answers: Sequence[Shown]) -> Check:
     """Check whether any place in the list of options attracts or repels choices.
 
-    The check passes if the intervals of all places are inside the margin. The check fails if the
-    place with the largest effect meets two conditions. The interval of this place is outside the
-    margin, and its p-value, adjusted for the number of places, is below .01.
+    The check passes if the intervals of all places are inside the margin. It fails if the interval
+    of the place with the largest effect is outside the margin, and the effect is significant at
+    .01. The p-value is adjusted for the number of places.
     """
     title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
     found = position_effects(answers)
@@ -426,15 +425,13 @@ FEWEST_OPTIONS = 5
 def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
     """Check whether first votes are spread over the options as evenly as human votes.
 
-    `before` (k,): first votes per option. The check fails below the human benchmark (too uniform)
-    and above it (as if random). The benchmark covers five to nine options. Votes on fewer options
-    are more even for arithmetical reasons. With fewer options, the check can therefore only fail
-    for too little spread, and otherwise its verdict is "not known".
+    `before` (k,): first votes per option. The check fails if the votes are more uniform or more
+    random than the human benchmark. The benchmark covers five to nine options. Votes on fewer
+    options are always more even, so the check can then only fail for too little spread.
 
     `moves` (k, k): first votes in rows and last votes in columns, of participants who voted twice.
-    The check also fails if the effective number of options shrinks more than a second benchmark
-    allows. The second benchmark comes from days of human deliberation. A shorter treatment should
-    not narrow votes more than that.
+    The check also fails if the effective number of options shrinks more than in days of human
+    deliberation.
     """
     title = SPREAD_OF_VOTES
     counts = np.asarray(before, float)

@@ -168,8 +168,7 @@ def _entropies_in_nats(counts: FloatArray) -> FloatArray:
 def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
     """Return the Jensen–Shannon divergence H((p+q)/2) − (H(p) + H(q))/2 in bits, in [0, 1].
 
-    The divergence is the square of scipy's Jensen–Shannon distance. Lin (1991),
-    doi:10.1109/18.61115, computed by scipy.
+    It is the square of scipy's Jensen–Shannon distance. Lin (1991), doi:10.1109/18.61115.
     """
     from scipy.spatial.distance import jensenshannon
 
@@ -210,8 +209,8 @@ def _paired_distributions(first: ArrayLike, second: ArrayLike) -> tuple[FloatArr
 def esteban_ray(counts: ArrayLike) -> float:
     """Return Esteban and Ray's polarisation Σ_i p_i² (1 − p_i) of nominal choices `counts` (k,).
 
-    This is the case K = 1, α = 1 with all options at distance 1. The result is 0 if all choices are
-    equal. It is largest (.25) for two options with half of the choices each. Esteban and Ray
+    The result is 0 if all choices are equal, and largest (.25) for two options with half of the
+    choices each. This is the case K = 1, α = 1 with all options at distance 1. Esteban and Ray
     (1994), doi:10.2307/2951734.
     """
     p = shares(counts)
@@ -225,11 +224,10 @@ def van_der_eijk(counts: ArrayLike) -> float:
     0: answers are evenly spread. −1: half of the answers are at each end. With two categories, A is
     1 − 2 min(p).
 
-    With k ≥ 3, the distribution is cut into layers. A layer has the same count in each of its S
-    non-empty categories, and its agreement is U · (1 − (S − 1)/(k − 1)). U = ((k − 2) TU − (k − 1)
-    TDU) / ((k − 2)(TU + TDU)), where TU counts the unimodal and TDU the bimodal triples of
-    categories. A is the mean of the layers, weighted by size. Van der Eijk (2001),
-    doi:10.1023/A:1010374114305.
+    With k ≥ 3, A is the mean over layers of the distribution, weighted by size. A layer has the
+    same count in each of its S non-empty categories. Its agreement is U · (1 − (S − 1)/(k − 1)),
+    with U = ((k − 2) TU − (k − 1) TDU) / ((k − 2)(TU + TDU)). TU counts the unimodal and TDU the
+    bimodal triples of categories. Van der Eijk (2001), doi:10.1023/A:1010374114305.
     """
     p = shares(counts)
     if len(p) == 1:

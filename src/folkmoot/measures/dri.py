@@ -65,9 +65,9 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
     """Return the Deliberative Reason Index of the group, in [−3, 1].
 
-    1: in each pair of participants, the two correlations are equal. −3: in each pair, one
-    correlation is 1 and the other −1, so participants agree on reasons and disagree on policies, or
-    the reverse. Returns NaN without pairs.
+    1: the two correlations of each pair of participants are equal. −3: one is 1 and the other −1,
+    so the pair agrees on reasons and disagrees on policies, or the reverse. Returns NaN without
+    pairs.
 
     The index is 2 (c − λ)/(1 − λ) − 1 with λ = 1 − √2/2. c is the mean of 1 − d over pairs, with d
     of `Consistency.line_distances`. If `adjusted` is True, 1 − d of each pair is multiplied by

@@ -1,11 +1,13 @@
 """User drift: do answers that no treatment can change differ between two conditions?
 
 Each question gives a distribution of answers in each condition. The distance of two distributions
-is the total variation, half the sum of the absolute differences of shares: 0 if they are equal, 1
-if they have no common answer. Numbers are grouped by the quartiles of both conditions together.
+is their total variation, half the sum of the absolute differences of shares. It is 0 if they are
+equal, and 1 if they have no common answer. Numbers are first grouped by the quartiles of both
+conditions together.
 
-Finite samples differ by chance. So the mean distance over questions is multiplied by √(1 − s). s is
-the part of the squared differences that sampling explains, estimated by the bootstrap."""
+Finite samples differ by chance. So the mean distance over questions is multiplied by √(1 − s). The
+bootstrap estimates s, the part of the squared differences that sampling explains.
+"""
 
 from __future__ import annotations
 
@@ -122,8 +124,8 @@ def _estimate_mean_distance(
     """Return a mean distance beyond chance with its interval and p-value.
 
     `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`: the
-    counts of each question. `again`: the differences of shares of each question, one for each
-    resample. `sizes`: numbers of answers and of units.
+    counts, by question. `again`: the resampled differences of shares, by question. `sizes`: numbers
+    of answers and of units.
     """
     p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     real, error = _beyond_sampling(value, tables, again)
@@ -154,8 +156,8 @@ def _measure_question(
     """Return the drift of one question.
 
     `named`: the names of all units. `draws`: the exchanges and the resamples of units. `table`: the
-    distances after each exchange, the counts, and the differences of shares in each resample.
-    `units`: the number of independent units.
+    distances after each exchange, the counts, and the resampled differences of shares. `units`: the
+    number of independent units.
     """
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))

@@ -72,15 +72,14 @@ def _options_in_order(listed: str) -> tuple[str, ...]:
 
 
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:
-    """Return how much each place changes the chance that an option is chosen.
+    """Return how much each place in a list changes the chance that an option is chosen.
 
     The estimate is a least-squares fit of "this option was chosen" over all listed options. The
-    predictors are indicators for the option (its popularity) and for its place in the list. Errors
-    are clustered by participant. Orders must vary but need not be balanced. With random orders, the
+    predictors are indicators for the option (its popularity) and for its place. Errors are
+    clustered by participant. Orders must vary but need not be balanced. With random orders, the
     estimate is the causal effect of the place.
 
-    Only options that were listed in several orders count. In a list that merely has more options
-    than another one, the additional places differ by their options.
+    Only sets of options that were listed in several orders count.
     """
     orders_of_set: dict[frozenset[str], set[tuple[str, ...]]] = defaultdict(set)
     for a in answers:

@@ -22,17 +22,18 @@ FloatArray = NDArray[np.float64]
 class Fit(NamedTuple):
     """The changes of people compared with the simulated changes of the same n answers.
 
-    A change is the second answer minus the first answer. `people_change`, `change`: the mean change
-    of people and of the simulation. `gap`: the mean change of the simulation minus that of people,
-    clustered by person. `correlation`: the correlation of both changes over answers. `slope`: the
-    slope of a regression of people's change on the simulated change. A slope of 1 means that the
-    simulated changes have the right size. `correlation` and `slope` are NaN if either change does
-    not vary. `distance`: the Wasserstein distance of the final answers, as a share of the scale.
+    A change is the second answer minus the first answer. Fields on both:
 
-    The last six fields come in pairs, for people and for the simulation. `people_moved`, `moved`:
-    the share of answers that changed. `people_crossed`, `crossed`: the share of answers that ended
-    on the other side of the middle. `people_regression`, `regression`: the slope of the change on
-    the first answer. Below 0, answers move towards the mean.
+    - `people_change`, `change`: the mean change of people and of the simulation.
+    - `gap`: the simulated mean change minus that of people, clustered by person.
+    - `correlation`: the correlation of both changes over answers, or NaN if either does not vary.
+    - `slope`: the slope of people's change on the simulated change. 1: the simulated changes have
+      the right size.
+    - `distance`: the Wasserstein distance of the final answers, as a share of the scale.
+    - `people_moved`, `moved`: the share of answers that changed.
+    - `people_crossed`, `crossed`: the share of answers that ended on the other side of the middle.
+    - `people_regression`, `regression`: the slope of the change on the first answer. Below 0,
+      answers move towards the mean.
     """
 
     n: int
@@ -53,9 +54,9 @@ class Fit(NamedTuple):
 class Fidelity(NamedTuple):
     """Simulated effects compared with effects in people, over items.
 
-    `correlation`: the correlation of the effects in people with the simulated effects. `slope`: the
-    slope of a regression of the effects in people on the simulated effects. `same_sign`: the share
-    of items in which both effects have the same sign, or NaN if all effects in people are 0.
+    `slope`: that of a regression of the effects in people on the simulated effects. `same_sign`:
+    the share of items in which both effects have the same sign, or NaN if all effects in people are
+    0.
     """
 
     items: int

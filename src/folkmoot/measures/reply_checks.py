@@ -1,8 +1,8 @@
 """Checks of the form of a model's replies, from rows of the table `answers` of any study type.
 
 Replies of one participant are alike: a model that refuses to play a persona refuses it in each
-question. So the interval of a share of replies is over independent units (`share_of_replies`): the
-participants, or the groups in which they talk. The verdict is "not known" if these are too few.
+question. So intervals use independent units (`share_of_replies`): participants, or groups that talk
+to each other. The verdict is "not known" if these are too few.
 """
 
 from __future__ import annotations
@@ -94,10 +94,8 @@ def count_faults(
 def share_of_replies(faults: Faults) -> Estimate:
     """Return the share of replies with a fault, with an interval over independent units.
 
-    With at least five units that have a fault, the interval is `clustered_share`. With fewer, they
-    do not tell how much alike the replies of a unit are, so the bounds are cautious: the upper one
-    is that of the share of units with any fault, and the lower one takes all replies of a unit for
-    one. There is no interval with fewer than five units.
+    With at least five faulty units, the interval is `clustered_share`. With fewer, it is a wide
+    Wilson interval over units, because it is unknown how much alike the replies of a unit are.
     """
     bad, asked = (sum(counts[at] for counts in faults.values()) for at in (0, 1))
     units, with_fault = len(faults), sum(counts[0] > 0 for counts in faults.values())
@@ -120,7 +118,7 @@ def share_of_replies(faults: Faults) -> Estimate:
 def share_check(key: str, title: str, faults: Faults, limit: float, what: str) -> Check:
     """Return the check that at most the share `limit` of replies has a fault.
 
-    `what`: the fault in words, which ends the sentence "… of … replies".
+    `what`: the end of the sentence "… of … replies", such as "were far too long".
     """
     margin = Margin(high=limit)
     if not faults:
@@ -150,10 +148,9 @@ def _how_sure(share: Estimate, units: int, verdict: Verdict) -> str:
 def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> list[Check]:
     """Return all checks that can be computed from the table `answers` of any study type.
 
-    Position bias is estimated over all choices together. If a study asks the same choice many
-    times, the errors are clustered by participant, because such answers are not independent.
-    Each participant draws an order of the options, so participants of one group count separately.
-    `unit_of` returns the independent unit of a row, for shares of replies.
+    `unit_of` returns the independent unit of a row, for shares of replies. Position bias is
+    estimated over all choices together, clustered by participant. Each participant draws an order
+    of the options, so participants of one group count separately.
     """
     return [
         check_refusals(answers, unit_of=unit_of),

@@ -1,7 +1,6 @@
 """Turn a raw persona line into a full persona with two calls: demographics, then a description.
 
-The functions need a scope with the two methods of `Recruiting`. The table `base_personas` records
-the demographics of each line.
+The table `base_personas` records the demographics of each line.
 """
 
 from __future__ import annotations

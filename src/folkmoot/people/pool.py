@@ -1,8 +1,8 @@
 """The persistent pool of personas (`data/personas.json`), which all runs share.
 
-Before a draw, the pool must hold 1.5 × the number of personas that the run needs. Runs share the
-cost of enrichment, and two draws of equal size have about two thirds of their personas in common. A
-file that is not a pool raises an error and stays unchanged.
+A run draws its personas from a pool of at least 1.5 × their number. So runs share the cost of
+enrichment, but two draws differ in about a third of their personas. A file that is not a pool
+raises an error and stays unchanged.
 """
 
 from __future__ import annotations

@@ -4,14 +4,15 @@ A conversation is five files:
 
 - `comments.csv`: one row per comment.
 - `votes.csv`: one row per vote.
-- `participants-votes.csv`: one row per participant, one column per comment. A cell is 1 for
-  agree, -1 for disagree, 0 for pass, and empty for a comment that the participant did not see.
+- `participants-votes.csv`: one row per participant, one column per comment. A cell is 1 for agree,
+  -1 for disagree, 0 for pass, and empty for a comment that the participant did not see.
 - `summary.csv`: figures of the conversation, without a header.
-- `participants.csv`: an addition of Folkmoot. It maps the participant numbers of Polis to our
-  ids, and holds first choices, for which Polis has no place.
+- `participants.csv`: an addition of Folkmoot. It maps the participant numbers of Polis to our ids,
+  and holds first choices, for which Polis has no place.
 
-Only votes that were cast are written. The author number of a comment that no participant wrote is
-the next free number, because readers of the format refuse negative numbers."""
+Only votes that were cast are written. A comment that no participant wrote gets an unused author
+number, because readers of the format refuse negative numbers.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ class CastVote(NamedTuple):
 class ExportedConversation:
     """The votes on one list of comments, which Polis calls a conversation.
 
-    `people`: id of each participant → first choice, or empty if there is none. Participants are
-    numbered in the order of these keys.
+    `people`: the first choice of each participant by id, or empty. Participants are numbered in
+    this order.
     """
 
     topic: str

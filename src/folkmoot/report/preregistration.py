@@ -47,10 +47,9 @@ FAMILIES = ("primary", "secondary", "exploratory")
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """A field of the preregistration template.
+    """A field of the preregistration template, shown in the order of its parts.
 
-    The field shows its paragraphs, then a numbered list, a table and a verbatim text. Empty parts
-    are left out. By default, the paragraph asks the authors to fill in the field.
+    Empty parts are left out. By default, the paragraph asks the authors to fill in the field.
     """
 
     title: str

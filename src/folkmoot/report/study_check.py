@@ -48,11 +48,9 @@ from folkmoot.storage.run_folder import OUTPUTS
 class CheckNotices:
     """What a researcher should know about a study before its dry run.
 
-    Fields:
-        cautions: actions of the study file that need consent, as parts of sentences.
-        language: a sentence on the language of the study, or empty.
-        missing_keys: environment variables of API keys that are not set.
-        models: the models of a run. `embedding_models`: those for embeddings.
+    `cautions`: actions of the study file that need consent, as parts of sentences. `language`: a
+    sentence on the language of the study, or empty. `missing_keys`: environment variables of API
+    keys that are not set.
     """
 
     models_note: str

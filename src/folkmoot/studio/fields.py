@@ -81,7 +81,7 @@ class StudyField:
 
     @property
     def key_name(self) -> str:
-        """The name of the HTML input in which the human edits the key of a mapping's entry."""
+        """The name of the HTML input for the key of a mapping's entry."""
         return f"key {self.name}"
 
     @property
@@ -109,7 +109,7 @@ class StudyField:
 
     @property
     def summary(self) -> str:
-        """The text that a folded row shows, made of the first texts of its fields."""
+        """The text of a folded row: the first texts of its fields."""
         texts = [field.value.replace("\n", " ") for field in self.inner if field.value]
         return " · ".join(text[:LONG_TEXT] for text in texts[:4])
 
@@ -192,7 +192,7 @@ def change_rows(
 ) -> dict[str, Any]:
     """Return the values after a row of a list or mapping was added, removed or moved.
 
-    `action` is `add PATH`, `remove PATH` or `up PATH`. `rows PATH` replaces a single value by rows.
+    `action`: `add PATH`, `remove PATH`, `up PATH`, or `rows PATH` (replace a single value by rows).
     An unknown path changes nothing.
     """
     verb, _, name = action.partition(" ")

@@ -79,7 +79,7 @@ class ProcessMessages:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutput:
-    """The result of `folkmoot check --json`, or the messages of a check that gave none."""
+    """The result of `folkmoot check --json`. `messages`: the output of a check without a result."""
 
     result: dict[str, Any]
     messages: str = ""

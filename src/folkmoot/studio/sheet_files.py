@@ -1,7 +1,7 @@
 """Read and write the cells of a workbook for its form, in a child process with limits.
 
-A workbook may come from any source. A workbook with formulas, images or other content that would be
-lost is not edited here. This module imports little, so that a child process starts quickly.
+A workbook may come from any source. If it has formulas, images or other content that would be lost,
+it is not edited here. This module imports little, so that a child process starts quickly.
 """
 
 from __future__ import annotations

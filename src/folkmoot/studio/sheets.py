@@ -39,8 +39,8 @@ class SheetForm:
     def with_cells(self, cells: Iterable[tuple[str, int, str]]) -> SheetForm:
         """Return the form with empty rows and columns added, so that it contains these cells.
 
-        A cell is (sheet, row number, column letters). A workbook does not store empty rows. An
-        added row therefore exists only on the submitted page until one of its cells is filled.
+        A cell is (sheet, row number, column letters). A workbook does not store empty rows, so an
+        added row exists only on the page until one of its cells is filled.
         """
         values = {name: [dict(row) for row in rows] for name, rows in self.values.items()}
         for name, number, letter in cells:
@@ -167,9 +167,9 @@ def _cell_field(
 
 
 def complete_rows(values: Mapping[str, Sequence[Mapping[str, str]]], before: Rows) -> Rows:
-    """Return submitted values with every column of a sheet in each of its rows.
+    """Return the submitted rows of each sheet, with a value for every column in every row.
 
-    The columns are those of the submitted rows and of the old rows (`before`).
+    `before`: the old rows. Columns that occur only there are added as empty cells.
     """
     complete: Rows = {}
     for name, rows in values.items():
@@ -194,7 +194,7 @@ def change_columns(values: Rows, action: str) -> Rows:
 def place_cell_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return field id → problems of the field's cell, and the problems without a cell."""
+    """Return the problems of cells by field id, and the problems without a cell."""
     ids: dict[str, str] = {}
     for section in sections:
         for each in walk_fields(section.fields):

@@ -45,7 +45,7 @@ class StudyForm:
     reason: str = ""
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
-        """Return field id → problems, and the problems that belong to no field."""
+        """Return the problems by field id, and the problems that belong to no field."""
         return place_problems(self.sections, problems)
 
     def save(

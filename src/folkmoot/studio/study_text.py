@@ -1,8 +1,7 @@
 """Change values in the text of a study file and keep its comments and layout.
 
-Each change is as small as possible. A scalar is replaced in its line. For any other change, the
-whole value of a top-level key is replaced. A removed key is commented out, like unset keys in a
-template. If the key is set again, its commented line is used.
+A scalar is replaced in its line. For any other change, the whole value of a top-level key is
+replaced. A removed key is commented out. If the key is set again, its commented line is used.
 """
 
 from __future__ import annotations

@@ -56,12 +56,13 @@ WAY_OUT_SUFFIX = "~out"
 class FormField:
     """One field of a form for humans.
 
-    `name` is the name of the HTML field. `options` holds (label, value) pairs. `parts` holds the
-    fields of an object or the rows of a list. `ways_out` holds (label, value) pairs by which the
-    human gives no answer, such as `declined`. `has_declined` is True for an object with the
-    property `declined`, which declines the whole object. `fixed` holds properties of an object with
-    values that the human does not enter. For example, in a list that scores options, each row has a
-    fixed option.
+    - `name`: the name of the HTML field.
+    - `options`: (label, value) pairs.
+    - `parts`: the fields of an object, or the rows of a list.
+    - `ways_out`: (label, value) pairs for giving no answer, such as `declined`.
+    - `has_declined`: True for an object with the property `declined`, which declines the whole
+      object.
+    - `fixed`: properties with values that the human does not enter, such as the option in a row.
     """
 
     name: str
@@ -85,8 +86,8 @@ class FormField:
 class SchemaReading:
     """The context in which `form_of` builds the fields of a form from a schema.
 
-    `definitions` holds the `$defs` of the schema. `fields_for_people` maps the dotted path or the
-    name of a field to the way in which humans are shown the field.
+    `definitions`: the `$defs` of the schema. `fields_for_people`: titles and options for humans, by
+    the dotted path or the name of a field.
     """
 
     definitions: Mapping[str, JsonValue]
@@ -110,7 +111,7 @@ def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
 def form_of(
     schema: Schema, fields_for_people: Mapping[str, FieldForPeople] | None = None
 ) -> FormField:
-    """Build the form for a JSON schema."""
+    """Build the form for a JSON schema. `fields_for_people`: see `SchemaReading`."""
     definitions = schema.get("$defs")
     reading = SchemaReading(
         definitions if isinstance(definitions, dict) else {}, fields_for_people or {}

@@ -1,9 +1,8 @@
 """The participants of a run as one table, with all values that were recorded once per participant.
 
-In a finished run, the participants are the rows of the largest table with known id columns that
-identify its rows. Other tables with one row per participant are joined to this table. In a run in
-progress, the participants come from the plan. If the plan names none, they are the participants
-asked until now.
+In a finished run, the participants are the rows of the largest table with unique ids. Other tables
+with one row per participant are joined to it. In a run in progress, the participants come from the
+plan, or else from the questions asked until now.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ MAX_LEVELS = 12
 class People:
     """The table and columns in which the participants of a run are recorded.
 
-    `table` is the name of the table. `id` is the column with the participant's id. The columns in
-    `within`, such as the session, make the id unique. If no table records the participants, `table`
-    is empty, and `drawn` holds the participants that the plan or the journal names.
+    `table`: its name. `id`: the column with the participant's id. `within`: the columns, such as
+    the session, that make the id unique. If `table` is empty, `drawn` holds the participants that
+    the plan or the journal names.
     """
 
     table: str
@@ -209,7 +208,7 @@ def count_of(run: RunFolder) -> int | None:
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
-    """Return id → name of the participants in the conversation with the key `key`."""
+    """Return the names of the participants in a conversation, by id. `key` identifies it."""
     people = people_of(run)
     frame = people_frame(run, people)
     if len(people.within) > len(key):
@@ -479,10 +478,8 @@ def _is_list(column: pl.Series) -> bool:
 
 
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
-    """Return the names of further tables with rows about participants.
-
-    Each name maps to the columns that identify the participant of a row. The table `people.table`
-    is left out.
+    """Return the identifying columns of further tables about participants, by the name of the
+    table.
     """
     key_columns_by_table = {}
     for name in run.table_names() if people.table else ():

@@ -155,8 +155,8 @@ def in_room(
 ) -> list[Line]:
     """Return the utterances and the private replies of a conversation.
 
-    Private replies are private utterances and answers to questions that only one speaker was asked.
-    `given_names` maps ids to names, for tables that record only ids.
+    A private reply is a private utterance, or an answer that was not spoken to others.
+    `given_names`: the names by id, for tables that record only ids.
     """
     conditions = [
         pl.col(column).cast(pl.String) == value for column, value in zip(columns, key, strict=True)

@@ -1,8 +1,8 @@
 """Full-text search over all replies of a run.
 
-The index is a cache outside the run folder. The index holds words but no texts. The texts of
-results are read from the journal. The index grows while a run is in progress. If texts were removed
-from the journal, the index is rebuilt, so that withdrawn texts can no longer be found.
+The index is a cache outside the run folder. It holds no texts, which are read from the journal. The
+index grows while a run is in progress. It is rebuilt after a withdrawal, so that withdrawn texts
+can no longer be found.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Searches:
     ) -> tuple[list[tuple[str, SearchResult]], int]:
         """Search several runs, given as (name, function that opens the run).
 
-        Returns the results by name, and the number of completely searched runs. The search stops at
-        a time limit.
+        Returns (name, result) pairs, and the number of completely searched runs. The search stops
+        at a time limit.
         """
         deadline = time.monotonic() + MAX_WAIT_FOR_ALL_SECONDS
         results: list[tuple[str, SearchResult]] = []

@@ -47,10 +47,9 @@ class Label(NamedTuple):
 class Piece(NamedTuple):
     """Consecutive characters of a message that have the same sources.
 
-    `spans` holds the spans that cover the piece, the innermost last. Text without spans is an
-    instruction of the study. `opened` holds the spans that begin where the piece begins, and
-    `closed` the spans that end where the piece ends. `resumed` is True if an inner span ends just
-    before the piece and the outer span continues.
+    `spans`: the spans that cover the piece, the innermost last. Without spans, the text is an
+    instruction of the study. `opened`: the spans that begin here. `closed`: the spans that end
+    here. `resumed`: True if an outer span continues after an inner span.
     """
 
     text: str
@@ -68,7 +67,7 @@ class Piece(NamedTuple):
     def marked(self) -> tuple[Source, ...]:
         """The sources to name before the piece, so that colour is not the only sign.
 
-        Short values, such as names and numbers, are not marked, because a prompt has many of them.
+        Short values, such as names and numbers, are left out, because a prompt has many of them.
         """
         marked_spans = self.opened or self.spans[-1:] * self.resumed
         return tuple(span.source for span in marked_spans if span.source.kind != "value")

@@ -111,7 +111,7 @@ def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id:
 def is_within(address: str, scope_parts: Sequence[str]) -> bool:
     """Return True if an address belongs to the conversation with the names `scope_parts`.
 
-    The names may be separate parts of the address, or one part such as `family_01-C4` or `game.3`.
+    Several names may be one part of the address, such as `family_01-C4` or `game.3`.
     """
     parts, names = address.split("/"), [escape_address_part(name) for name in scope_parts]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
@@ -198,11 +198,10 @@ def said_by_others(
     scope_columns: Mapping[str, str],
     names: Mapping[str, str],
 ) -> list[ReplyView]:
-    """Return a participant's utterances that are part of replies of other speakers.
+    """Return a participant's utterances that another speaker's reply contains.
 
-    One model call may play several participants. `participant_key` is the participant's key.
-    `scope_columns` maps the columns that identify the conversation in the table `utterances` to
-    their values.
+    One model call may play several participants. `participant_key`: identifies the participant.
+    `scope_columns`: values of the columns that identify the conversation in the table `utterances`.
     """
     if not run.has_table(UTTERANCES):
         return []

@@ -195,10 +195,9 @@ async def code_texts(
 ) -> dict[str, tuple[AssignedCode, ...]]:
     """Code texts by a codebook and return the valid codes by text id.
 
-    A text that the coder did not answer is left out of the result. The function records every text
-    in the table `texts` and every code in `codes`. If `coding:` is off, it records the texts for a
-    later coding and returns an empty dictionary. `rule` is a phrase rule. The codes of the rule are
-    recorded as those of another coder for comparison. Findings must not use the codes of a rule.
+    Texts without an answer are left out. All texts are recorded in the table `texts`, and all codes
+    in `codes`. If `coding:` is off, no model is asked and the result is empty. `rule`: codes texts
+    by phrases, as another coder for comparison. Findings must not use its codes.
     """
     settings = session.config.coding
     book = load_codebook(session, codebook, settings)
@@ -319,12 +318,10 @@ async def ask_for_codes(
 
 
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
-    """Return the text with a recorded source for each of its parts.
+    """Return the text, its context and its slot values with their sources.
 
-    The parts are the text, its context and the values of its slots. A part that already has a
-    source keeps it. The source of any other part is a cell of the table `texts`. In the coding of a
-    finished run, this is the table of the finished run. If the text consists of pieces with several
-    sources, the cell is recorded as one more source for the whole text.
+    A part without a source gets a cell of the table `texts` as its source. A text that consists of
+    pieces with several sources keeps them and gets the cell in addition.
     """
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
@@ -493,10 +490,9 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return object_schema("Codes", {"codes": codes})
 
     def _codes_with_ways_out(self) -> tuple[str, ...]:
-        """Return the code names that a reply may use, including ways out such as declining.
+        """Return the code names that a reply may use, and ways out such as declining.
 
-        With `choose: any` there are none, because an empty list already states that no code
-        applies.
+        With `choose: any` there are no ways out, because an empty list states that no code applies.
         """
         return (
             with_ways_out(self.book.code_names)

@@ -98,7 +98,7 @@ class CodebookResults:
 
     @cached_property
     def codes_by_text(self) -> dict[str, dict[Key, str]]:
-        """Text id → codes with quotes, after corrections. Texts without an answer are left out."""
+        """The corrected codes of each text with their quotes, by text id, if there is an answer."""
         codes_by_text = {
             text: dict(codes)
             for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
@@ -135,11 +135,10 @@ class CodebookResults:
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
         """Return Krippendorff's α of the primary coder and another coder on their shared texts.
 
-        With `code`, a unit is a text with a slot value, and its rating says whether this code
-        applies. Without `code`, the unit depends on the codebook. For `choose: one`, a unit is a
-        text with a slot value, and its rating is the assigned code or "none". For `choose: any`,
-        each code gives a separate unit, and its rating says whether that code applies. See
-        `krippendorff_interval`.
+        With `code`, each slot value of a text is a unit. Its rating says whether this code applies.
+        Without `code`, the codebook decides. For `choose: one`, each slot value of a text is a
+        unit, rated with the assigned code or "none". For `choose: any`, each code is one more unit,
+        rated by whether it applies. See `krippendorff_interval`.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         # No shared text means an unknown agreement, not one of zero.
@@ -148,7 +147,7 @@ class CodebookResults:
         return krippendorff_interval(ratings, level, ids)
 
     def agreement_by_code(self, other: CoderResult) -> dict[str, float]:
-        """Return code → Krippendorff's α of the primary coder and another coder.
+        """Return Krippendorff's α of the primary coder and another coder, for each code.
 
         A unit is the decision whether this code applies to a text. α is NaN if the code is never or
         always assigned.

@@ -170,10 +170,9 @@ def _write_sheet(
 
 
 def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
-    """Add the corrections and codes on a sheet to the run as amendments, and return the new ones.
+    """Store the codes on a sheet as amendments of the run, and return the new ones.
 
-    Amendments that the run already has are not added again. `by` names the human coder. Raises
-    InputError with the cell of every mistake.
+    `by` is the human coder. Raises InputError with the cell of every mistake.
     """
     results = read_codings(run)
     now = utc_timestamp()

@@ -31,8 +31,8 @@ def effect_and_drift_over_cells(
 ) -> Finding | None:
     """Return the finding that compares effect and user drift between the specifications of a grid.
 
-    `cells` holds for each cell its specification in words and its findings. The first specification
-    is the reference. Returns None if fewer than two specifications have controls.
+    `cells`: (specification in words, findings) of each cell. The first specification is the
+    reference. Returns None if fewer than two specifications have controls.
     """
     found: dict[str, dict[str, list[_Pair]]] = {}
     for specification, findings in cells:

@@ -194,9 +194,9 @@ def ask_named_controls(
 ) -> None:
     """Ask the controls that a study file names, unless they have been asked.
 
-    The function does nothing if the run is unusable, or if the study file names no controls
-    (`settings` is None). `limits` holds the budget of the whole grid. Calls and cost of the run, of
-    the other cells (`others`) and of all their controls count towards this budget.
+    Nothing is asked if the run is unusable or `settings` is None. `limits`: the budget of the whole
+    grid. The costs of the run, of the `others` (cells of the grid) and of all their controls count
+    towards it.
     """
     if settings is None or not settings.asks_anything or run.unusable_reason:
         return
@@ -372,7 +372,7 @@ def _left_out(
     conversations: Mapping[str, DecisionConversation],
     versions: _Versions,
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield (control, moment, reason) for each sampled decision that a control asks again.
+    """Yield (control, moment, reason) for each sampled decision of a control.
 
     The reason says why the decision cannot be asked again. It is None if the decision is asked.
     """

@@ -21,10 +21,9 @@ _NO_ATTRIBUTE = (*_GROUPS, *_IDS, "name", "first_name", "source")
 
 
 def read_ages(run: RunFolder) -> dict[tuple[str, str], int]:
-    """Return (unit, participant) → age from the table that describes the participants.
+    """Return the ages of participants by (unit, participant), or {} if no table has them.
 
-    The unit is empty if the ids of participants are unique in the run. Returns an empty dictionary
-    if no table describes each participant once.
+    The unit is empty if the ids of participants are unique in the run.
     """
     for name, who, group in _tables_of_participants(run):
         table = run.scan_table(name)

@@ -55,12 +55,10 @@ def unit_name(rows: pl.DataFrame) -> str:
 
 
 def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
-    """Return the share of hits with its interval.
+    """Return the share of hits with its interval over independent units.
 
-    If each unit has one answer, the interval is Wilson's. Otherwise it is the interval for
-    clustered data. If all answers are hits, that interval is undefined, because the variance
-    between clusters is zero. The function then returns Wilson's interval, in which each cluster
-    counts once.
+    With one answer per unit, or if all answers are hits, the interval is Wilson's over units.
+    Otherwise it is the interval for clustered data.
     """
     if len(set(units)) == len(hits):
         return wilson(sum(hits), len(hits))

@@ -38,9 +38,8 @@ PARTICIPANT = "participant"
 class ControlledDecision(NamedTuple):
     """One decision of a participant. Controls continue its conversation or ask it again.
 
-    `moment` is `first` for the participant's first decision in the run, and `final` for the last
-    decision in this condition. `options` is empty and `value` is None unless the decision is a
-    closed choice.
+    `moment`: `first` for the participant's first decision in the run, or `final` for the last
+    decision in this condition. `options` and `value` are set only for a closed choice.
     """
 
     participant_id: str
@@ -64,11 +63,10 @@ class ControlledDecision(NamedTuple):
 class DecisionConversation(NamedTuple):
     """A decision as its speaker knew it.
 
-    `asked` holds the messages of the first request, which end with the question. `heard` holds the
-    messages of the last request and the reply to it. The two requests differ if there were re-asks.
-    `answer` parses a further reply to the same question. `answer` is None unless the decision is a
-    closed choice or a form with one closed field. `value` is the parsed value of the given reply,
-    or None if the answer is missing.
+    `asked`: the messages of the first request, with the question at the end. `heard`: the messages
+    of the last request and its reply. They differ if the question was re-asked. `answer`: parses a
+    further reply to the same question. None unless the decision is a closed choice or a form with
+    one closed field. `value`: the answer, or None if it is missing.
     """
 
     speaker: Speaker
@@ -90,11 +88,9 @@ class DecisionConversation(NamedTuple):
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     """Return the first decision of each participant and the final decision in each condition.
 
-    The first decision is the participant's first closed choice. Without a closed choice, it is the
-    participant's first decision of any kind. A decision counts only if the participant is the
-    speaker who was asked. If one reply speaks for several participants, no control can continue it.
-    Decisions of humans and of leading roles (a mediator's proposals) are left out. Raises
-    InputError if the run has no suitable decision.
+    The first decision is the first closed choice, or else the first decision of any kind. Left out
+    are decisions of humans and of leading roles (a mediator's proposals), and replies for several
+    participants, which no control can continue. Raises InputError if no decision is left.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
@@ -156,9 +152,8 @@ def sample_decisions(
 ) -> list[ControlledDecision]:
     """Return the decisions of at most `most` participants for each condition and moment.
 
-    The seed gives the participants a random order, and each sample consists of the first
-    participants in this order. So the samples of first and of final decisions have the same
-    participants, and a smaller sample is part of a larger one.
+    The seed gives the participants a random order, and each sample takes the first ones. So first
+    and final decisions have the same participants, and a smaller sample is part of a larger one.
     """
     groups: dict[tuple[str, str], list[ControlledDecision]] = {}
     for decision in decisions:

@@ -50,8 +50,8 @@ MOST_SHIFT = Margin(high=0.1)
 class Version(NamedTuple):
     """The answers of one group to one decision, asked with one version of its prompt.
 
-    `replied` is the number of decisions that could not be asked: the speaker had replied to a text
-    that the version replaces. `is_changed` is True if the version changed any prompt.
+    `replied`: the number of decisions that could not be asked, because the participant had already
+    replied to a replaced text. `is_changed`: True if the version changed any prompt.
     """
 
     answers: Answers
@@ -75,9 +75,8 @@ def decision_contrasts(
 ) -> dict[Contrast, tuple[str, str]]:
     """Return the pair of decisions to compare for each contrast: one decision of each group.
 
-    Both decisions of a pair have the same options. If there are several such pairs, the function
-    prefers two decisions with the same name, and then the most frequent decisions. `options` maps
-    the address of a decision to its options, in any order.
+    Both decisions have the same options, the same name if possible, and are as frequent as
+    possible. `options`: the options of a decision in any order, by its address.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -310,7 +309,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
 
 
 def expected_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers that participants gave to these decisions in the run itself."""
+    """Return the answers that participants gave to these decisions in the original run."""
     return [_as_number(value) for value in rows["expected"].to_list()]
 
 

@@ -65,10 +65,9 @@ _EQUAL = {PASSED: "yes", FAILED: "no", NOT_KNOWN: "not known"}
 
 
 def control_findings(run: RunFolder) -> list[Finding]:
-    """Return the findings of the controls of a run.
+    """Return the findings of the controls of a run, or an empty list without finished controls.
 
-    Without finished controls, the list is empty. If the study file of a finished run names controls
-    that are not finished, the list holds one finding that says so.
+    If the study file of a finished run names controls that are not finished, one finding says so.
     """
     controls = open_controls(run)
     if controls is None:

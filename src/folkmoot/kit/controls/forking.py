@@ -1,11 +1,10 @@
 """Fork a decision: ask again the replies that depend on a replaced text, then the decision.
 
-If the speaker has replied to a text, the text cannot be replaced alone. The prompt would then hold
-replies to words that it no longer contains. The spans of a request name the earlier replies that
-the request quotes. So the replies that depend on the replaced texts are known before the first
-call. They are asked again in the order of the protocol. In each request, the new replies take the
-place of the old ones. All replies that do not depend on a replaced text are taken from the journal
-at no cost. `reply_graph` reads the replies and finds what a prompt quotes of them.
+A text that the speaker has replied to cannot be replaced alone. The prompt would then hold replies
+to words that it no longer contains. The spans of a request name the earlier replies that it quotes,
+so all dependent replies are known before the first call. They are asked again in the order of the
+protocol, and each request holds the new replies instead of the old ones. All other replies are
+taken from the journal at no cost. `reply_graph` finds what a prompt quotes of a reply.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ def fork_decision(
 ) -> ForkedDecision | Refusal:
     """Return the version of a decision that a control asks, or the reason why it cannot be asked.
 
-    `graph` must hold all replies on which the texts of the decision depend. `graph` may be empty if
-    the speaker has not replied before the decision.
+    `graph` must hold all replies that the texts of the decision quote. It may be empty if the
+    speaker has not replied before the decision.
     """
     texts = texts_of(conversation)
     changed = replaced_texts(control, decision, texts, treatments, language)

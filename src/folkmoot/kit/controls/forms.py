@@ -1,8 +1,8 @@
 """Forms with one closed field, built from the JSON schema of a journaled request.
 
-A decision may ask for a JSON object, such as a reason and a rating. It can be asked again without
-the code of its study if exactly one field is closed. A closed field is a number, a truth value, or
-one of several texts. If the prompt lists options, the closed field is that of the chosen option.
+A decision may ask for a JSON object, such as a reason and a rating. Controls can ask it again if
+exactly one field is closed, or if one field holds an option that the prompt lists. A closed field
+is a number, a truth value, or one of several texts.
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ def single_field_form(schema: Schema) -> SingleFieldForm | None:
 
 
 def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the schema of a field for a number, a truth value or one of several texts, else None.
+    """Return the schema of a closed field, or None if the field is open.
 
-    The field may also allow null, but no further alternative.
+    A closed field is a number, a truth value or one of several texts, or null.
     """
     if "anyOf" in node:
         others = [each for each in node["anyOf"] if each.get("type") != "null"]

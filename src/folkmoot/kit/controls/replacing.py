@@ -93,13 +93,11 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Treatments:
-    """The texts that differ between conditions at each decision.
+    """The texts that differ between conditions at each decision, by their ids.
 
-    `shown` maps the address of a decision to the ids of the texts that the design shows there.
-    `common` holds the ids of texts that every condition shows, if there are several conditions.
-    Such a text cannot cause a difference between conditions, so it is no treatment.
-    `written_by_others` holds the ids of utterances that another speaker, such as a mediator, wrote
-    in the name of the participant.
+    `shown`: the texts that the design shows at a decision, by its address. `common`: texts that
+    every one of several conditions shows, so that they are no treatment. `written_by_others`:
+    utterances that another speaker, such as a mediator, wrote in the name of the participant.
     """
 
     shown: dict[str, frozenset[str]]
@@ -114,9 +112,8 @@ class Treatments:
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
     """Return a sentence for each reason why controls do not ask some decisions.
 
-    `reasons` holds (control, moment, reason) for each decision in the sample of a control. The
-    moment is `first` or `final`. The reason is None if the decision is asked. `where` says
-    which decisions are counted.
+    `reasons`: (control, `first` or `final`, reason) for each sampled decision. The reason is None
+    if the decision is asked. `where`: words for the counted decisions.
     """
     counts = Counter(reasons)
     sentences = []
@@ -136,7 +133,7 @@ def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str
 
 
 def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, moment: str) -> int:
-    """Return the number of sampled decisions, with those that the control does not ask."""
+    """Return the number of sampled decisions, including those that the control does not ask."""
     return sum(count for key, count in counts.items() if key[:2] == (control, moment))
 
 

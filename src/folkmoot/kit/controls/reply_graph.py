@@ -29,9 +29,8 @@ from folkmoot.storage.tables import is_one_of
 class ReplyPart(NamedTuple):
     """The part of a reply that a prompt quotes. By default it is the whole reply.
 
-    `path` leads by keys to one text or number of a JSON reply. `words` is a function from this
-    value to the words in the prompt. If the prompt quotes several fields of the reply as a JSON
-    object, `keys` are the keys of these fields.
+    `path`: the keys that lead to one text or number of a JSON reply. `words`: returns the words in
+    the prompt from this value. `keys`: the keys of several fields that are quoted as a JSON object.
     """
 
     path: tuple[str, ...] = ()
@@ -57,9 +56,9 @@ class Quote(NamedTuple):
 class JournaledReply(NamedTuple):
     """A reply of the run with its request.
 
-    `texts` are the system prompt and the messages of the request. `is_own` says for each message
-    whether it is a reply of the speaker. `order` is the position of the reply in the protocol.
-    `reply` is the last reply after re-asks.
+    `order`: the position in the protocol. `texts`: the system prompt and the messages of the
+    request. `is_own`: for each of these, whether it is a reply of the speaker. `reply`: the last
+    reply after re-asks.
     """
 
     address: str
@@ -137,10 +136,7 @@ class ReplyGraph:
         return source.address
 
     def reply_spans(self, text: str) -> Iterator[Span]:
-        """Yield the spans of a text that quote a reply, or words computed from it.
-
-        A moderator's prescribed words may quote a reply, so such a span may be inside another one.
-        """
+        """Yield the outermost spans of a text that quote a reply, or words computed from it."""
         return outermost_spans([span for span in spans_of(text) if self.address_of(span.source)])
 
     def addresses_in(self, texts: Iterable[str]) -> set[str]:

@@ -45,9 +45,9 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 def answer_choice(mind: SimulatedRespondent) -> object:
     """Answer a negative control: a question that no treatment should affect.
 
-    If the persona states the answer (such as an age), return it. Otherwise each persona always
-    gives the same option. A participant whom the conversation has changed (the setting `drift`)
-    gives the first option instead.
+    The answer is the one that the persona states (such as an age), or else a fixed option of the
+    persona. With the setting `drift`, participants who changed in the conversation give the first
+    option instead.
     """
     options = mind.reading.offered
     if not options:
@@ -70,10 +70,11 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """Return a number: one that the persona states (such as the age), or one that it always gives.
+    """Return a number: one that the persona states (such as the age), or a fixed one of the
+    persona.
 
-    A participant whom the conversation has changed (the setting `drift`) gives the middle of the
-    range in place of the number that the persona always gives.
+    With the setting `drift`, participants who changed in the conversation give the middle of the
+    range instead of the fixed number.
     """
     bounds = mind.reading.number_bounds
     if bounds is None:

@@ -135,8 +135,7 @@ class Claim:
     def needs_both_bounds(self) -> bool:
         """True if the test needs both bounds of the interval.
 
-        This holds for a claim that the difference lies within ± the margin, and for a claim that it
-        lies outside ± the margin.
+        The claim is then that the difference lies within, or outside, ± the margin.
         """
         return self.direction == "equivalent" or (self.direction == "different" and self.margin > 0)
 
@@ -171,11 +170,7 @@ class Claim:
         return f"{abs(difference):.2g}"
 
     def format_signed(self, difference: float, more: int = 0) -> str:
-        """Return a difference with its sign: "+5 points", "−0.30".
-
-        `more`: number of additional digits. Use 1 if another difference is computed from this
-        difference and printed next to it.
-        """
+        """Return a difference with its sign: "+5 points", "−0.30". `more`: additional digits."""
         if not math.isfinite(difference):
             return "unknown"
         if self.in_points:
@@ -398,13 +393,13 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
     The units decide the method:
 
     - Subjects observed in both conditions: differences within subjects, clustered by unit.
-    - All units in both conditions: differences within units. Shares with one value per unit use
-      Tango's interval and McNemar's test. Otherwise the t interval of the differences is used.
+    - All units in both conditions: differences within units, with their t interval. Shares with one
+      value per unit use Tango's interval and McNemar's test.
     - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
     - Otherwise: Newcombe's interval for shares, Welch's for means (equal to CR2 in this case).
 
-    There is no interval with fewer than five independent units in total. If the conditions have
-    separate units, each condition needs five.
+    There is no interval with fewer than five independent units. If the conditions have separate
+    units, each condition needs five.
     """
     # The set of units decides: equal sets are paired, disjoint sets are independent, and others
     # overlap.
@@ -431,8 +426,8 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
     """Return the values of both conditions, which `estimate_difference` subtracts.
 
-    A condition's value is the mean over all its values. It is the mean over the means of units if
-    both conditions have the same units and no matched subjects.
+    The value is the mean of a condition. If both conditions have the same units and no matched
+    subjects, it is the mean of the units' means.
     """
     by_units = set(first.units) == set(second.units) and not first.subjects
     sides = [
@@ -567,12 +562,13 @@ def judge_families(
 ) -> list[Result]:
     """Return the results of claims in order, each corrected for the other claims of its family.
 
-    `read` returns the data of a claim, or a text with the reason why there are none. Holm's method
-    decides the primary claims, and each has the joint interval that fits its decision (see
-    `decide_jointly`). The chance that at least one primary claim is decided wrongly is at most
-    alpha. Primary claims that cannot be tested count too, because the number was fixed in advance.
-    Holm's p-values over the family decide the verdicts of secondary and exploratory claims. All
-    intervals of estimates are 95 % intervals of each claim by itself.
+    `read` returns the data of a claim, or the reason why there are none. Holm's method decides the
+    primary claims, with the joint intervals of `decide_jointly`. The chance of any wrong decision
+    on them is at most alpha. Primary claims that cannot be tested count too, because the number was
+    fixed in advance.
+
+    Holm's p-values over the family decide secondary and exploratory claims. All intervals of
+    estimates are 95 % intervals of each claim by itself.
     """
     results: list[Result] = []
     data_of_primary: dict[int, tuple[Side, Side]] = {}

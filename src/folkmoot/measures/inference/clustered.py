@@ -88,10 +88,10 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
     """Return the share of `hits` (n,), 0 or 1, with an interval clustered by `clusters` (n,).
 
-    The interval uses the standard error of `clustered_mean` on the scale of log odds. Without log
-    odds the upper bound is too small if only some clusters have a rare answer. The degrees of
-    freedom come from `clustered_mean` or from `_df_of_squares`, whichever gives fewer. There is no
-    interval if all values or no values are hits.
+    The standard error of `clustered_mean` is used on the scale of log odds. Otherwise the upper
+    bound would be too small if only some clusters have a rare answer. The degrees of freedom are
+    the smaller of `clustered_mean` and `_df_of_squares`. There is no interval if all or no values
+    are hits.
     """
     estimate = clustered_mean(hits, clusters, level)
     if not estimate.has_interval:
@@ -108,10 +108,8 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 def _df_of_squares(sums: FloatArray) -> float:
     """Return the degrees of freedom of the variance of `sums` (g,), one sum per cluster.
 
-    The result is 3 g / κ − 1, and at least 2. κ is the kurtosis of the sums, and normal sums give g
-    − 1. The result is small if only a few clusters have a hit, since only they have large sums.
-
-    Box (1953), doi:10.1093/biomet/40.3-4.318.
+    The result is 3 g / κ − 1, and at least 2, with the kurtosis κ of the sums. It is small if only
+    a few clusters have large sums. Box (1953), doi:10.1093/biomet/40.3-4.318.
     """
     squares = sums**2
     return max(2.0, 3 * float(squares.sum()) ** 2 / float((squares**2).sum()) - 1)
@@ -218,7 +216,7 @@ class BiasReduced:
 
     @property
     def df(self) -> float:
-        """The degrees of freedom of the model in which they are smaller."""
+        """The smaller number of degrees of freedom."""
         return min(self.df_independent, self.df_alike)
 
 
@@ -227,15 +225,13 @@ def bias_reduced(
 ) -> BiasReduced:
     """Return the CR2 variance of one coefficient and Satterthwaite's degrees of freedom.
 
-    Two working models give two degrees of freedom. In `df_independent`, errors are independent and
-    have one variance. In `df_alike`, the variance of an error is the size of its cluster. The score
-    of a cluster then varies as if its members were fully alike, and a few large clusters dominate
-    the estimate. Both models agree if all clusters have the same size. Otherwise `df_independent`
-    gives too low a coverage if members are alike.
+    The degrees of freedom depend on a working model of the errors. In `df_independent`, errors are
+    independent with equal variance. In `df_alike`, the variance of an error is the size of its
+    cluster, as if the members of a cluster were fully alike. Both agree if all clusters have the
+    same size. Otherwise `df_independent` gives too low a coverage if members are alike.
 
-    Imbens and Kolesár (2016), doi:10.1162/REST_a_00552, also take the degrees of freedom from a
-    model with a cluster effect. Their method estimates the size of that effect, which is not
-    possible with few clusters.
+    Imbens and Kolesár (2016), doi:10.1162/REST_a_00552, estimate the size of the cluster effect,
+    which is not possible with few clusters.
     """
     bread = np.asarray(np.linalg.pinv(design.T @ design), float)
     width = design.shape[1]

@@ -20,13 +20,14 @@ FEWEST_UNITS = 5
 class Estimate:
     """A number with its confidence interval.
 
-    `low`, `high`: the bounds, or NaN if there is no interval. `n`: the number of averaged values.
-    `clusters`: the number of independent groups of values, or 0 if each value is independent. For a
-    difference of shares, `clusters` is the smaller number of units of the two conditions if this
-    number is below five. `p`: the two-sided p-value against no effect, by the same method as the
-    interval, or NaN. `method`: the name of the method of the interval. `each`: the values of the
-    independent units if there are fewer than five. `why`: the reason if a method gives no interval
-    despite five or more units.
+    - `low`, `high`: the bounds, or NaN if there is no interval.
+    - `n`: the number of averaged values.
+    - `clusters`: the number of independent groups of values, or 0 if each value is independent. For
+      a difference of shares it is set only if a condition has fewer than five units.
+    - `p`: the two-sided p-value against no effect, by the same method as the interval, or NaN.
+    - `method`: the name of the method of the interval.
+    - `each`: the values of the independent units if there are fewer than five.
+    - `why`: the reason if there is no interval despite five or more units.
     """
 
     value: float

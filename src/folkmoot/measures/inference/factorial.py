@@ -41,9 +41,9 @@ def factorial(
 
     Errors are clustered by `clusters` (n,). Use one cluster per unit if units are independent. The
     fit is least squares on factors coded −½ and ½ and on their products. The coefficient of a
-    factor is a difference on the scale of the outcome. The coefficient of a product is a difference
-    of two differences. A column that is a linear combination of other columns is dropped. Three-way
-    interactions are assumed to be zero. See `clustered_coefficient` for the t distribution.
+    factor is a difference of means, and that of a product is a difference of two differences.
+    Three-way interactions are assumed to be zero. Collinear columns are dropped. See
+    `clustered_coefficient` for the t distribution.
     """
     y = np.asarray(outcome, float)
     coded = {name: np.asarray(on, float) - 0.5 for name, on in switches.items()}

@@ -30,10 +30,7 @@ EXACT_BELOW = 25
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """The result of a statistical test: statistic, degrees of freedom and p-value.
-
-    If no participant changed, there is nothing to test: the statistic is 0, df is 0 and p is 1.
-    """
+    """The result of a statistical test. If no participant changed: statistic 0, df 0 and p 1."""
 
     # pytest would otherwise collect a class with this name.
     __test__ = False
@@ -123,12 +120,11 @@ def paired_shares(
 
     The arguments count participants with a hit in both conditions, in the first only, in the second
     only, and in neither. The interval is Tango's: all differences that the score test does not
-    reject. For a difference of zero, that test is McNemar's, and p is the p-value of this test.
+    reject. p is that of McNemar's test.
 
-    A move is a participant with a hit in exactly one condition. With fewer than 25 moves, the
-    interval is widened to the exact interval of the balance of moves. p is then the larger of the
-    exact p and the p of the score test. So p is below 1 − level exactly if the interval excludes
-    zero. Raises ValueError without participants. Tango (1998),
+    With fewer than 25 participants with exactly one hit, the interval is widened to the exact
+    interval, and p is the larger of the two p-values. So p is below 1 − level exactly if the
+    interval excludes zero. Raises ValueError without participants. Tango (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     from scipy.optimize import brentq
@@ -166,9 +162,9 @@ def paired_shares(
 class Moves:
     """The number of moves of n participants, made by `moves_towards`.
 
-    Each participant was exposed to an argument for one option, the target. `to_target`: moves to
-    the target. `elsewhere`: moves to any other option. `stayed`: participants without a move.
-    `by_chance`: the expected `to_target` if each move led to a random other option.
+    `to_target`: moves to the option that a participant was exposed to an argument for. `elsewhere`:
+    moves to any other option. `stayed`: participants without a move. `by_chance`: the expected
+    `to_target` if each move led to a random other option.
     """
 
     n: int
@@ -186,10 +182,10 @@ class Moves:
 def moves_towards(
     before: Sequence[str], after: Sequence[str], targets: Sequence[str], options: int
 ) -> Moves:
-    """Count moves to the option for which the opposing side argued.
+    """Count moves to a target: the option for which the opposing side argued.
 
-    `targets` (n,): for each participant, the option for which the opposing side argued. `options`:
-    the number of options. Raises ValueError if the lengths differ.
+    `targets` (n,): the target of each participant. `options`: the number of options. Raises
+    ValueError if the lengths differ.
     """
     if not len(before) == len(after) == len(targets):
         raise ValueError("before, after and targets must be of one length")
@@ -218,10 +214,11 @@ def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
     """Compare the share of moves to the argued option with 1/(options − 1), the share by chance.
 
     `moved`: number of moves. `to_target`: number of moves to the argued option. `options`: number
-    of options. p is that of the exact binomial test. Returns None if no participant moved or there
-    are fewer than three options. A share far above chance may be persuasion or compliance. To
-    distinguish the two, compare the share with that of a condition with an argument without
-    content.
+    of options. p is that of the exact binomial test. Returns None without moves or with fewer than
+    three options.
+
+    A share far above chance may be persuasion or compliance. A condition with an argument without
+    content can tell the two apart.
     """
     if moved < 1 or options < 3:
         return None

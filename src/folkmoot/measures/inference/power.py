@@ -156,7 +156,7 @@ def power_beyond(
 ) -> float:
     """Return the chance that the 1 − alpha interval of an estimate lies above `smallest`.
 
-    With `equivalent`, return the chance that the interval lies within ± `smallest`. The estimate is
+    With `equivalent`, it is the chance that the interval lies within ± `smallest`. The estimate is
     normal with mean `difference` and standard error `se`.
     """
     half = normal_quantile(1 - alpha / 2)

@@ -112,9 +112,9 @@ def logistic(
 
 
 def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Design:
-    """Return the design matrix of complete columns, as in `logistic`.
+    """Return the design matrix of columns without missing values. Levels are in alphabetical order.
 
-    Levels are in alphabetical order.
+    `reference`: the reference level of a column of texts. Collinear columns are left out.
     """
     length = len(next(iter(columns.values()), []))
     matrix: list[FloatArray] = [np.ones(length)]

@@ -95,7 +95,7 @@ def decide_jointly(
 ) -> list[JointResult | None]:
     """Return the results of the claims of a family, in order.
 
-    None is a claim that cannot be tested. It counts as a claim that is not rejected, because the
+    A test of None stands for a claim that cannot be tested. It counts as not rejected, because the
     number of claims was fixed before the data.
     """
     stated = _decide_direction([each and _side_of(each, each.is_mirrored) for each in tests], alpha)
@@ -111,8 +111,8 @@ def decide_jointly(
 def p_beyond(null: float, bound_at: Callable[[float], float]) -> float:
     """Return the one-sided p-value of the hypothesis that a difference is at most `null`.
 
-    It is half of the level at which the lower bound of the interval reaches `null`. `bound_at`
-    returns the lower bound at a two-sided level.
+    `bound_at` returns the lower bound of the interval at a two-sided level. The p-value is half of
+    the level at which this bound equals `null`.
     """
     most, least = 0.0, -34.0
     if not bound_at(-math.expm1(-1e-6)) > null:

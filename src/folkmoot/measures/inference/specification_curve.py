@@ -40,15 +40,14 @@ ON_THE_SIDE = 0.8
 class Curve:
     """The estimates of one claim in all specifications, with joint tests (`specification_curve`).
 
-    - `estimates`: specification → difference. Of several specifications with identical data, only
-      the first is included.
-    - `merged`: the number of specifications that were left out because their data are identical.
+    - `estimates`: the difference in each specification, without repeats of identical data.
+    - `merged`: the number of specifications left out because their data are identical.
     - `p_median`, `p_count`, `p_z`: the p-values of the median, of the number of significant
-      specifications, and of the mean z. Each is the chance of a statistic at least as extreme if no
-      specification had an effect beyond the margin. For a claim of equivalence, each is the chance
-      that some specification is outside the margin. NaN with too few independent units.
-    - `predicted`: the 95 % prediction interval for one more specification, or NaN with fewer than
-      three specifications.
+      specifications, and of the mean z. The null hypothesis is that no specification has an effect
+      beyond the margin. For a claim of equivalence, it is that some specification has one. NaN with
+      too few independent units.
+    - `predicted`: the 95 % prediction interval for one more specification. NaN with fewer than
+      three.
     - `units`: the number of independent units of the smaller condition.
     """
 

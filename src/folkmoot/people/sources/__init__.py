@@ -1,10 +1,10 @@
 """Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and sources of other packages.
 
-A source that needs only a number and a random generator is found by its entry point. Another
-package can register a function `(n, rng) -> list[Persona]` in the group `folkmoot.personas`. The
-name of the entry point is used in `personas: {source: NAME}` and in `folkmoot personas build
+A package can register a source as a function `(n, rng) -> list[Persona]` in the entry-point group
+`folkmoot.personas`. Its name is used in `personas: {source: NAME}` and in `folkmoot personas build
 --source NAME`. Sources that read files or ask models (`table`, `persona_hub`) have other settings,
-and their functions are called directly."""
+and their functions are called directly.
+"""
 
 from __future__ import annotations
 

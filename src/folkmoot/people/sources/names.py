@@ -98,7 +98,7 @@ def _draw_full_name(
 ) -> str | None:
     """Return an unused full name, or None if no random try finds one.
 
-    `initials_number` selects the middle initials: 0 for none, 1 to 26 for A to Z, then two letters.
+    `initials_number` selects the middle initials: 0 for none, 1 for "A.", 27 for "A. A.".
     """
     initials = ""
     while initials_number:

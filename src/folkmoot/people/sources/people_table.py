@@ -43,11 +43,10 @@ MISSING = ("", "NA", "NaN")
 def read_people(path: Path) -> pl.DataFrame:
     """Return the rows of the table in order, with the names of COLUMNS for known columns.
 
-    A known column is one with a name in COLUMNS or another accepted name. Known columns are text
-    without surrounding spaces, and null if a cell is missing. All other columns keep their names.
-    Such a column holds numbers if all of its cells are numbers, and otherwise text or truth values.
-    Raises InputError if the file cannot be read, has no rows, or has two columns with the same
-    meaning.
+    Other accepted names of known columns are replaced. Known columns are text without surrounding
+    spaces, and null if a cell is missing. Other columns are numbers if all of their cells are, and
+    otherwise text or truth values. Raises InputError if the file cannot be read, has no rows, or
+    has two columns with the same meaning.
     """
     return name_people_columns(read_frame(path), path)
 
@@ -96,8 +95,7 @@ def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
 def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
     """Yield a problem for each row without an arm and for each arm that is spelled in two ways.
 
-    Two spellings of an arm differ only in case or spaces. If no row has an arm, there is no
-    problem.
+    Two spellings of an arm differ only in case or spaces. A table without arms has no problem.
     """
     if ARM not in table.columns or table[ARM].null_count() == table.height:
         return
@@ -150,9 +148,8 @@ def holds_answers(columns: Sequence[str]) -> bool:
 def people_in_answers(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Return one row for each person in a table of answers: `id`, the attributes, `first_answers`.
 
-    `first_answers` has a sentence for each item about which the person answered. Raises InputError
-    with the row of each problem. A problem is an empty `person`, or an attribute that differs from
-    an earlier row of the same person.
+    `first_answers` has a sentence for each answered item. Raises InputError with each row that has
+    an empty `person`, or an attribute that differs from an earlier row of the same person.
     """
     answers = name_people_columns(table, path)
     attributes = [name for name in answers.columns if name not in COLUMNS]

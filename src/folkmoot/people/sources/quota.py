@@ -43,8 +43,8 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
     """Return `count` different personas that meet the ratios (largest remainder).
 
     `ratios` replaces single attributes of `default_ratios`. `age` takes bands ("30-44") or single
-    years. An attribute that is not in `default_ratios` (`tenant: {yes: .6, no: .4}`) is added to
-    demographics and text. Raises InputError with every invalid ratio.
+    years. A new attribute (`tenant: {yes: .6, no: .4}`) is added to demographics and text. Raises
+    InputError with every invalid ratio.
     """
     shares = {**default_ratios(), **{key: dict(value) for key, value in (ratios or {}).items()}}
     problems = check_ratios(shares)

@@ -52,8 +52,7 @@ FEW = "of too few people for a test"
 class MeasureComparison:
     """The difference of one measure in one condition: another run minus the first run.
 
-    `means`: the mean of the other run and that of the first run. `paired`: True if the comparison
-    is within subjects.
+    `means`: (other run, first run). `paired`: True if the comparison is within subjects.
     """
 
     measure: str
@@ -68,9 +67,9 @@ def compare_measures(
 ) -> list[MeasureComparison]:
     """Compare each measure in each condition of each further run with the first run.
 
-    `claims`: measure → the claims on this measure. A measure with claims is compared only in the
-    conditions of its claims. The results form one exploratory family, so their p-values are
-    adjusted for their number. A difference of shares within ± `margin` is called equivalent.
+    `claims`: the claims on each measure. A measure with claims is compared only in the conditions
+    of its claims. The results form one exploratory family, so their p-values are adjusted. A
+    difference of shares within ± `margin` is called equivalent.
     """
     base, *others = runs
     comparisons: list[MeasureComparison] = []

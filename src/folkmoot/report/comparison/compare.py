@@ -285,10 +285,9 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
 
 
 def _numbers_in(runs: Sequence[Sample]) -> set[str]:
-    """Return the columns of a file of human answers that must be numbers.
+    """Return the columns of a file of human answers that must be numbers, as in the runs.
 
-    These are columns that are numbers in the runs. A claim may select rows by the value of a
-    variable. The file may then have one column for each variable, so the names of the variables are
+    The file may have one column for each variable that a claim selects, so their names are
     included.
     """
     claims = [claim for run in runs for claim in run.claims]

@@ -20,7 +20,7 @@ NO_ARMS = ("", "")
 class Measured:
     """A measure in one sample, read by `read_measure`.
 
-    `claim`: the claim with the columns that the table has. `arms`: condition → rows. Rows have the
+    `claim`: the claim with the columns that the table has. `arms`: the rows by condition, with the
     columns of `claim.subject`, `unit` and `value` (null if unknown). If `claim.subject` is empty,
     subjects cannot be identified.
     """
@@ -37,10 +37,9 @@ class Measured:
 
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
-    """Group claims by their measure.
+    """Group claims by their measure. The key is a claim without conditions.
 
-    A key is a claim without conditions, and represents the measure. The value lists the claims on
-    this measure. A hypothesis is grouped with another claim if both use the same column without a
+    A hypothesis is grouped with a claim of the study type if both use the same column without a
     filter or threshold. Claims that compare two columns of one row are left out, because each run
     describes them separately.
     """
@@ -173,8 +172,7 @@ def sides_between(
 ) -> tuple[Side, Side]:
     """Return the data of two samples with different subjects, for an estimate.
 
-    The name of the sample is added to the units, so that equal ids in both samples are different
-    units.
+    The units get the name of their sample, so that equal ids in both samples are different units.
     """
     first_side, second_side = (
         _independent_side(rows, name) for rows, name in zip((first, second), names, strict=True)

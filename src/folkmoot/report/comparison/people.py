@@ -103,7 +103,7 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
 def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
     """Return a pair for each measure and condition that a run and a file of human answers share.
 
-    These are the measures of the run's claims, and other columns of the table of participants.
+    Measures of the run's claims come first, then other columns of the table of participants.
     """
     claims = measures_of(run.claims)
     claimed_columns = {measure.measure.rpartition(".")[2] for measure in claims}
@@ -503,7 +503,7 @@ class Match:
 
     @property
     def claim(self) -> Claim:
-        """A claim without conditions and of the same kind as the measure, to format differences."""
+        """A claim without conditions, only to format differences of this measure."""
         return Claim("", NO_ARMS, "share" if self.share else "mean")
 
     def format_level(self, mean: float) -> str:
@@ -522,7 +522,7 @@ class Match:
 def _match_people(pair: Pair) -> Match | None:
     """Match humans with the participants that simulate them, and correct the mean.
 
-    Returns None if ids are not unique or fewer than `FEWEST_UNITS` humans match.
+    Returns None if ids are not unique or too few humans match.
     """
     simulated = pair.simulated.drop_nulls("who").select("who", "unit", model="value")
     human = pair.people.drop_nulls("who").select("who", "unit", people="value")

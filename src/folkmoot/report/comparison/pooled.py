@@ -1,11 +1,10 @@
 """Join the runs of a grid: which claims hold, pooled estimates, and sources of their variance.
 
-Primary claims are judged over all cells together by `specification_curve`, which uses the direction
-and the margin of a claim. If the study file has hypotheses, they are the primary claims.
+`specification_curve` judges primary claims over all cells together. If the study file has
+hypotheses, they are the primary claims.
 
-All other estimates that findings draw with an interval are pooled over the cells and described
-without a verdict. The independent unit of these estimates is the repeat, because cells of one
-repeat share their participants.
+All other estimates with an interval are pooled over the cells and described without a verdict.
+Their independent unit is the repeat, because cells of one repeat share their participants.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ def overall_estimate(figure: Figure) -> Estimate:
 
 
 def specification_estimates(figure: Figure) -> dict[str, Estimate]:
-    """Return specification (combination of settings) → mean of its repeats.
+    """Return the mean of the repeats of each specification (combination of settings).
 
     See `_of_repeats` for the interval.
     """
@@ -204,10 +203,9 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return two shares of specifications: those that agree in sign, and those that agree clearly.
+    """Return two shares of specifications: equal in sign to the pooled estimate, and clearly equal.
 
-    A specification agrees in sign if its estimate and the pooled estimate are on the same side of
-    "no effect". It agrees clearly if, in addition, its interval excludes "no effect".
+    "Clearly" means that the interval of the specification also excludes "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())
@@ -263,8 +261,8 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
 def judge_claims(runs: Cells) -> Finding | None:
     """Judge each primary claim over all specifications together, or return None without claims.
 
-    `runs`: name → (cell, run). The level of the joint tests is 5 % divided by the number of claims
-    (Bonferroni). So the chance that any claim without an effect is called robust is at most 5 %.
+    `runs`: (cell, run) by name. Each joint test has the level 5 % divided by the number of claims
+    (Bonferroni). So the chance of calling any claim without an effect robust is at most 5 %.
     """
     # The verdicts of a cell are those of its report: all primary claims of the cell are one family.
     verdicts_by_cell = {name: _judge_cell(run) for name, (_, run) in runs.items()}

@@ -115,15 +115,14 @@ def claim_power(
 ) -> Finding:
     """Return the power of each primary claim, and the number of units that it needs.
 
-    Power is the chance that the rule which decides the claim after the run will support it. With
-    several claims, Holm's method decides: the first supported claim needs the level 5 % divided by
-    their number, and each supported claim leaves a larger level to the others. So the power of a
-    claim lies between those at its smallest and its largest level. Units needed are for the
-    smallest level, so that they suffice whatever the other claims show.
-    `expected`: the expected difference of each claim, or None. Without an expected difference, the
-    margin of the claim decides the number of units. The share in the second condition is assumed to
-    be `BASE`, or 1 − `BASE` for a claim of a decrease. For a mean, differences are in standard
-    deviations, because its spread is unknown before the run.
+    Power is the chance that the claim is supported after the run. With several claims, Holm's
+    method gives each a level between 5 % divided by their number and 5 %. So the power lies in a
+    range. The number of units is for the smallest level, so that it always suffices.
+
+    `expected`: the expected difference of each claim. If it is None, the margin of the claim
+    decides the number of units. The share in the second condition is assumed to be `BASE`, or 1 −
+    `BASE` for a claim of a decrease. Differences of means are in standard deviations, because the
+    spread is unknown before the run.
     """
     alpha = ALPHA / len(claims)
     rows: list[Row] = []
@@ -223,10 +222,9 @@ def _starting_rate(claim: Claim) -> tuple[int, float]:
 def _power_of_difference(
     claim: Claim, difference: float, sample_size: float, alpha: float
 ) -> float:
-    """Return the power at a difference in the claim's direction.
+    """Return the power at a difference in the claim's direction, or NaN if it is impossible.
 
-    `sample_size`: the number of independent units in each condition. The result is NaN if the rate
-    of the first condition would not be between 0 and 1.
+    `sample_size`: the number of independent units in each condition.
     """
     sign, base = _starting_rate(claim)
     other = base + sign * difference
@@ -295,11 +293,10 @@ def _units_needed(
     alpha: float,
     iccs: Sequence[float],
 ) -> int | None:
-    """Return the number of units in each condition for a power of 80 %.
+    """Return the number of units in each condition for a power of 80 %, or None if there is none.
 
-    The true difference of shares is the expected one. Without it, twice the margin is assumed, or 0
-    for a claim of equivalence. For means and paired designs, half a standard deviation is assumed.
-    Returns None for a share with neither, or if no number up to `MAX_UNITS` suffices.
+    The assumed difference of shares is the expected one, or else twice the margin. It is 0 for a
+    claim of equivalence. For means and paired designs, half a standard deviation is assumed.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
@@ -354,9 +351,8 @@ def people_power(
 ) -> Finding:
     """Return the number of humans with which a corrected estimate has an interval of this `width`.
 
-    The number depends on the correlation between simulated and human answers. For a share, `width`
-    is a difference of shares. For a mean, `width` is a number of standard deviations of human
-    answers.
+    `width` is a difference of shares, or a number of standard deviations of human answers. The
+    number of humans depends on the correlation between simulated and human answers.
     """
     group_size = size.size if size is not None and size.kind != "independent" else 1
     icc = _assumed_icc(iccs) if group_size > 1 else 0.0

@@ -55,9 +55,8 @@ PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_
 class Sample:
     """A run, or a file of human answers, as comparisons use it.
 
-    `kind`: the study type, or "people" for a file. `config`: the settings of a run. `sealed`:
-    sealed part of the plan → hash. `seated`: the ids of participants that humans played. `claims`:
-    the claims of the run.
+    `kind`: the study type, or "people" for a file. `config`: the settings of a run. `sealed`: the
+    hashes of the sealed parts of the plan. `seated`: the ids of participants that humans played.
     """
 
     name: str
@@ -142,8 +141,8 @@ def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
 def people_in(run: Sample) -> Sample | None:
     """Return the humans in a run as a separate sample, or None.
 
-    Attributes that were drawn for their seats are left out. Returns None if no human took part, or
-    if the table of participants has no ids.
+    Attributes drawn for their seats are left out. Returns None if no human took part, or if the
+    table of participants has no ids.
     """
     table = run.tables.get("participants")
     if table is None or not run.seated or "participant_id" not in table.columns:
@@ -162,9 +161,8 @@ def people_in(run: Sample) -> Sample | None:
 def same_people(first: Sample, second: Sample) -> bool:
     """Return whether two runs drew the same participants.
 
-    The plan of a run seals several parts, each with a hash. Two runs have the same participants if
-    all parts that both plans sealed are equal, except design and claims. Models and prompts belong
-    to the design. Participants and their conditions are separate parts.
+    This holds if the hashes of all sealed parts of the plan are equal that both plans have. Design
+    and claims are ignored. Participants and their conditions are separate parts.
     """
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
@@ -197,7 +195,7 @@ def people_file(path: Path) -> Sample:
     - `before` and `after` (the choices), or `position_changed`.
     - `arm` (or the condition column of the run) if there are several conditions.
     - `person` if people can be matched with simulated participants.
-    - Any other measure under the name that it has in the table of the run.
+    - Any other measure, with the column name of the run.
 
     Raises InputError with the column and line of a problem.
     """
@@ -232,8 +230,8 @@ def people_file(path: Path) -> Sample:
 def cell_location(path: Path | str, column: str, row: int) -> str:
     """Return the location of a cell for a message: "people.csv, line 3, position_changed".
 
-    `row` counts from 0. In a Parquet file, the message gives the number of the row (from 1) and no
-    line.
+    `row` counts from 0. For a Parquet file, which has no lines, the number of the row (from 1) is
+    given.
     """
     # The header is line 1 of a CSV, so row 0 is line 2.
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"

@@ -136,10 +136,7 @@ def _format_value(value: object) -> str:
 
 
 def changes_since_run(run: RunFolder, study: Study) -> list[str]:
-    """Return sentences on changes to Folkmoot after the run that would affect a repetition.
-
-    Only the packaged prompts are compared.
-    """
+    """Return sentences on packaged prompts that changed after the run."""
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
     # This compares prompts that ship with the package, so a run with its own prompts is skipped.
     if study.prompts is None or run.config.get("prompts") or not sealed:

@@ -114,11 +114,10 @@ class TrustLight(NamedTuple):
 class Front:
     """The first page of a report.
 
-    `lanes`: the design. `excluded`: a sentence on the parts of the run that a failed check of a
-    human excludes, or empty. `contrasts`: the primary claims with their results. `fixed`: the
-    sentence before the contrasts, which says where the contrasts come from. `answer`: up to three
-    statements of other findings. `legend`: the explanation of the brackets in statements and of the
-    symbols in the drawing. `lights`: reasons to trust the run less. `card`: the rows of the
+    `lanes`: the design. `excluded`: a sentence on what a failed check of a human excludes, or
+    empty. `contrasts`: the primary claims with their results. `fixed`: a sentence on where the
+    contrasts come from. `answer`: up to three statements of other findings. `legend`: the
+    explanation of brackets and symbols. `lights`: reasons to trust the run less. `card`: the
     validity card.
     """
 
@@ -211,8 +210,7 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
     """Return the headline findings that answer the question, the most important first.
 
     The order is: hypotheses of the study file, primary claims, findings that draw an estimate,
-    other findings. Findings on the quality of the run or of the model are left out, because the
-    lights on the first page show them.
+    other findings. Findings on the quality of the run or of the model are left out.
     """
     about_trust = (RESPONDENT_CHECKS_KEY, STRICT_ANSWERS_KEY)
     main = [
@@ -306,8 +304,7 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
     """Yield the design as carried out: conditions, their decisions, and the texts in prompts.
 
     Conditions with the same decisions and sizes share a lane. Consecutive decisions with the same
-    kinds of text share a step. A run without a table of exposure has one lane for each planned
-    condition.
+    texts share a step. Without a table of exposure, each planned condition has one lane.
     """
     by, sizes = _arm_sizes(run, study)
     if not run.has_table(ExposureRow.table):

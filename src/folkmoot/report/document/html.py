@@ -40,10 +40,9 @@ def write_report(
     """Write `report.html` into the run folder and return its path.
 
     With `pdf`, also write `report.pdf` and return the path of the PDF. With `figures`, also save
-    all charts as SVG and PNG files in this folder. `known`: findings that the caller has already
-    computed. `over_grid`: the verdict on each primary claim over all wordings of a grid, if the run
-    is a cell of a grid. If a PDF is requested and Typst is not installed, raises InputError and
-    writes no file.
+    all charts as SVG and PNG files in this folder. `known`: findings that are already computed.
+    `over_grid`: the verdict on each primary claim over all wordings of a grid. Raises InputError
+    and writes nothing if a PDF is requested and Typst is not installed.
     """
     if pdf:
         # Check for Typst first, so that a missing package is reported before any file is written.

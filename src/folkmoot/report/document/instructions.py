@@ -112,8 +112,7 @@ def _interval_of(share: Estimate) -> str:
 def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding | None:
     """Return the finding on whether the models of a run followed the instructions.
 
-    Returns None if the journal has no first replies or cannot be read. The list of deviations
-    reports a journal that cannot be read.
+    Returns None if the journal has no first replies or cannot be read.
     """
     try:
         with JournalReader(run.path / JOURNAL) as journal:

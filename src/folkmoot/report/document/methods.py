@@ -59,8 +59,7 @@ def build_methods(
 ) -> Methods:
     """Write the methods section of a paper in the past tense, and fill in the checklist.
 
-    The paragraphs are on design and sample, material, analysis, controls, and the record of the
-    run. `front`: the first page of the report. `results`: the results of all claims.
+    `front`: the first page of the report. `results`: the results of all claims.
     """
     times = call_times(run)
     parts = (

@@ -72,7 +72,7 @@ def build_trust_section(run: RunFolder, study: Study) -> Trust:
 
 
 def call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
-    """Return requested model → times of its first and last call in the journal (UTC)."""
+    """Return the times (UTC) of the first and the last call by requested model."""
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             called = journal.call_times_by_model()

@@ -98,8 +98,8 @@ def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
 def policy_for(images: Collection[str]) -> str:
     """Return the content security policy of a page that may load only these images.
 
-    `images` holds texts that reference images. If a policy cannot express the address of an image,
-    the policy leaves out the image, and the page shows a link to it.
+    `images`: texts that reference images. If a policy cannot express an address, the page shows a
+    link instead of the image.
     """
     urls = (image.url for words in images for image in find_image_references(words))
     image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]
@@ -113,7 +113,7 @@ def policy_for(images: Collection[str]) -> str:
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
     """Return the history that a model in this seat would be sent.
 
-    If there are several other speakers, their names are shown.
+    Names of speakers are shown if there are several other speakers.
     """
     view = question.view
     has_several_speakers = (

@@ -37,13 +37,12 @@ def build_seat_host(
 ) -> SeatHost:
     """Return the server for the pages of the seats, for `RunOptions.seat_host`.
 
-    `public_url` is the address at which participants reach the server through a proxy. `print_line`
-    receives each link. After the run, the pages remain for `linger_seconds`, or until all connected
-    participants have seen the last page.
+    `public_url`: the address at which participants reach the server through a proxy. `print_line`
+    receives each link. `linger_seconds`: how long the pages remain after the run, unless all
+    connected participants have seen the last page.
 
-    `count_questions` returns the likely number of questions for a participant, or None if it is
-    unknown. The function runs in a thread while the run waits for participants. The pages then show
-    the number beside the number of the current question.
+    `count_questions`: returns the likely number of questions for a participant, or None. It runs in
+    a thread. The pages show the number beside that of the current question.
     """
 
     @asynccontextmanager

@@ -1,7 +1,6 @@
 """Draw traits, buying behaviour, voice and opinion of a participant from the demographics.
 
-Weights and published figures are in `us.yaml`. The rules for the way of talking are assumptions,
-with random noise.
+Weights and published figures are in `us.yaml`. How traits affect the way of talking is assumed.
 """
 
 from __future__ import annotations
@@ -133,8 +132,8 @@ def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> f
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
     """Return a VALS type (a consumer segment) for a participant with these scores.
 
-    The score of resources gives the level: innovator at the top, survivor at the bottom, and high
-    or low in between. The strongest motivation gives the type within the high or low level.
+    The score of resources gives the level: innovators at the top, survivors at the bottom. In the
+    two levels between, the strongest motivation gives the type.
     """
     terms = data["vals"]
     spread = math.sqrt(math.fsum(weight * weight for weight in terms["resources"].values()))
@@ -312,9 +311,8 @@ def draw_opinion(
 def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
     """Return a sentence that fits a valence.
 
-    `parts`: the contribution of each attribute to the valence. The theme of the sentence is the
-    attribute with the largest contribution in the direction of the valence. `pick` (0 to 1) selects
-    one of the sentences.
+    `parts`: the contribution of each attribute to the valence. The sentence is about the attribute
+    that contributes most. `pick` (0 to 1) selects one of its sentences.
     """
     sign = -1.0 if valence < 0 else 1.0
     strongest = max(parts, key=lambda name: sign * parts[name])

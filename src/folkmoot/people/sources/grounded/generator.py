@@ -44,9 +44,8 @@ _MAX_CANDIDATES = 4000
 class PersonaGenerator:
     """Generates the grounded participants of a study on one concept.
 
-    `appeal` (−1 … 1): a shift of all first opinions, 0 if the appeal of the concept is unknown.
-    `panel`: the researcher's own table of people, from which participants are drawn by weight. The
-    panel replaces the packaged population.
+    `appeal` (−1 … 1): a shift of all first opinions, 0 if unknown. `panel`: the researcher's own
+    table of people, from which participants are drawn by weight instead of the packaged population.
     """
 
     appeal: float = 0.0
@@ -57,10 +56,10 @@ class PersonaGenerator:
     ) -> list[Profile]:
         """Return `count` profiles with different names.
 
-        The same state of `rng` gives the same profiles. `quotas`: attribute (`QUOTA_KEYS`, with
-        ages as bands such as "25-34") → value → share or number. Quotas are met exactly (largest
-        remainder). All other attributes are drawn from the part of the population that fits. Raises
-        InputError if a requested combination does not occur.
+        The same state of `rng` gives the same profiles. `quotas`: the share or number of each value
+        of an attribute, such as `{"age": {"25-34": .5, "35-44": .5}}`. Quotas are met exactly
+        (largest remainder). All other attributes are drawn from the part of the population that
+        fits. Raises InputError if a requested combination does not occur.
         """
         # A seed per participant: an additional draw for one of them changes no other.
         seeds: list[int] = rng.integers(2**63, size=count).tolist()

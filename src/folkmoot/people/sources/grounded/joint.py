@@ -471,8 +471,8 @@ def _draw_households(
     def draw_partner_income(people: Index, like: Sequence[tuple[Index, Index]]) -> Array:
         """Return the income of a random partner for each of `people`.
 
-        `like`: (wanted value for each of `people`, value of every person) for each wanted
-        attribute. If no person has all wanted attributes, the first attribute suffices.
+        `like`: (wanted value for each of `people`, value of every person), once for each wanted
+        attribute. If no person has all of them, the first attribute suffices.
         """
         wanted_kinds = np.stack([wanted for wanted, _ in like], axis=1)
         kinds = np.stack([known for _, known in like], axis=1)

@@ -47,8 +47,7 @@ class Circumstances:
     def standardised_scores(self) -> dict[str, float]:
         """Return the standardised scores that decide traits and buying behaviour.
 
-        The score of income is computed from the logarithm of dollars, and that of education from
-        its rank.
+        Income is scored by the logarithm of dollars, and education by its rank.
         """
         return {
             # The median household income and the standard deviation of its logarithm.
@@ -90,9 +89,8 @@ class Population:
     def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
         """Return one random person with the fixed attributes.
 
-        Attributes are applied in the order of `_KNOWN`. If no person fits an attribute and all
-        attributes before it, the attribute is ignored. `at` (0 to 1) selects the person by
-        cumulative weight.
+        An attribute is ignored if no person has it together with the attributes before it (in the
+        order of `_KNOWN`). `at` (0 to 1) selects the person by cumulative weight.
         """
         chosen = self._matching_rows(fixed)
         weights = (

@@ -217,8 +217,8 @@ def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
 def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
     """Add an empty location to rows without a location, if any other row has a location.
 
-    An empty location stays empty, whereas a missing one is later drawn from American locations. The
-    people in a table with locations may come from any country.
+    The people in a table with locations may come from any country. Without the empty location, an
+    American location would be drawn for them.
     """
     known = [dict(row) for row in rows]
     if any(row.get("location") for row in known):

@@ -19,9 +19,9 @@ CONVERGED_CHANGE = 1e-7
 class RakingMargin:
     """A published margin that a table must have.
 
-    `wanted`: the shares over `axes`, in the order of `axes`, with the sum 1. `within` (axis →
-    slice): the part of the table to which the margin applies. `groups` (axis → group of each
-    level): levels that the margin merges, for example all degrees.
+    `wanted`: the shares over `axes`, in this order, with the sum 1. `within`: the slice of an axis
+    to which the margin is limited. `groups`: for each level of an axis the number of its group, if
+    the margin merges levels (for example all degrees).
     """
 
     name: str
@@ -60,7 +60,7 @@ class RakingMargin:
     def fit_table(self, table: Array) -> None:
         """Scale cells of the table in place so that the margin holds.
 
-        Only `table_part` is scaled, and its sum stays the same.
+        The sum of `table_part` stays the same.
         """
         observed = self.observed_margin(table)
         factors = np.divide(self.wanted, observed, out=np.zeros_like(observed), where=observed > 0)

@@ -1,8 +1,8 @@
 """Parse survey answers into the values of a profile.
 
 Surveys contain bands ("35-44"), rounded sums ("40k"), other words ("BA") and refusals ("prefer not
-to say"). The parsed values decide the draw of other attributes. The background of the person keeps
-the original text of an income band."""
+to say"). The parsed values decide the draw of other attributes.
+"""
 
 from __future__ import annotations
 
