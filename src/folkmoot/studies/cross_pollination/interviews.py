@@ -34,7 +34,7 @@ ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
 
 
 async def run_clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Interview the participants of all conditions with the switch `interview`, then summarise."""
+    """Interview the participants in conditions with the switch `interview`, and summarise them."""
 
     async def interview_and_summarise(scope: Scope, participant: Participant) -> Participant:
         participant = await interview_participant(scope, config, participant)

@@ -125,7 +125,7 @@ def _collect_opposition_data(config: CrossPollinationConfig, state: State) -> Op
 async def most_voted_other(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option with the most first votes that the participant did not choose.
+    """Return the option with the most first votes, apart from the participant's own choice.
 
     Ties are resolved by the order of the study file. Return None if no other option has votes.
     """

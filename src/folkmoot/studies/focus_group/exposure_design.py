@@ -32,7 +32,7 @@ LABELS = {
 def label_source(source: Source) -> str:
     """Return the label of a source in the prompt of a private question, or "" if it has none.
 
-    `OWN_WORDS`, the label of the participant's own words, is set before this function is called.
+    The participant's own words get the label `OWN_WORDS` elsewhere.
     """
     if source.kind != "utterance":
         return LABELS.get(source.id.partition("/")[0], "")

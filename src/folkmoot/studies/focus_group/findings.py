@@ -167,7 +167,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
-    """Return the finding with the checks of the model as a respondent, including sycophancy."""
+    """Return the finding with the checks of the model's answers, including sycophancy."""
     data = [sycophancy.read_check_data(concept.answers, concept.statements) for concept in concepts]
     pleasing = sycophancy.compute_check(
         [answer for answers, _ in data for answer in answers],

@@ -144,7 +144,7 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions that the first opinion in the system prompt stands for.
+    """Return the range of opinions for the first opinion in the system prompt.
 
     The prompt states it in words such as "strongly against it". Return None without such words.
     """

@@ -163,8 +163,8 @@ def say_question(
 ) -> Utterance | None:
     """Record the question, and return it or None if it has no text.
 
-    `in_play` holds the speakers who are asked. All other speakers get the question into their
-    histories.
+    `in_play` holds the speakers who are asked. The question is added to the histories of all
+    others.
     """
     # Speakers who are not asked hear the question in the words for the first role.
     first_seat = next(

@@ -165,7 +165,7 @@ def design_problems(
 ) -> list[Problem]:
     """Return all problems that prevent a run of the workbook, in the order of the sheets.
 
-    With `seated=False` the assignment is not checked, because the check needs correct sheets.
+    With `seated=False` the assignment to sessions is not checked.
     """
     problems = Problems()
     _check_file_names(workbook, problems)

@@ -65,14 +65,12 @@ def number_text(value: float) -> str:
 
 @dataclass
 class Problems:
-    """The problems and notes that are collected while a workbook is read.
-
-    `structural` is True if a sheet or column is missing. A note tells the researcher how a cell was
-    interpreted if the interpretation may be a surprise. Notes do not prevent a run.
-    """
+    """The problems and notes that are collected while a workbook is read."""
 
     found: list[Problem] = field(default_factory=list)
+    # Each tells the researcher how a surprising cell was interpreted. Notes do not prevent a run.
     notes: list[str] = field(default_factory=list)
+    # True if a sheet or column is missing.
     structural: bool = False
 
     def add_problem(self, message: str, where: str = "", hint: str = "") -> None:

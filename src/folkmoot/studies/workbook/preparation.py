@@ -1,4 +1,4 @@
-"""Prepare a run: load the workbook, check it, and give advisories, expected rows and previews."""
+"""Before a run: load and check the workbook, list notes and expected rows, and preview prompts."""
 
 from __future__ import annotations
 

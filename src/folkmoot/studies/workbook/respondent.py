@@ -175,9 +175,9 @@ def argument_push(mind: SimulatedRespondent) -> float:
 
 
 def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
-    """Return the share (0 to 1) of the range from `low` to `high` that a participant gives.
+    """Return what a participant gives, as a share (0 to 1) of the range from `low` to `high`.
 
-    The share falls with the rounds that the participant has played. The last amounts of other
+    The share falls with each round that the participant has played. The last amounts of other
     participants pull it towards their mean, and noise is added.
     """
     own_passages = of_kind(mind.reading.passages, "utterance", own=True)

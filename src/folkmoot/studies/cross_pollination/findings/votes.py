@@ -204,7 +204,7 @@ class Votes:
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
         """Return the estimate with the number of draws as its number of clusters.
 
-        Each time a model writes the summaries is one draw.
+        One draw is one set of summaries by the model.
         """
         return (
             replace(estimate, clusters=self.summary_draws)
@@ -294,10 +294,7 @@ class Votes:
 
     @property
     def revote_condition(self) -> ConditionVotes | None:
-        """The condition simple voting if its participants voted twice, otherwise None.
-
-        Participants of simple voting receive nothing between their two votes.
-        """
+        """The condition simple voting, or None if its participants voted only once."""
         return self.find_condition(SIMPLE_VOTING)
 
     @property

@@ -292,8 +292,8 @@ def warn_empty_rows(sheet: Sheet, rows: Collection[int], problems: Problems) -> 
 def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> list[Row]:
     """Return the rows of a sheet below its header.
 
-    `columns` holds the header's name of each canonical column. Missing, repeated and unknown
-    columns are reported.
+    `columns` maps canonical names to names in the header. Missing, repeated and unknown columns are
+    reported.
     """
     known_titles = {name for title in columns.values() for name in names_for(title)}
     header = header_row(sheet, known_titles, problems)

@@ -25,13 +25,10 @@ class InTreatments:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison in the workbook's expression language, such as `Q1 == "yes"`.
-
-    `needs_answer` is True if the comparison is false for participants who were not asked the
-    question.
-    """
+    """A comparison in the workbook's expression language, such as `Q1 == "yes"`."""
 
     expression: str
+    # True if it can only hold for participants who were asked the question.
     needs_answer: bool = True
 
 
