@@ -310,8 +310,8 @@ class SimulatedRespondent:
     def choose_on_scale(self, options: tuple[str, ...], about: str, part: str = "") -> str:
         """Return the answer on a rating scale that is nearest to the person's judgement.
 
-        `options` holds the possible answers, and `about` the question. Returns "" if the answers
-        form no rating scale.
+        `options` holds the possible answers. `about` is the question, and `part` a part of it.
+        Returns "" if the answers form no rating scale.
         """
         scale = scale_of(options)
         if not scale:
@@ -411,7 +411,7 @@ def apply_persuasion(
     arguments for j.
 
     f_j is `factor_interviewed` after an interview, otherwise 1. If the person answered arguments
-    for j in t turns, f_j is also multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
+    for j in t turns, f_j is multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
     """
     if not dose.arguments or not knobs.persuasion:
         return list(initial)

@@ -80,8 +80,8 @@ class PersonaTraits:
     def option_taste(self, option: str, spread: float = 1.0) -> float:
         """Return the initial utility u(0) of one option, drawn from N(μ, 1.3²).
 
-        The draw is the same for the same persona and option. μ is .8 if the option shares a content
-        word with the persona, and 0 otherwise. `spread` scales the standard deviation.
+        The same persona and option always give the same draw. μ is .8 if the option shares a
+        content word with the persona. Otherwise it is 0. `spread` scales the standard deviation.
         """
         text = " ".join(option.casefold().split())
         mean = 0.8 if content_words(text) & self.words else 0.0

@@ -40,8 +40,8 @@ class PromptReading:
     """Everything that the embedded respondent reads in one request. `read_prompt` makes it.
 
     The docstring of `folkmoot.respondent` describes most fields. `told` holds the passages that can
-    contain arguments. `described` is the text of unknown source in the system message. If no
-    passage is a persona, `described` determines the person.
+    contain arguments. `described` is the text of unknown source in the system message. It
+    determines the person if no passage is a persona.
     """
 
     role: str

@@ -23,8 +23,8 @@ def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False
     """Return an object that is valid according to the schema of the request.
 
     `given` holds fields from the study's rules. Invalid fields are replaced. `known` is True if the
-    study's rules gave the answer. If they did not, and the speaker has no opinions (such as a
-    moderator), the answer is marked as unrelated to the question (`mark_unread`).
+    study's rules gave the answer. Otherwise the answer of a speaker without opinions (such as a
+    moderator) is marked as unrelated to the question (`mark_unread`).
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:
@@ -204,7 +204,7 @@ class _Filler:
 
 
 def _parts_of(schema: Schema) -> Iterator[str]:
-    """Yield the names of all numeric and categorical fields of a schema, also of nested ones."""
+    """Yield the names of the numeric and categorical fields of a schema, also of nested ones."""
     for key, subschema in schema.items():
         if isinstance(subschema, Mapping):
             if key == "properties":
@@ -264,8 +264,8 @@ def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
 def number_within(schema: Schema, kind: str, rating: float) -> int | float:
     """Convert a rating (−1 to 1) to a number within the bounds of the schema.
 
-    A missing lower bound is replaced by 0, or by the upper bound minus 100 if the upper bound is
-    not positive. A missing upper bound is replaced by the lower bound plus 100.
+    Without an upper bound, the lower bound plus 100 is used. Without a lower bound, 0 is used if
+    the upper bound is positive, and otherwise the upper bound minus 100.
     """
     low, high = number_limits(schema, kind)
     if low == float("-inf"):

@@ -1,4 +1,7 @@
-"""Personas that the respondent writes from a one-line description: demographics and a portrait."""
+"""Personas that the respondent writes from a one-line description.
+
+They consist of demographics and a description in sentences.
+"""
 
 from __future__ import annotations
 

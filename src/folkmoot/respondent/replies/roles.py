@@ -181,9 +181,8 @@ def _argument_sentence(
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """Return the options that the request emphasises.
 
-    An option is emphasised if `about` of the request names it. An option is also emphasised if it
-    is the whole text of a passage, such as a vote, and the source of the passage contains no other
-    option.
+    An option is emphasised if the question (`about`) names it. An option is also emphasised if a
+    passage, such as a vote, consists of it alone and its source holds no other option.
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}

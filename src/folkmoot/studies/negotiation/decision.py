@@ -214,7 +214,7 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return text that names the options given to members who strongly reject them.
+    """Return a sentence with the options that members get although they strongly reject them.
 
     `overridden` maps options to member ids. Return an empty string if `overridden` is empty.
     """
@@ -385,7 +385,7 @@ class DialogueTurn:
 
 
 class Origin(NamedTuple):
-    """The origin of an utterance: the address of a reply, and the part of that reply.
+    """The origin of an utterance: a reply (`address`) and a part of it.
 
     `author` wrote the text, for example the mediator for a member. It is "" if the text was
     rendered from data. `finish` is the finish reason of the reply. `round` is the number of the
@@ -526,7 +526,7 @@ class Negotiation:
     def shuffled_names(
         self, topic: Topic, names: Sequence[str], who: str = "mediator"
     ) -> list[str]:
-        """Return member ids or options in the random order that a speaker (`who`) is shown.
+        """Return member ids or options in a random order for the prompts to one speaker (`who`).
 
         The order depends only on group, topic, `who` and name, so it is the same under every
         condition.

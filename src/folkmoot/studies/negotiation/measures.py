@@ -99,9 +99,9 @@ def why_unknown(
 ) -> dict[str, str]:
     """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
 
-    A member without an option gets the reason why nothing was decided, such as `left_open`. If a
-    part of the mediator's statement could not be read, the reason is `unreadable`, because that
-    part may have named the member.
+    A member without an option gets the reason why nothing was decided, such as `left_open`. The
+    reason is `unreadable` if a part of the mediator's statement could not be read. That part may
+    have named the member.
     """
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
@@ -646,10 +646,8 @@ def group_of_answer(row: Mapping[str, Any]) -> Hashable:
 def repeated_statements(run: RunFolder) -> list[Repeat]:
     """Return pairs of two answers by the same member on the same matter, for the retest measures.
 
-    - about an option: the score of the member's stated preference, and the score that the member
-      gave
-    - about a decision: the option that the member scored highest, and the top choice on the ballot
-      under C4
+    - about an option: the score of the stated preference, and the member's own score
+    - about a decision: the option with the highest own score, and the top choice on the ballot (C4)
     """
     scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()

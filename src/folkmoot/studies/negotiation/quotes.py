@@ -173,7 +173,7 @@ def quote_options(
 ) -> list[str]:
     """Return the given options of a topic, with their sources.
 
-    `came_up` maps options that were added after the statements to the condition that added them.
+    `came_up`: option → condition under which it was added, for options added after the statements.
     """
     entered_in = came_up or {}
     return [

@@ -41,8 +41,8 @@ Reply = dict[str, object]
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
     """Return the part of the embedded respondent for this study.
 
-    `follows` is the chance (0 to 1) that the mediator of C3 and C5 gives members of a minority
-    their first choice. The chance is an effect that is built into the respondent.
+    `follows` is the chance (0 to 1) that the mediator gives a minority its first choice under C3
+    and C5. The chance is an effect that is built into the respondent.
     """
     return RespondentPart(
         option_names=_option_names,

@@ -32,7 +32,7 @@ class OfGroup(Row):
 
 
 class OfSession(OfGroup):
-    """The columns that identify a session, which is a group under a condition."""
+    """The columns that identify a session (a group under a condition)."""
 
     condition: str = column(
         "C1 single user, C2 no mediation, C3 raw, C4 guided, C5 guided with feedback"
@@ -125,7 +125,7 @@ class TalkRow(UtteranceRow):
 
 
 class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topic", "option")):
-    """One option on the table. `condition` is `all` if a statement named the option."""
+    """One option that can be decided. `condition` is `all` if a statement named the option."""
 
     option: str = column("option under negotiation")
     usual: bool = column("whether it is one of the usual options of the topic")

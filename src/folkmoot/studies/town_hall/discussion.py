@@ -216,7 +216,7 @@ class Meeting:
         ]
 
     def remembered_rounds(self, rounds: Sequence[Round]) -> Sequence[Round]:
-        """Return the rounds that prompts show, which are the same at every level."""
+        """Return the rounds that prompts show. They are the same at every level."""
         return rounds if self.config.history == "all" else rounds[-1:]
 
     def questions_put_to(

@@ -656,7 +656,7 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
 
 
 def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]:
-    """Build the findings on who responded to whom in the first set: one heat map per level.
+    """Build the findings on who responded to whom in the first set, with one heat map per level.
 
     A response is any reaction except `ignore`. Rows are speakers, and columns are targets.
     """

@@ -606,7 +606,7 @@ def set_of_answer(row: Mapping[str, Any]) -> Hashable:
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
     """Return pairs of satisfaction ratings by the same resident, for the test–retest measures.
 
-    - two ratings before the discussion, at two levels at which the resident has the same model
+    - two ratings before the discussion, at two levels, if the resident has the same model at both
     - one rating before and one after the same discussion
     """
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)

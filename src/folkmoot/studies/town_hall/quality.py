@@ -145,7 +145,7 @@ def total_quality(rows: Iterable[Count]) -> Counts:
 
 
 class OfRun(TypedDict):
-    """The content of quality.json: the counts of the whole run and of each level."""
+    """The content of quality.json: the counts of the whole run, and those of each level."""
 
     all: Counts
     levels: dict[str, Counts]

@@ -1,9 +1,10 @@
 """The answers of the embedded respondent at a town hall.
 
 Residents speak about matters (nouns such as "the crossing") that the topic names. One effect is
-built in: a resident who is named, above all by the moderator, gets more responses and ends more
-satisfied. Levels have no other effect. The respondent finds passages of a request by their sources
-and does not read instructions. Statements are searched for matters, names and questions.
+built in: a resident who is named gets more responses and ends more satisfied. Naming by the
+moderator has the largest effect. Levels have no other effect. The respondent finds passages of a
+request by their sources and does not read instructions. Statements are searched for matters, names
+and questions.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _OBJECT_STARTS = frozenset(_STARTS.split())
 def candidate_options(
     catalogue: Sequence[str], texts: Mapping[str, str], ballots: Mapping[str, Ballot] | None = None
 ) -> tuple[str, ...]:
-    """Return the options on the table in alphabetical order.
+    """Return the options on the table (those that can be decided) in alphabetical order.
 
     An option of the catalogue is on the table if at least one text names it, in favour or not. A
     text that names none in favour adds an option in the member's own words. These are the words

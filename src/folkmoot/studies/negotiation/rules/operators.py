@@ -1,8 +1,8 @@
 """The sixteen operators that decide a topic, each a pure function of a tally.
 
 Each operator is the textbook rule of its name. Tests check approval, average and least misery
-against the worked example of Masthoff, "Group recommender systems: combining individual models"
-(2011), tables 1 to 4.
+against the worked example of Masthoff (2011), "Group recommender systems: combining individual
+models", tables 1 to 4.
 
 Ties are broken by the higher total score, then alphabetically. The parents' vote has another rule:
 the fewest strong rejections, then alphabetically.
@@ -25,11 +25,11 @@ SHARED, BRANCH = "shared backbone", "optional branch"
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """An option that a decision includes, the members who get it, and the time.
+    """One option in a decision, with its members and its time.
 
     Portions with the same `when` apply at the same time, for example several house rules. Portions
-    with different times follow each other. `owner` is the id of the member who chose the option, or
-    empty if the rule lets no single member choose.
+    with different times follow each other. `owner` is the id of the member who chose the option. It
+    is empty if no single member chose.
     """
 
     option: str
@@ -46,22 +46,18 @@ class Portion:
 class Outcome:
     """The decision of an operator with its audit trail.
 
-    `selected_option` is the one option that sums up the decision, or None if the rule selects no
-    single option or no member named an option.
-
-    `portions` is the complete decision. `steps` gives the reasoning in sentences.
-
-    `removed` pairs each removed option with the members who removed it. `owed` lists pairs (member,
-    option): the option that a member is promised for giving way.
-
-    `fell_back_to` is the operator that decided if the strategy's own operator could not.
-    `infeasible` is True if every option breaks a hard constraint, or if all members strongly reject
-    every option.
-
-    `decided_by` is the criterion that decided: rule, score or alphabetical. `margin` is the lead of
-    the selected option over the next one in the first criterion of the rule, in the unit of that
-    criterion. A rule that does not compare options has the margin None. `apply_operator` sets
-    `operator`.
+    - `selected_option`: the option that sums up the decision, or None if there is no such option.
+    - `portions`: the complete decision.
+    - `steps`: the reasoning in sentences.
+    - `decided_by`: the criterion that decided: rule, score or alphabetical.
+    - `removed`: pairs of a removed option and the members who removed it.
+    - `owed`: pairs of a member and the option that this member is promised for giving way.
+    - `fell_back_to`: the operator that decided if the strategy's own operator could not.
+    - `infeasible`: True if every option breaks a hard constraint, or if all members strongly reject
+      every option.
+    - `operator`: set by `apply_operator`.
+    - `margin`: the lead of the selected option over the next one, by the rule's first criterion. It
+      is None if the rule does not compare options.
     """
 
     selected_option: str | None
@@ -96,7 +92,7 @@ class Outcome:
 class Case:
     """The inputs of an operator besides the tally.
 
-    `strategy` is the row of the strategy table, and `days` the length of the trip.
+    `strategy` is the row of the strategy table. `days` is the length of the trip.
     """
 
     strategy: Strategy
@@ -526,8 +522,8 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
     """Give each option to the member who values it most, then alternate these options by day.
 
     A member's value of an option is the share of the member's points that the option has. This is
-    the first step of Adjusted Winner (Brams & Taylor 1996). A member who gets no option in this way
-    receives the best-liked option that another member can spare.
+    the first step of Adjusted Winner (Brams & Taylor 1996). A member without any option then gets
+    the best-liked option that another member can spare.
     """
     wins = _traded_options(tally)
     order = [member.id for member in tally.voters if wins[member.id]]

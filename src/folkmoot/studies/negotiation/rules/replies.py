@@ -421,8 +421,9 @@ OPEN_TIME = "time left open"
 class Settlement:
     """A parsed statement of a decision.
 
-    `portions` says who gets which option and when. `dropped` lists options that no member gets.
-    `unmatched` holds entries that match no listed value, by kind of value (option, member or time).
+    `portions` gives each option with its members and time. `dropped` lists options that no member
+    gets. `unmatched` holds entries that match no listed value, by kind of value (option, member or
+    time).
     """
 
     portions: tuple[Portion, ...] = ()

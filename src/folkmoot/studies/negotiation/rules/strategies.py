@@ -70,8 +70,8 @@ def _topic_catalogue() -> tuple[Topic, ...]:
 class Role:
     """A role in a group type.
 
-    `name` is the name of its members without a number. `size` is the default number of members, and
-    `needed` the minimum.
+    `name` is the name of its members without a number. `size` is the default number of members.
+    `needed` is the minimum number.
     """
 
     id: str
@@ -197,8 +197,8 @@ OPERATORS = VOTE_OPERATORS | {
 class Strategy:
     """One row of the strategy table.
 
-    `binding` is the role that may rule options out, or that votes alone. It is `all` or empty if no
-    role has such a right.
+    `binding` is the role with the right to rule options out or to vote alone. It is `all` or empty
+    if no role has such a right.
     """
 
     group_type: str

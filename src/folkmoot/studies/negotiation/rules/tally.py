@@ -370,9 +370,9 @@ Voters = Sequence[Member]
 class Tally:
     """The scores of every member for every option.
 
-    `top` maps voters to the option that they put first. Options are in alphabetical order and
-    voters in the order of their ids, so the order of the input has no influence. Methods with a
-    parameter `voters` count all voters if it is None.
+    `top` maps voters to the option that they put first. Options are in alphabetical order, and
+    voters in the order of their ids. Methods with a parameter `voters` count all voters if it is
+    None.
     """
 
     options: tuple[str, ...]
@@ -487,9 +487,9 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     """Return one member's scores: the scores of the text, changed by the ballot.
 
     Scores on the ballot replace those of the text. A ballot without scores adds 1 to each
-    acceptable option. Its top choice gets at least the score of every acceptable option, and at
-    least 2 if the text does not name it. An option that the ballot firmly rejects always gets −2 or
-    less.
+    acceptable option. Its top choice gets at least the score of every acceptable option. If the
+    text does not name the top choice, it gets at least 2. An option that the ballot firmly rejects
+    always gets −2 or less.
     """
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
@@ -633,7 +633,7 @@ OPEN_ANCHORS = ("own choice", "another choice")
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One of the two groups of a split: its option and the ids of its members."""
+    """One of the two groups of a split: its option (`anchor`) and the member ids."""
 
     anchor: str
     members: tuple[str, ...]
@@ -644,8 +644,8 @@ def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
 
     Each member joins the group of the option that the member prefers. With equal scores, members at
     even positions join A, and those at odd positions B. If a group would be empty, the member with
-    the smallest difference of scores is moved, in a tie the last one. The tally needs at least two
-    members.
+    the smallest difference of scores moves there. In a tie it is the last of these members. The
+    tally needs at least two members.
     """
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     # `voters` are sorted by id, so the position of a voter does not depend on the order of the

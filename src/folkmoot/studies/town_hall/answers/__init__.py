@@ -1,11 +1,14 @@
 """The answer types of a town hall, from private thoughts to votes and the closing text.
 
-Start with `turns`: thoughts, statements and reflections of residents. `outcome` holds moderation,
-ballot, votes, closing text and satisfaction. `shared_replies` holds replies for several residents.
-`records` has the base class of all answers, and `options` the options of closed fields. `calls` has
-the record of each answer. `heard_statements` has the statements that the embedded respondent reads.
+- `turns`: thoughts, statements and reflections of residents. Start here.
+- `outcome`: moderation, ballot, votes, closing text and satisfaction.
+- `shared_replies`: replies for several residents.
+- `records`: the base class of all answers.
+- `options`: the options of fields with a fixed list.
+- `calls`: the record of each answer.
+- `heard_statements`: the statements that the embedded respondent reads.
+- `repairs`: corrections of replies before they are validated, because the types are strict.
 
-The types are strict, and `repairs` corrects looser replies before they are validated. The texts in
-`pin_schema` and in field descriptions are sent to models. This package imports no other module of
-the study.
+The texts in `pin_schema` and in field descriptions are sent to models. This package imports no
+other module of the study.
 """

@@ -54,9 +54,9 @@ class Call:
     """The record of one answer by one speaker, for quality counts and logs.
 
     `parse_step`: the step of the parser that read the answer. `missing`: the reason why there is no
-    answer, or "". `minimal`: number of residents that got a minimal structure because the answer
-    could not be read, or 0 for a declined answer. Times, tokens and cost of `reply` come from the
-    journal, so a replay gives the same values.
+    answer, or "". `minimal`: number of residents with empty fields because the answer could not be
+    read. Times, tokens and cost of `reply` come from the journal, so a replay gives the same
+    values.
     """
 
     stage: Stage
@@ -81,7 +81,7 @@ def call_of(
     """Return the record of one answer.
 
     `residents` is the number of residents that the answer covers. If the answer could not be read,
-    each of these residents gets a minimal structure (an answer with empty fields).
+    each of them counts as an answer with empty fields (`Call.minimal`).
     """
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""

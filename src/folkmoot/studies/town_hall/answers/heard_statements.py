@@ -1,4 +1,4 @@
-"""The statements that a resident has heard, and the residents that each statement names.
+"""The statements that a resident has heard, and the residents named in them.
 
 The embedded respondent reads these statements, and responds more often to residents who are named.
 """

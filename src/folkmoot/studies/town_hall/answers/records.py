@@ -90,7 +90,7 @@ class Record(BaseModel):
     def _with_missing(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """Validate all fields that are not missing, so that the rest of an answer is kept.
+        """Validate only the fields that are not missing, so that a missing field spoils no other.
 
         During validation a placeholder fills each missing field. Afterwards the field is empty.
         """
@@ -213,12 +213,12 @@ class Minimal(Record):
 
     @classmethod
     def minimal_answer(cls) -> Self:
-        """Return the minimal structure (empty fields) for an answer that could not be read."""
+        """Return an answer with empty fields, in place of one that could not be read."""
         return cls._empty_answer(parse_error=True)
 
     @classmethod
     def refused_answer(cls) -> Self:
-        """Return the minimal structure (empty fields) for an answer that was declined."""
+        """Return an answer with empty fields, in place of one that was declined."""
         return cls._empty_answer(declined=True)
 
     @classmethod

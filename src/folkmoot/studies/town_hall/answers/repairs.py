@@ -279,7 +279,7 @@ class Repairer:
         return option
 
     def choice_or_reask(self, raw: object, options: Sequence[str], field: str) -> object:
-        """Return the option that `raw` means, or a value that fails validation.
+        """Return the option that `raw` means. Without one, return a value that fails validation.
 
         A failed validation makes the session re-ask the question.
         """
