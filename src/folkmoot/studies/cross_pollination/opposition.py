@@ -61,8 +61,9 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Choose the opposing option for each participant of a dialogue, and return the new state.
 
-    If the method gives no option, it is the most voted one apart from the participant's own. This
-    also holds for participants without an interview. If there is none, the participant is skipped.
+    If the method gives none, it is the most voted option apart from the participant's own.
+    Participants without an interview also get that option. If it does not exist, the participant is
+    skipped.
     """
     data = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]

@@ -168,8 +168,7 @@ def with_recording(
 ) -> Callable[[Scope, Participant], Awaitable[Participant]]:
     """Return a function that runs `vote` and then records the participant.
 
-    If the participant will be asked for a `delayed_vote`, the participant is recorded after the
-    delayed vote instead.
+    A participant with a delayed vote is recorded only after that vote.
     """
 
     async def vote_and_record(scope: Scope, participant: Participant) -> Participant:

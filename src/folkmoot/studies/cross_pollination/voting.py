@@ -55,11 +55,7 @@ from folkmoot.studies.cross_pollination.tables import (
 
 @dataclass(frozen=True)
 class VotePrompt:
-    """The prompts and the history with which a participant is asked for a vote.
-
-    `system` is the system prompt, `prompt` the question, and `history` the transcript before the
-    question.
-    """
+    """The system prompt, the question (`prompt`) and the history of a vote."""
 
     system: str
     prompt: str

@@ -58,8 +58,8 @@ def measure_approach(
     """Return by how many points a participant came closer to the others' mean first position.
 
     `start` holds the first positions. The result is negative if the distance grew, and None if a
-    position is unknown. Noise does not bias it, because it increases a distance as often as it
-    reduces it.
+    position is unknown. Noise does not bias it, because noise increases distances as often as it
+    reduces them.
     """
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id

@@ -93,9 +93,8 @@ _PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", defau
 class MockLLMClient(LLMClient):
     """A client that asks the embedded respondent, without key and network.
 
-    Equal prompts give equal replies. In a simulator it answers like `--model synthetic`, also if a
-    subclass calls `super().complete`. Elsewhere it knows only the two prompts, and `config` helps
-    to find the concept, material and price in them.
+    Equal prompts give equal replies. In a simulator it answers like `--model synthetic`. Elsewhere
+    it reads only the two prompts, and `config` helps to find the concept and the price in them.
     """
 
     config: DiscussionConfig | None = None
@@ -197,9 +196,9 @@ def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str)
 def find_texts(
     messages: Sequence[Message], texts: Iterable[tuple[str, Source | None]]
 ) -> tuple[Span, ...]:
-    """Return the span of each text with a known source that occurs in the messages.
+    """Return the span of the first occurrence of each text in the messages.
 
-    If a text occurs several times, return the span of the first occurrence.
+    Texts without a source, and texts that do not occur, are left out.
     """
     spans = []
     for text, source in texts:

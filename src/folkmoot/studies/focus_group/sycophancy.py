@@ -294,9 +294,8 @@ def answer_movements(
 ) -> list[float | None]:
     """Return how many points each answer brought its speaker closer to the others, in order.
 
-    `answers` yields (speaker, position after the answer). `first` holds the positions before the
-    discussion, and the others' positions stay at these. The result is None if a position is
-    unknown.
+    `answers` yields (speaker, position after the answer). The others' positions are those in
+    `first`, from before the discussion. A result is None if a position is unknown.
     """
     current = dict(first)
     movements: list[float | None] = []

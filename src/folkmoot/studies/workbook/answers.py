@@ -410,14 +410,13 @@ class Structured(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """A participant's answer with its validation status.
-
-    `valid`: the answer passed validation. `invalid`: it failed even after the last re-ask.
-    `unchecked`: the task asks for no validation. `score` is the speculation score, 0 to 100.
-    """
+    """A participant's answer with its validation status."""
 
     value: Value
+    # `valid`: it passed validation. `invalid`: it failed even after the last re-ask. `unchecked`:
+    # the task asks for no validation.
     status: Status
+    # The speculation score, 0 to 100.
     score: int | None = None
 
     @property

@@ -398,7 +398,8 @@ async def ask_special(
 ) -> Utterance:
     """Ask the Facilitator or the Summarizer for an utterance and return it.
 
-    Both roles read all answers, including private ones.
+    `label` is the label of the role, and `turn` the position in the transcript. Both roles read all
+    answers, including private ones.
     """
     filled_prompt = fill_prompt(state, task, label, "")
     speaker = state.speakers[label]

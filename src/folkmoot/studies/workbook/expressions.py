@@ -597,10 +597,10 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
 
 def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[str, int]:
-    """Map each computed value to the index of the task after which it can be computed.
+    """Return the index of the task after which each computed value can be computed, by name.
 
     The index is -1 for values that are known from the start. `ordered` is the result of `in_order`.
-    `places` maps each variable to the index of its task.
+    `places` holds the task's index for each variable.
     """
     known_places: dict[str, int] = {}
     for item in ordered:

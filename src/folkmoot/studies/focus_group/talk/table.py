@@ -232,7 +232,7 @@ class TableDiscussion:
     ) -> DiscussionMessage:
         """Record a message and return it with its utterance id.
 
-        `address` is the reply's address in the journal, or empty if the text is no reply.
+        `address` is the reply's address in the journal, or empty without a reply.
         """
         recorded = say_message(scope, self.moderator.texts, message, address=address)
         self.messages.append(recorded)

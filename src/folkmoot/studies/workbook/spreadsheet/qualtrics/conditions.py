@@ -1,4 +1,4 @@
-"""Conditions under which a question is asked: how they are simplified and written as expressions.
+"""Simplify the conditions under which a question is asked, and write them as expressions.
 
 A condition on treatments is a set of treatments. So the module can decide whether two conditions on
 treatments exclude each other. All other conditions are comparisons in the workbook's expression
