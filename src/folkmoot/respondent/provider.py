@@ -73,9 +73,8 @@ class Respondent:
     def build_mind(self, reading: PromptReading, address: str) -> SimulatedRespondent:
         """Return the respondent that answers a request.
 
-        The persona in the messages determines the person. If there is no persona, the description
-        in the system message determines the person. If there is no description, the speaker's id
-        determines the person.
+        The first of these that exists determines the person: the persona in the messages, the
+        description in the system message, the speaker's id.
         """
         is_participant = bool(reading.persona) or reading.role in PERSONS
         context = ReplyContext(

@@ -272,9 +272,9 @@ class SimulatedRespondent:
         return uniform_draw(at.seed, self.who.key, purpose, "length") < chance
 
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return how the person tends on a question (`about`), from −1 (against) to 1 (in favour).
+        """Return the person's tendency on a question (`about`), from −1 (against) to 1 (in favour).
 
-        The content words of the question determine the result, which is the same in every reply.
+        The content words of the question determine the tendency. It is the same in every reply.
         `answer` selects one possible answer to the question, and `part` one part of the question.
         """
         knobs = self.knobs

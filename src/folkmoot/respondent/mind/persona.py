@@ -88,11 +88,11 @@ class PersonaTraits:
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return how the person tends on a question (`about`), from −1 (against) to 1 (in favour).
+        """Return the person's tendency on a question (`about`), from −1 (against) to 1 (in favour).
 
-        Results are uniformly distributed over people. Results for two questions correlate if the
-        questions share words, because each content word contributes one draw. `answer` selects one
-        answer to the question. `part` selects a part of it: two parts correlate by 1/3.
+        Tendencies are uniformly distributed over people. Each content word contributes one draw, so
+        questions that share words get correlated tendencies. `answer` selects one answer to the
+        question, and `part` one part. Tendencies on two parts have a correlation of 1/3.
         """
         words = sorted(content_words(about))
         if not words:

@@ -41,7 +41,7 @@ def answer_role(mind: SimulatedRespondent) -> str:
 
 
 def summarise_arguments(mind: SimulatedRespondent) -> str:
-    """Return two or three sentences on each option with arguments in the passages."""
+    """Return two or three sentences on each option for which the passages give arguments."""
     phrases = phrases_of(mind, mind.reading.told)
     options = [option for option in (*mind.options, "") if phrases.get(option)]
     if options:

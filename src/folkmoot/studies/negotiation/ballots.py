@@ -485,7 +485,7 @@ def _show_line(
 
 
 def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
-    """Return the answers with which a member can refuse options: answer → options."""
+    """Return answer → options that it refuses ("refused: diner" → "diner"), for one member."""
     received = tuple(
         dict.fromkeys(portion.option for portion in portions if member in portion.members)
     )

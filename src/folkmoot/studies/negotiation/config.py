@@ -348,7 +348,7 @@ COMPARED = {
 def declare_claims(config: NegotiationConfig) -> list[Claim]:
     """Return the claims of a negotiation. They compare conditions within groups, in three measures.
 
-    Primary are three comparisons of satisfaction: C5 with C4, C4 with C3 and C3 with C2. All other
+    Three comparisons of satisfaction are primary: C5 with C4, C4 with C3 and C3 with C2. All other
     comparisons of adjacent conditions are secondary. Pairs that are not adjacent are exploratory.
     """
     steps = [(later, earlier) for earlier, later in pairwise(config.conditions)]

@@ -297,7 +297,10 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 # Every reply about a topic is compared with the same statements, so their words are cached.
 @lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the theory terms in a text as spelled there, but with styled letters made plain."""
+    """Return the theory terms in a text, spelled as there.
+
+    Letters in special fonts become plain.
+    """
     return tuple(
         dict.fromkeys(
             match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))
@@ -448,7 +451,7 @@ class Negotiation:
     def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
         """Return the members who fill in a ballot on a topic.
 
-        On some topics only parents vote. On all others, all members who take part do.
+        On some topics only parents vote. On all other topics, all members who take part vote.
         """
         strategy = strategy_for(self.group.type.id, topic.id)
         if strategy.operator != "parent_vote_lower_misery":

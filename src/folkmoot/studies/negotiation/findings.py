@@ -374,9 +374,9 @@ def _theory_cells(rows: pl.DataFrame, condition: str) -> kit.Row:
 
 
 def _text_scoring(own: pl.DataFrame) -> Finding | None:
-    """Build the finding on how well the score of a text agrees with the member's own score.
+    """Build the finding on how well two scores of the same option agree.
 
-    The rules of the source study compute the first score from the text.
+    The rules of the source study compute one from the member's text. The member gave the other.
     """
     comparable = own.filter(
         pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),

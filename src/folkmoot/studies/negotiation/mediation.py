@@ -292,7 +292,8 @@ def say_for_members(
     """Record utterances that the mediator wrote for members.
 
     `lines` holds (name, text) pairs. `intent` is the purpose of the utterances (a key of `PHASES`).
-    `origin` is the origin of the whole reply. The line's number (from 1) is added to its `part`.
+    `origin` is the origin of the whole reply. The number of each line (from 1) is added to
+    `origin.part`.
     """
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [

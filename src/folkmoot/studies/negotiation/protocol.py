@@ -581,8 +581,9 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 class Talks(NamedTuple):
     """The texts of a session that coders read.
 
-    `wishes` are the stated preferences, `mediators` the mediator's texts under C3, and `talks` the
-    dialogues.
+    - `wishes`: the stated preferences.
+    - `mediators`: the mediator's texts under C3.
+    - `talks`: the dialogues.
     """
 
     wishes: tuple[coding.TextToCode, ...] = ()

@@ -483,8 +483,8 @@ def _strategy_label(mind: SimulatedRespondent) -> str:
 def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
     """Return the fields of the mediator's reply in a feedback round.
 
-    If the asked member does not get the first choice, the mediator adds it on another day with
-    probability `follows`.
+    If the asked member does not get the first choice, the mediator adds this option on another day
+    with probability `follows`.
     """
     meeting = Meeting(mind)
     name, shares = meeting.asked, meeting.in_force

@@ -261,7 +261,10 @@ def _fidelity(both: pl.DataFrame) -> Finding:
 
 
 def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return item → (mean human change, mean simulated change), adjusted for first answers."""
+    """Return item → (mean human change, mean simulated change).
+
+    The changes are adjusted for first answers. Items with too few answers are left out.
+    """
     people, simulated = (
         adjusted_changes(rows[before].to_numpy(), rows[after].to_numpy())
         for before, after in (("people_before", "people_after"), ("before", "after"))

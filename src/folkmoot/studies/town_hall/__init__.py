@@ -46,7 +46,7 @@ from folkmoot.studies.town_hall.tables import TABLES
 def made_afterwards(
     run: RunFolder, journal: JournalReader, prompts: Mapping[str, str]
 ) -> Iterator[Row]:
-    """Yield the rows that are computed after a run: exposure, levels, and differences of levels."""
+    """Yield the rows that are computed after a run: exposure, levels, and their differences."""
     yield from EXPOSURE(run, journal, prompts)
     yield from comparison_rows(compare_levels(run))
 

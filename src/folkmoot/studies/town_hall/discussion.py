@@ -186,7 +186,7 @@ class Meeting:
         }
 
     def topic_for(self, resident: Resident, texts_by_key: Mapping[str, T]) -> list[T]:
-        """Return the texts of the topic that apply to a resident.
+        """Return the topic texts that apply to a resident.
 
         The keys of `texts_by_key` are `all`, or an ownership, type or label of residents.
         """
@@ -336,7 +336,7 @@ class Round:
     planned_parts: int = 1
 
     def quote_stance(self, resident: str) -> str:
-        """Return a resident's stance from THINK in this round, with its source, for prompts."""
+        """Return a resident's stance in this round's thoughts, with its source, for prompts."""
         thoughts = self.recorded[resident].thoughts
         return quote_value(
             self.turns[resident].stance, "utterance", thoughts.id if thoughts else "", resident

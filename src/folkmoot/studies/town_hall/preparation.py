@@ -146,7 +146,7 @@ def config_advisories(config: TownHallConfig) -> list[str]:
 
 
 def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
-    """Return the problems of a study file that the types of its keys do not detect."""
+    """Return the problems of a study file that a check of its types does not find."""
     profiles, problems = read_profiles(config.vulnerable, folder)
     # With unreadable profiles the number of vulnerable residents is unknown. Zero avoids follow-up
     # problems.

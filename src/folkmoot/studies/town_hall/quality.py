@@ -111,8 +111,8 @@ COUNT_COLUMNS = ("count", "stage", "kind", "n")
 def count_rows(counts: Counts) -> Iterator[Count]:
     """Yield the counts of one discussion as rows of `COUNT_COLUMNS`.
 
-    A count has one row, one row per kind, or one row per stage and kind. A count by kind without
-    any kind has one row with kind "" and the number 0.
+    A count has one row, one row per kind, or one row per stage and kind. An empty count by kind has
+    one row, with kind "" and the number 0.
     """
     for name, counts_of_name in counts.items():
         if isinstance(counts_of_name, int):
@@ -129,7 +129,7 @@ def count_rows(counts: Counts) -> Iterator[Count]:
 
 
 def total_quality(rows: Iterable[Count]) -> Counts:
-    """Return the sums of the counts of several discussions."""
+    """Add up the counts of several discussions."""
     total: Counts = {}
     for name, stage, kind, n in rows:
         if kind is None:

@@ -318,7 +318,7 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
-    """Let only the binding role (parents) vote. Each parent votes for the first choice.
+    """Let only the binding role (parents) vote. Each parent votes for their own first choice.
 
     Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If no
     parent wants any option, least misery among the parents decides.
@@ -703,8 +703,8 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
     """Give all members a shared option by least misery, and some members an optional branch.
 
-    The branch is the best-scored other option among members who did not get their first choice. It
-    goes to those of these members who support it.
+    The branch is the best-scored other option among members who did not get their first choice.
+    Only those who support the branch join it.
     """
     outcome = least_misery(tally, case)
     backbone = outcome.selected_option or ""

@@ -124,7 +124,7 @@ _ROLE_ALIASES = {
 
 
 def group_type(name: str) -> GroupType:
-    """Return the group type with this name or alias, in any case and spacing.
+    """Return the group type with this name or alias. Case and spacing do not matter.
 
     Raises ValueError if the name is unknown.
     """

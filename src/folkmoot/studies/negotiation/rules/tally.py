@@ -387,7 +387,7 @@ class Tally:
         return sum(self.score_of(member.id, option) for member in self._selected_voters(voters))
 
     def weighted_mean(self, option: str) -> float:
-        """Return the mean score of an option over voters, weighted by the weights of the voters."""
+        """Return the mean score of an option, weighted by the voters' weights."""
         weighted_scores = (
             member.weight * self.score_of(member.id, option) for member in self.voters
         )
@@ -520,9 +520,9 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Return the option with the best score, in a tie the first of them in the text.
+    """Return the option with the best score. In a tie, return the one that comes first in the text.
 
-    Return None if the text names none of them.
+    Return None if the text names none of the best options.
     """
     highest = max(scores.values(), default=0)
     return next(

@@ -58,7 +58,7 @@ def is_empty(entry: str) -> bool:
 
 
 def fold_name(name: str) -> str:
-    """Return a member's name for comparison: without case, extra spaces and underscores."""
+    """Return a member's name for comparison: lower case, single spaces, no underscores."""
     return " ".join(name.replace("_", " ").casefold().split())
 
 
