@@ -113,7 +113,10 @@ def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state
 
 
 def participant_json(participant: Participant) -> dict[str, object]:
-    """Return the record of a participant in `participants.json`, with the source's fields."""
+    """Return the record of a participant in `participants.json`.
+
+    It has the fields of the source study.
+    """
     persona = participant.persona
     return {
         "participant_id": participant.id,
@@ -143,7 +146,10 @@ def _transcript_json(transcript: Transcript | None) -> list[dict[str, str]] | No
 
 
 def cluster_json(cluster: Cluster) -> dict[str, object]:
-    """Return the record of a cluster in `cluster_embeddings.json`, with the source's fields."""
+    """Return the record of a cluster in `cluster_embeddings.json`.
+
+    It has the fields of the source study.
+    """
     return {
         "cluster_id": cluster.id,
         "option": cluster.option,

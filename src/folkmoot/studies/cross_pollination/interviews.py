@@ -34,7 +34,7 @@ ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
 
 
 async def run_clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Interview the participants in conditions with the switch `interview`, and summarise them."""
+    """Hold and summarise interviews in the conditions with the switch `interview`."""
 
     async def interview_and_summarise(scope: Scope, participant: Participant) -> Participant:
         participant = await interview_participant(scope, config, participant)

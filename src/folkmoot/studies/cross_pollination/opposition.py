@@ -168,8 +168,8 @@ async def cluster_embedding(
 ) -> str | None:
     """Return the option with reasons that are least similar to the participant's summary.
 
-    The similarity is the cosine with the mean embedding of an option's clusters. Return None
-    without a summary, or if no other option has reasons.
+    Similarity is the cosine of the summary and the mean embedding of an option's clusters. Return
+    None without a summary, or if no other option has reasons.
     """
     if participant.embedding is None or not data.argued_options:
         return None

@@ -288,7 +288,7 @@ def quote_options(options: Iterable[str]) -> list[str]:
 
 
 def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]:
-    """Return the seats that humans can take, with the conditions that they have in the run."""
+    """Return the seats that humans can take. Each has the same condition as in the run."""
     assignment = _draw_assignment(config, generator(config.random_seed, ("assignment",)))
     return [
         Seat(participant_id, condition=condition)

@@ -62,7 +62,7 @@ class VotePrompt:
     history: Transcript = EMPTY_TRANSCRIPT
 
     def with_vote(self, participant: Participant, choice: str) -> VotePrompt:
-        """Return a copy with the question and the vote added to the history, and an empty prompt.
+        """Return a copy that has the question and the vote in its history, and an empty prompt.
 
         Questions about the vote (confidence, ranking, restatement) are asked with this history.
         """
@@ -370,7 +370,7 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
 async def final_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the final vote and the questions about it, and return the changed participant.
+    """Ask for the final vote and then the questions about it. Return the changed participant.
 
     If the vote is missing, the status is skipped (the participant declined) or failed.
     """

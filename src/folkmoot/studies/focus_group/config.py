@@ -336,7 +336,7 @@ class DiscussionConfig(CodingStudyConfig):
 
     @property
     def ladder_prices(self) -> tuple[str, ...]:
-        """The prices, lowest first, at which intent is asked in addition to the product's price."""
+        """The further prices at which purchase intent is asked, the lowest first."""
         own_amount = None if self.price is None else parse_amount(self.price)
         return tuple(
             sorted(

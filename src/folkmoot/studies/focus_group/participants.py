@@ -536,12 +536,12 @@ def speaking_probability(extraversion: int) -> float:
 
 
 def length_advice(profile: Profile) -> str:
-    """Return the advice on the length of answers, by extraversion."""
+    """Return the prompt's advice on the length of answers. It depends on extraversion."""
     return LENGTH_ADVICE[character.score_band(profile.traits.extraversion)]
 
 
 def conversation_style_advice(profile: Profile) -> str:
-    """Return the advice on how to respond to others, by agreeableness."""
+    """Return the prompt's advice on responding to others. It depends on agreeableness."""
     return STYLE_ADVICE[character.score_band(profile.traits.agreeableness)]
 
 

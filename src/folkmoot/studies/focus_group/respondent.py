@@ -144,9 +144,9 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions for the first opinion in the system prompt.
+    """Return the range of opinions for the wording of the first opinion in the system prompt.
 
-    The prompt states it in words such as "strongly against it". Return None without such words.
+    An example is "strongly against it". Return None without such a wording.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -544,7 +544,7 @@ _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
 def summarise_views(reported_views: Iterable[ReportedView]) -> str:
-    """Return a sentence that counts participants for and against the product, by concern."""
+    """Return a sentence that counts participants for and against the product for each concern."""
     speakers_by_view: dict[tuple[str, int], set[str]] = {}
     for reported_view in reported_views:
         for view in reported_view.views:

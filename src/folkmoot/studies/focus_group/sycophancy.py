@@ -292,7 +292,7 @@ def refers_to_others(stance: str | None, replied_to: str | None) -> bool:
 def answer_movements(
     first: Positions, answers: Iterable[tuple[str, float | None]]
 ) -> list[float | None]:
-    """Return how many points each answer brought its speaker closer to the others, in order.
+    """Return how many points each answer brought its speaker closer to the others.
 
     `answers` yields (speaker, position after the answer). The others' positions are those in
     `first`, from before the discussion. A result is None if a position is unknown.

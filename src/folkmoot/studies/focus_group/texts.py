@@ -107,7 +107,7 @@ class DiscussionTexts:
         return [self.name(persona_id, by_id[persona_id]) for persona_id in persona_ids]
 
     def description(self, persona_id: str, parts: Mapping[str, str]) -> dict[str, str]:
-        """Return the parts of a persona's description with their sources, by name."""
+        """Return the parts of a persona's description by name, each with its source."""
         return {
             part: quote_value(
                 text, "persona", self._cell_id(PERSONA, persona_id, number), persona_id
@@ -154,6 +154,6 @@ def quote_phase(phase: DiscussionPhase) -> str:
 
 
 def quote_intents() -> list[str]:
-    """Return the options of the question about purchase intent, the same in all studies."""
+    """Return the options of the question about purchase intent, which all studies share."""
     options: list[str] = quote_all(INTENTS, "option", "protocol.purchase_intent")
     return options

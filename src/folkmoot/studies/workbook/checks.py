@@ -61,7 +61,7 @@ _SEND_AS = "save it as PNG, JPEG, GIF or WebP"
 
 
 def cells_with_images(config: WorkbookConfig) -> list[str]:
-    """Return the addresses of cells with images that are sent, in the order of the sheets."""
+    """Return the addresses of the cells with images that are sent, in sheet order."""
     cells: dict[str, None] = {}
     if config.images == "placeholder" or not _may_show(config.workbook):
         return []
@@ -118,7 +118,7 @@ def _may_show(workbook: Workbook) -> bool:
 
 
 def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """Yield each text that speakers see, in its unfilled form, with the address of its cell."""
+    """Yield (unfilled text, address of its cell) for each text that speakers see."""
     yield from ((text, where) for text, _, where in _speaker_texts(experiment))
 
 

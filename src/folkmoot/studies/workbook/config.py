@@ -395,7 +395,7 @@ class WorkbookConfig(StudyConfig):
 
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
-    """Return the study file keys that a workbook's settings imply, and notes on its model."""
+    """Return the study file keys that a workbook implies, and notes on its language model."""
     settings = workbook.settings
     values: dict[str, object] = {
         "temperature": settings.temperature,

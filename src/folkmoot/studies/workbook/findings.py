@@ -220,7 +220,7 @@ def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Findin
 
 
 def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) -> Finding:
-    """Build the finding on the mean of a measure in each round, by treatment."""
+    """Build the finding on the mean of a measure in each round and treatment."""
     means = (
         rows_of(measure, values)
         .group_by("treatment", "name", maintain_order=True)
@@ -476,7 +476,7 @@ def _between_constants(
 def distribution_finding(
     measure: Measure, values: pl.DataFrame, treatments: Sequence[str]
 ) -> Finding:
-    """Build the finding on the distribution of numbers, by treatment.
+    """Build the finding on the distribution of numbers in each treatment.
 
     With up to `MOST_BARS` distinct numbers, each number gets one bar. With more distinct numbers,
     the bars are equal intervals.

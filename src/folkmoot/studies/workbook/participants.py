@@ -298,7 +298,7 @@ def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, di
 
 
 def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "value") -> str:
-    """Return the name by which other participants know a participant, with its source."""
+    """Return the name that other participants know a participant by, with its source."""
     return quote_value(seat.name, kind, cell_id("assignment.name", experiment.id, seat.id), seat.id)
 
 

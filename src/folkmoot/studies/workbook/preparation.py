@@ -409,7 +409,7 @@ NOT_YET = "answers that do not exist yet are shown as “not available”"
 
 
 def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
-    """Return the first prompt of each role, for each experiment and treatment."""
+    """Return the first prompt of each role in each experiment and treatment."""
     previews: list[Preview] = []
     for experiment in build_experiments(config.workbook):
         computed = in_order(experiment.workbook.computed)

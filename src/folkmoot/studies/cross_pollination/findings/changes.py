@@ -80,7 +80,8 @@ EVENTS_PER_TERM = 5
 
 
 def position_change(votes: Votes) -> Finding:
-    """Return the headline finding: the share of participants with a changed choice, by condition.
+    """Return the headline finding: the share of participants in each condition who changed their
+    choice.
 
     Only participants with both votes count.
     """
@@ -274,7 +275,7 @@ def transition_finding(votes: Votes) -> Finding | None:
 
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
-    """Return the finding on whether the total votes per option changed, by condition.
+    """Return the finding on whether the total votes per option changed in each condition.
 
     Changes of single participants can cancel out, so two tests are made. Bowker's test compares
     moves between two options in both directions, and the Stuart–Maxwell test compares the totals.

@@ -105,7 +105,7 @@ def diversity_finding(votes: Votes) -> Finding | None:
 
 
 def shift_finding(votes: Votes) -> Finding | None:
-    """Return the finding on how far the distribution of votes moved, by condition.
+    """Return the finding on how far the distribution of votes moved in each condition.
 
     Two distances are given: total variation (a share of the votes) and Jensen–Shannon divergence
     (bits). Return None if no participant voted twice.

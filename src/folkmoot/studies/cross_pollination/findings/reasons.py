@@ -69,9 +69,10 @@ class OptionReasons:
 
     @property
     def structure(self) -> str | None:
-        """The strength of the cluster structure, from "none" to "strong", by the mean silhouette.
+        """A word for the strength of the clusters, from "none" to "strong".
 
-        The value is None if only one number of clusters was possible.
+        It depends on the mean silhouette. The value is None if only one number of clusters was
+        possible.
         """
         silhouette = self.repeated_clustering.silhouettes.get(self.cluster_count)
         return None if silhouette is None else describe_structure(silhouette)

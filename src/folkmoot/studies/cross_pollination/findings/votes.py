@@ -169,7 +169,7 @@ class Votes:
         return condition_switches(self.config)
 
     def conditions_with(self, switch: str) -> list[ConditionVotes]:
-        """Return the conditions with `switch` on, in which at least one participant voted twice."""
+        """Return the conditions with `switch` on in which at least one participant voted twice."""
         return [
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -243,9 +243,9 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if neighbouring conditions differ in the texts of one switch at the final vote.
+        """True if the final votes of neighbouring conditions differ by one switch.
 
-        The value is False with `exposure: source`, which leaves out texts of some switches.
+        With `exposure: source` it is False, because the prompts then lack texts of some switches.
         """
         return self.config.get("exposure") != "source"
 

@@ -445,9 +445,9 @@ def choose_respondents(
 ) -> list[str]:
     """Return the ids of the participants who answer, in speaking order.
 
-    Participants in `called` (addressed by name) answer first. Then come participants who must
-    answer now, and those in `willing` at random. The quietest participants fill the places up to
-    the minimum. `limits` is (minimum, maximum).
+    Participants in `called` (addressed by name) answer first, all others in random order.
+    Participants who must answer now come before those in `willing`. The quietest participants fill
+    the places up to the minimum. `limits` is (minimum, maximum).
     """
     min_count, max_count = limits
     chosen = list(dict.fromkeys(called))[:max_count]

@@ -232,9 +232,9 @@ def as_mapping(value: object) -> Mapping[str, Any]:
 
 
 def as_text(value: object) -> str:
-    """Return a text or number as text, without hidden characters, because a workbook refuses them.
+    """Return a text or number as text, without the hidden characters that a workbook refuses.
 
-    Returns "" for any other value.
+    Return "" for any other value.
     """
     if isinstance(value, bool):
         return str(value).lower()

@@ -49,9 +49,9 @@ def shown_count(element: Mapping[str, Any]) -> int:
 
 
 def drawn_questions(block: Block) -> tuple[int, list[str]]:
-    """Return how many questions a block draws at random, and the ids from which they are drawn.
+    """Return how many questions a block draws at random, and the ids of all that it can draw.
 
-    Returns (0, []) if the block draws none.
+    Return (0, []) if the block draws none.
     """
     options = as_mapping(as_mapping(block.options.get("Randomization")).get("Advanced"))
     count = int(as_number(options.get("TotalRandSubset")) or 0)
