@@ -115,7 +115,7 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
 
 
 async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with the clusters of reasons of each option and their descriptions.
+    """Return the state with each option's clusters of reasons, and their descriptions.
 
     The individual summaries are embedded, clustered within each option and described by a model.
     Readers are not shown a cluster without a description.

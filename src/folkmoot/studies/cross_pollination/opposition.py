@@ -34,8 +34,8 @@ JUDGE = Speaker("judge", "Judge", "judge")
 class OppositionData:
     """The votes, summaries and clusters from which a method chooses the opposing option.
 
-    Each machine gets a copy, so arrays are empty if the study file's method does not use them. In
-    the shapes, m counts the participants with an embedding, and d is its length.
+    Each machine gets a copy, so arrays that the study file's method does not use are empty. In the
+    shapes, m counts the participants with an embedding. d is the length of an embedding.
     """
 
     config: CrossPollinationConfig
@@ -61,8 +61,8 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Choose the opposing option for each participant of a dialogue, and return the new state.
 
-    If the method gives none, it is the most voted option apart from the participant's own.
-    Participants without an interview also get that option. If it does not exist, the participant is
+    If the method gives no option, the most voted option apart from the participant's own is taken.
+    The same holds for participants without an interview. Without such an option, the participant is
     skipped.
     """
     data = _collect_opposition_data(config, state)

@@ -213,8 +213,7 @@ class Reasons(NamedTuple):
 class Cluster:
     """A group of participants who chose the same option for similar reasons.
 
-    The source of a description is the summarizer, because it combines words of several
-    participants.
+    A description combines words of several participants, so its source is the summarizer.
     """
 
     id: str
@@ -304,8 +303,7 @@ def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -
 async def recruit_participants(session: Session[CrossPollinationConfig]) -> State:
     """Assign conditions, load personas and return the first state.
 
-    The assignment is sealed before any call is made, and the personas' hashes after they are
-    loaded.
+    The assignment is sealed before any call. The hashes of the personas are sealed after loading.
     """
     config = session.config
     assignment = _draw_assignment(config, session.child("assignment").rng)

@@ -228,7 +228,7 @@ def with_different_names(
 
 
 def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
-    """Return how many of these rows one group can hold. Its first names must differ.
+    """Return how many of these rows one group can hold. First names in a group must differ.
 
     A row without a name always counts, because its participant is given a new name.
     """

@@ -58,8 +58,7 @@ def measure_approach(
     """Return by how many points a participant came closer to the others' mean first position.
 
     `start` holds the first positions. The result is negative if the distance grew, and None if a
-    position is unknown. Noise does not bias it, because noise increases distances as often as it
-    reduces them.
+    position is unknown. Noise in the positions does not bias it.
     """
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id

@@ -561,7 +561,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return ParsedAnswer(GivenAnswer(text.strip(), "unchecked", score), "unformatted")
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
-        """Return the options, or the numbers within the bounds, that a reply mentions."""
+        """Return what a reply mentions: options, or numbers within the bounds."""
         answer_type = self._text_answer_type()
         if isinstance(answer_type, Number):
             return frozenset(

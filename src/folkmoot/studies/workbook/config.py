@@ -468,7 +468,7 @@ class Measure:
 def measures_of(
     variables: Iterable[tuple[str, bool]], book: Workbook | None = None
 ) -> list[Measure]:
-    """Return the measures of a sequence of (variable name, is computed) pairs.
+    """Return the measures for (variable name, is computed) pairs.
 
     Variables such as `give_1` and `give_2` are the rounds of one measure. `book` declares which
     computed values are shares.

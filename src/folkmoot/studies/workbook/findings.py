@@ -390,7 +390,7 @@ def by_constants(
     values: pl.DataFrame,
     results: Sequence[Result],
 ) -> list[Finding | None]:
-    """Build one finding per measure that compares experiments with different constants.
+    """Compare experiments with different constants, and return one finding per measure.
 
     An entry is None if fewer than two experiments have values of the measure.
     """
@@ -627,7 +627,7 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
 
 
 def repeated_answers(run: RunFolder) -> list[Repeat]:
-    """Return pairs of answers of one participant to the same question in different tasks.
+    """Return pairs of answers that a participant gave to the same question in different tasks.
 
     The rounds of a game are the usual case.
     """

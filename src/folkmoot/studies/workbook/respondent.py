@@ -1,8 +1,8 @@
 """The embedded respondent for workbooks, which ask the study author's own questions.
 
 Most answers depend only on the answer kind. In games with tokens and in donations, the answer is an
-amount that the participant gives to others. It starts from a stable inclination, changes with
-arguments and the gifts of others, and declines from round to round.
+amount that the participant gives to others. The amount starts from a stable inclination. It changes
+with arguments and the gifts of others, and it declines from round to round.
 
 A workbook may be in any language. So the question, options and bounds come from the hints of the
 request.
@@ -177,8 +177,8 @@ def argument_push(mind: SimulatedRespondent) -> float:
 def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
     """Return what a participant gives, as a share (0 to 1) of the range from `low` to `high`.
 
-    The share falls with each round that the participant has played. The last amounts of other
-    participants pull it towards their mean, and noise is added.
+    The share falls with each round that the participant has played, and noise is added. The last
+    amounts of others pull it towards their mean.
     """
     own_passages = of_kind(mind.reading.passages, "utterance", own=True)
     rounds = len(

@@ -80,8 +80,7 @@ EVENTS_PER_TERM = 5
 
 
 def position_change(votes: Votes) -> Finding:
-    """Return the headline finding: the share of participants in each condition who changed their
-    choice.
+    """Return the headline finding: the share of changed choices in each condition.
 
     Only participants with both votes count.
     """
@@ -428,8 +427,8 @@ def option_shifts(votes: Votes) -> Finding | None:
 def towards_opposition(votes: Votes) -> Finding | None:
     """Return the finding on moves to the option that the moderator argued for.
 
-    Their share of all moves is compared with that of random moves. Return None if no participant
-    with a dialogue voted twice.
+    The share of such moves is compared with their share under random choice. Return None if no
+    participant with a dialogue voted twice.
     """
     participants = votes.dialogue_participants
     if not participants:

@@ -216,8 +216,8 @@ class Votes:
     def analysis_basis(self) -> Basis:
         """The independent units of the findings.
 
-        With at least FEWEST_UNITS draws of the summaries, the unit is a draw. Otherwise it is a
-        participant, and the results hold only for the summaries of this run.
+        With at least FEWEST_UNITS draws of the summaries, the unit is a draw. Otherwise the unit is
+        a participant, and the results hold only for the summaries of this run.
         """
         if self.summary_draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.summary_draws}

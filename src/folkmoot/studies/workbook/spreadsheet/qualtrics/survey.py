@@ -1,8 +1,8 @@
 """Read a QSF file as a survey with questions, blocks and flow.
 
 A QSF file is a JSON object with `SurveyEntry` (name, language) and the list `SurveyElements`. The
-key `Element` gives the kind of each element: BL blocks, FL flow, SQ question, SO options. A list
-may be written as an object with numbers as keys, and an empty object as an empty list.
+key `Element` gives the kind of each element: BL blocks, FL flow, SQ question, SO options. QSF may
+replace a list by an object with numbers as keys, and an empty object by an empty list.
 """
 
 from __future__ import annotations
@@ -189,9 +189,9 @@ def _add_question(
 
 
 def read_question(id: str, keys: Mapping[str, Any]) -> Question:
-    """Return a question, read from its JSON object in the exported file.
+    """Return a question from its JSON object (`keys`) in the exported file.
 
-    `keys` is the JSON object, and `id` is the id of the question in the file.
+    `id` is the id of the question in the file.
     """
     return Question(
         id,

@@ -49,7 +49,7 @@ def shown_count(element: Mapping[str, Any]) -> int:
 
 
 def drawn_questions(block: Block) -> tuple[int, list[str]]:
-    """Return how many questions a block draws at random, and the ids of all that it can draw.
+    """Return the number of questions that a block draws at random, and the ids to draw from.
 
     Return (0, []) if the block draws none.
     """
