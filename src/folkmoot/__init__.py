@@ -1,11 +1,12 @@
 """Folkmoot: a laboratory for simulated deliberation.
 
     import folkmoot
+
     run = folkmoot.run("study.yaml", model="synthetic")
     run.findings, run.tables["participants"], run.report()
     folkmoot.load("outputs/pilot_001")       # an earlier run
 
-A study type is an async function with the argument `Session` (see docs/writing_a_study.md).
+A study type is an async function with a `Session` as argument (see docs/writing_a_study.md).
 """
 
 from __future__ import annotations

@@ -53,9 +53,8 @@ def run_in_child(
 ) -> object:
     """Return `fn(*args)`, computed in a child process with one thread.
 
-    The child cannot import `blocked_modules`. A library that uses such a module only if it is
-    installed then works without it, and the child starts faster.
-    The arguments are passed in an unnamed file in `folder`. Raises StorageError for a disk error,
+    `blocked_modules`: optional modules that the child cannot import, so that it starts faster.
+    `folder`: where an unnamed file passes the arguments. Raises StorageError for a disk error,
     LimitReached if the child exceeds a limit, and FolkmootError with the last line of the child's
     error.
     """

@@ -25,9 +25,9 @@ _BREAKS = re.compile("[\t\r\n]")
 
 
 def hidden_in(text: str, *, label: bool = False) -> str:
-    """Return the first hidden character by name, such as `U+202E, right-to-left override`, or "".
+    """Return the first hidden character by name, such as "U+202E, right-to-left override", or "".
 
-    With `label`, tabs and line breaks count as hidden too, except at the ends of the text.
+    With `label`, tabs and line breaks inside the text count as hidden too.
     """
     # This quick test decides most texts.
     if text.isascii() and text.isprintable():

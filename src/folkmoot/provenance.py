@@ -314,8 +314,8 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
     """Return a changed text with the source of the original text, marked as altered.
 
-    Several sources are kept only if the changed text has the same length. Otherwise the changed
-    text is unattributed.
+    Several sources are kept only if the length is equal. Otherwise the changed text has no known
+    source.
     """
     if changed == text:
         return text
@@ -370,10 +370,7 @@ def replace_words(text: str, old: str, new: str) -> str:
 
 
 def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
-    """Return a text in which `change` has escaped each character. The text keeps all its sources.
-
-    `change` must treat each character separately.
-    """
+    """Return a text with its sources after `change` has escaped each character separately."""
     ends = sorted({0, len(text), *(end for span in text.spans for end in span[:2])})
     pieces = [change(str(text)[start:end]) for start, end in pairwise(ends)]
     new_offsets = dict(zip(ends, accumulate(map(len, pieces), initial=0), strict=True))

@@ -17,7 +17,7 @@ PROVIDERS = "folkmoot.providers"
 
 
 def installed_entry_points(group: str) -> dict[str, EntryPoint]:
-    """Return name → entry point of a group, sorted by name. The entry points are not imported."""
+    """Return the entry points of a group by name, in alphabetical order, without importing them."""
     return {point.name: point for point in sorted(_installed_entry_points().select(group=group))}
 
 

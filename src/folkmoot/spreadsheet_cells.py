@@ -1,8 +1,8 @@
-"""Read the cells of an .xlsx file as plain values, with the merged and hidden parts of its sheets.
+"""Read the cells of an .xlsx file as plain values, with merged and hidden parts of its sheets.
 
-A spreadsheet may come from any source. openpyxl builds trees of styles, strings and rows before
-their size can be checked. Every file is therefore read in a child process with limits on memory and
-time. Formulas are not executed. The value of a formula is its last calculated result.
+A spreadsheet may come from any source, and openpyxl can use much memory before it reports the size.
+Every file is therefore read in a child process with limits on memory and time. Formulas are not
+executed. The value of a formula is its last calculated result.
 """
 
 from __future__ import annotations

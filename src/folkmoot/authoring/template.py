@@ -1,8 +1,7 @@
 """The study file that `folkmoot new` writes: every key of a study type, in groups.
 
-Essential keys are set. All other keys are commented out with a `#` and show their default, or an
-example if there is no default. An explanation has a space after its `#`. A key that is commented
-out has no space after its `#`.
+Essential keys are set. All other keys are commented out and show their default or an example. The
+`#` before such a key has no space after it, and the `#` before an explanation has one.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
 
 
 def _exit_on_author_error(error: Exception) -> None:
-    """Exit with code 2 if the error is a mistake in a user's study code. Otherwise do nothing."""
+    """Exit with code 2 if the error is a mistake in a user's study code."""
     # This module is slow to import and needed only after an error.
     from folkmoot.engine.settings.author_errors import find_author_error
 

@@ -83,7 +83,7 @@ def result_cells(result: Result, name: str, suffix: str = "") -> Row:
 
 
 def joint_cells(result: Result, suffix: str = "") -> Row:
-    """Return the bounds of the joint interval of a result as column → value."""
+    """Return the bounds of the joint interval of a result, by column."""
     names = (f"joint_low{suffix}", f"joint_high{suffix}")
     if result.joint is None:
         return dict.fromkeys(names)
@@ -136,8 +136,8 @@ def claims_finding(
 ) -> Finding | None:
     """Return the finding on the claims about one measure, or None if no claim has data.
 
-    `more` holds further fields of the `Finding`, such as its section. A field `unit` or `units` in
-    `more` replaces the unit of analysis of the claims.
+    `more`: further fields of the `Finding`, such as its section. `unit` or `units` in it replace
+    the unit of analysis of the claims.
     """
     # The run has no observation for these claims, for example if it did not use a condition.
     observed = [result for result in results if result.counts != (0, 0)]

@@ -44,10 +44,9 @@ class WrongSource(NamedTuple):
 def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[WrongSource]:
     """Return every text in a request that differs from the text at its recorded source.
 
-    `tables` are the row classes of the study. The keys of a row class identify its rows. Texts
-    without a recorded source are left out: `count_unattributed_characters` counts them. If the
-    study altered a text before it put the text into the prompt, the function only checks that the
-    row exists.
+    `tables`: the row classes of the study, with the keys of their rows. If the study altered a
+    text, only the existence of the row is checked. `count_unattributed_characters` counts texts
+    without a source.
     """
     recorded = _Recorded(run, tables)
     wrong_sources: dict[tuple[str, str, str], WrongSource] = {}

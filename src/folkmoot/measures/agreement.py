@@ -53,14 +53,13 @@ def krippendorff_interval(
     """Return `krippendorff_alpha` with a 95 % interval.
 
     `ratings` (coders, units): see `krippendorff_alpha`. `clusters` (units,): the independent group
-    of each unit, such as the text from which the unit was coded. Without `clusters`, every unit is
-    independent.
+    of each unit, such as the text that was coded. Without `clusters`, every unit is independent.
+    There is no interval with fewer than five clusters.
 
-    Nominal codes: the interval is Wilson's for the share of disagreeing pairs, divided by the
-    expected disagreement. The effective number of pairs follows from the variance between clusters.
-    The interval needs at least ten codes that differ from the most frequent code. Other levels: the
-    interval is the jackknife over clusters of −log(1 − alpha). Both kinds of interval need at least
-    five clusters.
+    For nominal codes, the interval is Wilson's for the share of disagreeing pairs, divided by the
+    expected disagreement. The variance between clusters gives the effective number of pairs. At
+    least ten codes must differ from the most frequent code. For other levels, the interval is the
+    jackknife over clusters of −log(1 − alpha).
     """
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)
@@ -285,15 +284,15 @@ def correlation_with_oneself(
 ) -> Estimate:
     """Return the correlation of two numeric answers of each participant, within `questions` (n,).
 
-    `first`, `last` (n,): the answers. `units` (n,): the unit of analysis, a participant or a group
-    that talked. Answers are centred and scaled within questions, so a shift of all answers does not
-    count. `askings`: the number of answers of each participant to a question. If it is more than 2,
-    the n pairs are all pairs of these answers, and the result is the intraclass correlation.
-    Returns NaN if answers to a question do not vary.
+    `first`, `last` (n,): the answers. `units` (n,): the participant, or the group that talked.
+    Answers are centred and scaled within questions, so a shift of all answers does not count.
+    `askings`: how often each participant answered a question. With more than 2, the n pairs are all
+    pairs of these answers, and the result is the intraclass correlation. Returns NaN if answers to
+    a question do not vary.
 
-    The 95 % interval is the jackknife over units on Fisher's scale. With k = `askings`, that scale
-    is ½ log((1 + (k − 1) r) / (1 − r)). There is no interval with fewer than five units. Fisher
-    (1925), Statistical Methods for Research Workers, ch. VII.
+    The 95 % interval is the jackknife over units on Fisher's scale, ½ log((1 + (k − 1) r) / (1 −
+    r)) with k = `askings`. There is no interval with fewer than five units. Fisher (1925),
+    Statistical Methods for Research Workers, ch. VII.
     """
     x, y = np.asarray(first, float), np.asarray(last, float)
     n, asked, own = len(x), _encode_labels(questions), _encode_labels(units)

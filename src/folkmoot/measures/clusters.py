@@ -36,9 +36,8 @@ SAMPLE_ABOVE = 2_000
 class Clustering:
     """A partition of n members into clusters, made by `best_clustering`.
 
-    `labels` (n,): the cluster of each member. `silhouettes`: number of clusters → mean silhouette,
-    for each number that was tried. With fewer than three members or only equal rows, there is one
-    cluster and `silhouettes` is empty.
+    `labels` (n,): the cluster of each member. `silhouettes`: the mean silhouette by number of
+    clusters. It is empty with fewer than three members or only equal rows, which form one cluster.
     """
 
     labels: list[int]
@@ -82,15 +81,13 @@ def best_clustering(
 ) -> Clustering:
     """Return the clustering with the largest mean silhouette among 2 to `max_k` clusters.
 
-    `vectors` (n, d). The result is one cluster for fewer than three members, `max_k` below 2, or
-    identical rows. Distances are Euclidean. For L2-normalised rows, cosine distances give the same
-    order of pairs. If two clusterings have equal silhouettes, the one with fewer clusters is
-    returned. Labels count from 0 in order of first appearance, so they do not depend on a library's
-    internal order. Above 2,000 rows the silhouette uses a fixed random sample of 2,000, because its
-    cost is quadratic. Above 10,000 rows see `labels_at`. Raises ValueError if `vectors` is not
-    two-dimensional.
+    The result is one cluster for fewer than three members, `max_k` below 2, or identical rows.
+    Distances are Euclidean. Of equal silhouettes, that with fewer clusters wins. Labels count from
+    0 in order of first appearance.
 
-    Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
+    Above 2,000 rows, the silhouette uses a fixed random sample of 2,000. Above 10,000 rows see
+    `labels_at`. Raises ValueError if `vectors` is not of shape (n, d). Silhouette: Rousseeuw
+    (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
     """
     from sklearn.metrics import silhouette_score
 
@@ -207,11 +204,10 @@ def bootstrap_stability(
 ) -> Stability:
     """Return how similar `labels` (n,) are to clusterings of resampled `vectors` (n, d).
 
-    Each of 20 draws samples n members with replacement and clusters the distinct members. The
-    adjusted Rand index compares the new labels with `labels`: 1 for the same partition, 0 for
-    chance. One cluster is trivially stable (mean 1, no draws). Above 2,000 members a draw samples
-    2,000. Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007),
-    doi:10.1016/j.csda.2006.11.025.
+    Each of 20 draws samples n members (at most 2,000) with replacement and clusters the distinct
+    ones. The adjusted Rand index compares the new labels with `labels`: 1 for the same partition, 0
+    for chance. One cluster is trivially stable (mean 1, no draws). Hubert and Arabie (1985),
+    doi:10.1007/BF01908075. Hennig (2007), doi:10.1016/j.csda.2006.11.025.
     """
     from sklearn.metrics import adjusted_rand_score
 
@@ -244,9 +240,8 @@ class Map:
 def flat_map(vectors: Vectors) -> Map:
     """Return the first two principal components of the rows (n, d).
 
-    Signs are fixed so that the largest loading of each axis is positive. Fewer than three rows or
-    no variance give zeros. The smaller the sum of `explained`, the more the map distorts distances.
-    Computed by scikit-learn.
+    The largest loading of each axis is positive. Fewer than three rows or no variance give zeros. A
+    small sum of `explained` means that the map distorts distances. Computed by scikit-learn.
     """
     x = np.asarray(vectors, float)
     flat = np.zeros((len(x), 2))

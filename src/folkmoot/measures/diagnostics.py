@@ -355,8 +355,8 @@ def check_sycophancy(
     """Check whether participants give in to contradiction even without reasons.
 
     `placebo`: (number who changed their vote, n) in a condition with an opposing view but without
-    reasons. `floor`: (number who changed their vote, n) in a second vote without any text between.
-    The check compares the two shares. If `placebo` or `floor` is None, weaker evidence is used:
+    reasons. `floor`: the same in a second vote without any text between. The check compares both
+    shares. If one of them is None, weaker evidence is used:
 
     - `yielded`: (number who adopted the opposing view, n) of participants who met arguments. The
       check fails if nearly all adopted the view.
@@ -401,9 +401,9 @@ def check_sycophancy(
 def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
     """Check that participants give in to their group by at most `limit`.
 
-    `figure`: the estimate of how much closer participants come to the other members than in a
-    control. `says`: a sentence with a placeholder `{change}` for the estimate and its interval. The
-    margin has no lower bound, because participants who move away from the others do not give in.
+    `figure`: how much closer participants come to the other members than in a control. `says`: a
+    sentence with a placeholder `{change}` for this estimate. The margin has no lower bound, because
+    participants who move away from the others do not give in.
     """
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):

@@ -67,12 +67,12 @@ FEWEST_ELSEWHERE = 5
 def evenness_estimate(counts: ArrayLike) -> Estimate:
     """Return the normalised entropy of counts (k,), corrected for bias, with an interval.
 
-    The interval is the jackknife over participants. The variance of the entropy under equal
-    popularity, (k − 1) / 2n², is added. There is no interval with fewer than 20 votes.
+    The interval is the jackknife over participants, with the variance under equal popularity, (k −
+    1) / 2n², added. There is no interval with fewer than 20 votes.
 
-    If fewer than five votes are outside the most popular option, the bounds follow from Clopper and
-    Pearson's interval for the share of these votes. For the low bound of the entropy, one other
-    option gets the whole share. For the high bound, all other options divide the share equally.
+    With fewer than five votes outside the most popular option, the bounds follow from Clopper and
+    Pearson's interval for their share. For the low bound, one option gets the whole share. For the
+    high bound, all other options divide it equally.
     """
     votes = np.asarray(counts, float)
     n, k = int(votes.sum()), len(votes)
@@ -108,10 +108,10 @@ def effective_ratio(table: ArrayLike) -> Estimate:
     """Return the effective number of options of last votes, divided by that of first votes.
 
     `table` (k, k): first votes in rows, last votes of the same participants in columns. The
-    interval is the jackknife over participants on the log scale. The variance of moves between
-    equally popular options, (moves + 1) (k − 1) / n³, is added. The degrees of freedom are the
-    number of moves less one, because participants who did not move carry no information about the
-    moves. There is no interval with fewer than 20 participants.
+    interval is the jackknife over participants on the log scale. Its degrees of freedom are the
+    number of moves less one, because only moves carry information. (moves + 1) (k − 1) / n³ is
+    added to the variance, for moves between equally popular options. There is no interval with
+    fewer than 20 participants.
     """
     pairs = np.asarray(table, float)
     n, k = int(pairs.sum()), len(pairs)

@@ -39,7 +39,7 @@ class Consistency:
 
     @property
     def signal_weights(self) -> FloatArray:
-        """The weight of each pair: max(|r|)/0.2 if neither correlation exceeds 0.2, otherwise 1."""
+        """The weight of each pair: the larger |r| divided by 0.2, and at most 1."""
         strongest = np.maximum(np.abs(self.reasons), np.abs(self.preferences))
         return np.minimum(strongest / _WEAK, 1.0)
 

@@ -45,9 +45,9 @@ class QuestionDrift:
     """The difference between two conditions in the answers to one question.
 
     `distance`: the total variation of the answers. `p`: the p-value of a permutation test in which
-    whole units exchange conditions. `is_numeric`: True if all answers are numbers. `difference`: an
-    estimate with an interval, for a verdict of equivalence. For numbers it is the difference of
-    means, second minus first, in standard deviations. Otherwise it is the total variation.
+    whole units exchange conditions. `difference`: an estimate with an interval, to judge
+    equivalence. For numbers it is the difference of means, second minus first, in standard
+    deviations. Otherwise it is the total variation. `is_numeric`: True if all answers are numbers.
     """
 
     distance: float
@@ -71,11 +71,11 @@ class Drift:
 def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
     """Return the drift between two conditions over several questions.
 
-    The p-value comes from random exchanges of whole units. A unit with answers in both conditions
-    swaps these answers, and other units swap conditions with each other. The interval is the mean ±
-    1.96 bootstrap standard errors over units. The upper bound is at least the uncorrected distance.
-    If no observed unit differs, the upper bound is `_max_unobserved_share`. There is no interval
-    with fewer than five units in a condition.
+    The p-value comes from random exchanges of whole units. A unit in both conditions swaps its
+    answers, and other units swap conditions with each other. The interval is the mean ± 1.96
+    bootstrap standard errors over units. Its upper bound is at least the uncorrected distance, or
+    `_max_unobserved_share` if no unit differs. There is no interval with fewer than five units in a
+    condition.
     """
     units = [
         list(dict.fromkeys(unit for question in questions for unit in question[arm].units))

@@ -1,8 +1,7 @@
-"""The share of the variance of answers between personas, and the share that an attribute explains.
+"""The share of the variance of answers between personas, or explained by an attribute.
 
-Answers are numbers or categories. Categories are coded as indicators, one for each category, and
-the sums of squares are added over the indicators. So the same formula serves numbers and
-categories.
+Answers are numbers or categories. For categories, the sums of squares are added over indicators,
+one for each category.
 """
 
 from __future__ import annotations
@@ -59,10 +58,9 @@ def explained_share(
 
     `answers`, `values`, `units` (n,): the answer, the value of the attribute, and the independent
     unit of each participant. Values of fewer than five participants are left out. The result is ε²
-    = 1 − (1 − η²)(n − 1)/(n − k) for k values. If the attribute has no effect, the result is 0 on
-    average, so single results can be negative. The result is NaN with fewer than 30 participants,
-    with only one value, or if all answers are equal. The 95 % interval is the jackknife over units
-    of −log(1 − ε²).
+    = 1 − (1 − η²)(n − 1)/(n − k) for k values. Without an effect it is 0 on average, so single
+    results can be negative. It is NaN with fewer than 30 participants, with only one value, or if
+    all answers are equal. The 95 % interval is the jackknife over units of −log(1 − ε²).
 
     ε²: Kelley (1935), doi:10.1073/pnas.21.9.554. η² is 1 − within/total sum of squares, for
     categories that of Light and Margolin (1971), doi:10.1080/01621459.1971.10482297.
@@ -118,10 +116,7 @@ def _over_units(
 
 
 def quartile_groups(numbers: ArrayLike) -> list[str]:
-    """Return the quarter of each number as text, such as "quarter 1" for the lowest numbers.
-
-    Numbers are divided at their quartiles.
-    """
+    """Return the quarter of each number as text, such as "quarter 1" for the lowest numbers."""
     values = np.asarray(numbers, float)
     cuts = np.unique(np.quantile(values, [0.25, 0.5, 0.75]))
     return [f"quarter {1 + place}" for place in np.searchsorted(cuts, values, side="left")]

@@ -61,12 +61,12 @@ UNREAD = ("unparsed", "empty")
 
 
 def speaker_of(row: Row) -> Hashable:
-    """Return the speaker of a row of `answers`: the unit if participants do not talk."""
+    """Return the speaker of a row of `answers`. Speakers who do not talk are independent units."""
     return row.get("speaker_id")
 
 
 def part_of_stage(row: Row) -> Hashable:
-    """Return the name after the stage in the scope of a row, such as a group: the unit if it talks.
+    """Return the part of a stage to which a row belongs, such as a group of participants.
 
     Coders are one unit, because each of them reads texts of all groups.
     """
@@ -241,10 +241,10 @@ def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> C
 
 
 def check_cut_replies(answers: Collection[Row]) -> Check:
-    """Check that no reply was still cut after the request with twice the token limit.
+    """Check that no reply was still cut off after it was requested with twice the token limit.
 
-    All replies are counted. A single cut reply fails the check, because its text would be used as
-    if it were complete. The verdict is "not known" if no reply has a finish reason.
+    A single cut reply fails the check, because its text would be used as if it were complete. The
+    verdict is "not known" if no reply has a finish reason.
     """
     title, margin = "Cut replies", Margin(high=0.0)
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)
@@ -260,7 +260,7 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
 
 
 def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
-    """Check the share of choices and numbers with a first reply that was not among the options.
+    """Check the share of choices and numbers that first got a reply outside the options.
 
     Refusals do not count.
     """
@@ -282,10 +282,9 @@ def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Ch
 def check_over_length(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
     """Check the share of replies that are far too long.
 
-    A choice is too long if it has more than eight words beyond its longest option. The length of a
-    free text is compared with the median words of its stage and role. The text is too long if it
-    has more than three times the median, and at least 60 words more than the median. Replies of one
-    or two words are signals and do not enter the median.
+    A choice is too long if it has more than eight words beyond its longest option. A free text is
+    too long if it has more than three times the median words of its stage and role, and at least 60
+    words more. Replies of one or two words are left out of the median.
     """
     typical: dict[tuple[str, str], list[int]] = defaultdict(list)
     for r in answers:

@@ -51,9 +51,9 @@ CHECK_PHRASES: Mapping[str, str] = {
 class CardPhrases(NamedTuple):
     """The phrases of the validity card on one threat, one phrase for each verdict.
 
-    Each phrase says what was tested. `passed` and `failed` are whole sentences. `unknown` is the
-    first half of a sentence. With too few data, its second half is `more`. With no data at all, its
-    second half is advice on a further control or check.
+    `passed` and `failed` are whole sentences. `unknown` is the first half of a sentence, and `more`
+    its second half with too few data. Without data, the second half is advice on a further control
+    or check.
     """
 
     passed: str

@@ -34,15 +34,15 @@ class StudyField:
     """One field of the form, for one key of the study file.
 
     - `path`: the path of the key in the file.
-    - `place`: the path with the position of each mapping entry instead of its key. The place does
-      not change if the human renames the key on the page. The place is empty if it equals `path`.
+    - `place`: `path` with the positions of mapping entries instead of their keys. So it stays the
+      same if the human renames a key on the page. Empty if it equals `path`.
     - `value`: the text in the file.
     - `default`: the meaning of an empty field.
     - `low`, `high`: the bounds of a number, as text.
     - `inner`: the fields of a group, the rows of a list, or the entries of a mapping.
     - `new_row`: the value of an added row.
-    - `rows_instead`: the value that turns a field for a single value into rows. UNSET if the key
-      accepts no list, or if the form already shows rows.
+    - `rows_instead`: the value that turns a field for a single value into rows. UNSET if this is
+      not possible or already done.
     - `key_choices`: the allowed keys of a mapping, or empty if any text is allowed.
     - `title`: the words that replace the key as the label.
 

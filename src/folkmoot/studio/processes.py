@@ -38,10 +38,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(slots=True)
 class Keys:
-    """The API keys that the researcher entered. The keys are held only in memory.
-
-    `entered` maps environment variable → key.
-    """
+    """The API keys that the researcher entered, by environment variable. Only in memory."""
 
     entered: dict[str, str] = field(default_factory=dict, repr=False)
 

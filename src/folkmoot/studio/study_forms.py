@@ -82,7 +82,7 @@ class WorkbookForm:
         return self.sheets.reason
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
-        """Return field id → problems of the field's cell, and the problems without a field."""
+        """Return the problems of cells by field id, and the problems without a field."""
         return place_cell_problems(self.sections, problems)
 
     def save(

@@ -39,11 +39,10 @@ CONNECTION = "folkmoot.connection"
 class ConnectionLimits:
     """The time limits for visitors, and the limits on the number of open connections.
 
-    `head_seconds` and `body_seconds` limit the time in which head and body of a request must
-    arrive. `answer_seconds` limits the time in which a visitor without a token must read the
-    response. A class of 100 behind one router stays below the limit per address, although browsers
-    open some connections in advance. The server uses at most half of the files that the process may
-    open, because the run needs the other half.
+    `head_seconds`, `body_seconds`: time for a request to arrive. `answer_seconds`: time for a
+    visitor without a token to read the response. A class of 100 behind one router stays below the
+    limit per address. The server uses at most half of the files that the process may open, because
+    the run needs the other half.
     """
 
     head_seconds: float = 15.0
@@ -159,9 +158,8 @@ class ConnectionPool:
     def add_connection(self, connection: PageConnection) -> None:
         """Add a new connection. If there are then too many, close an untrusted connection.
 
-        If the address of the new connection exceeds its limit, close its oldest untrusted
-        connection. If the server exceeds its limit, take the address with the most untrusted
-        connections and close its oldest.
+        It is the oldest one of the new connection's address, if this address has too many.
+        Otherwise it is the oldest one of the address with the most.
         """
         self._open.add(connection)
         same_address = self._untrusted.setdefault(connection.address, {})

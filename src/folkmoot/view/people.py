@@ -363,10 +363,9 @@ def _compare_column(column: str, kind: pl.DataType, sign: str, value: str) -> pl
 class Page:
     """One page of the table of participants.
 
-    `rows` holds (participant key, column → value). `total` is the number of matching rows, and
-    `all` the number of all rows. `levels` holds the columns that can be used as filters, with the
-    counts of their values. `others` holds the names of tables with several rows per participant,
-    and the columns of each table.
+    `rows`: (participant key, cells by column). `total`: the number of matching rows. `all`: the
+    number of all rows. `levels`: columns that can be used as filters, with the counts of their
+    values. `others`: tables with several rows per participant, with their columns.
     """
 
     columns: list[str]
@@ -478,9 +477,7 @@ def _is_list(column: pl.Series) -> bool:
 
 
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
-    """Return the identifying columns of further tables about participants, by the name of the
-    table.
-    """
+    """Return further tables about participants, and the columns that identify the participant."""
     key_columns_by_table = {}
     for name in run.table_names() if people.table else ():
         columns = _column_names(run, name)
@@ -495,8 +492,8 @@ def records_of(
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield the name and the rows of each table that the study records about one participant.
 
-    `parts` are the values of the columns that identify the participant. Two kinds of tables are
-    left out: `people.table`, and tables that every study has, such as `answers` and `utterances`.
+    `parts`: the values of the columns that identify the participant. Left out are `people.table`,
+    and tables that every study has, such as `answers` and `utterances`.
     """
     for name, keys in repeated_tables(run, people).items():
         if name in (*ENGINE_TABLES, UTTERANCES):

@@ -34,9 +34,9 @@ MAX_ROWS = 60
 class ShownTexts(NamedTuple):
     """The texts of one kind in the prompt of a decision.
 
-    `texts` is their number. `share` is the share (0 to 1) of the expected texts that the prompt
-    contained. `expected` is True if the design requires this kind in the prompt, False if the
-    design excludes the kind, and None otherwise.
+    `texts`: their number. `share`: the share (0 to 1) of the expected texts that the prompt
+    contained. `expected`: whether the design requires (True) or excludes (False) this kind, or
+    neither (None).
     """
 
     kind: str

@@ -1,9 +1,8 @@
 """Conversations of several speakers, as pages show them: the utterances with their calls.
 
 The code calls a conversation of several speakers a room. In the table `utterances`, the column
-`address` gives the call of an utterance. The column `public` is true if other participants heard
-the utterance. The columns can be read while the run is in progress. Runs of earlier versions lack
-the columns, so their utterances are shown without calls.
+`address` gives the call of an utterance, and `public` is true if other participants heard it. Runs
+of earlier versions lack both columns, so their utterances are shown without calls.
 """
 
 from __future__ import annotations

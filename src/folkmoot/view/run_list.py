@@ -77,11 +77,11 @@ class Stage:
 class RunStatus:
     """The state of a run, as the list of runs and the run's first page show it.
 
-    `why` is the reason why the run stopped or cannot be read. `mark` is the provenance label
-    SYNTHETIC, HUMAN or MIXED, or PEOPLE for a run in progress with seats. `note` says who answered
-    in which role. `rate` is the number of calls per second, without replies from the journal.
-    `moved` is the time of the last write. `warnings` holds (time, message). `people` is the number
-    of participants, or None if it was not counted.
+    `mark`: the provenance label SYNTHETIC, HUMAN or MIXED, or PEOPLE for a run in progress with
+    seats. `note`: who answered in which role. `why`: why the run stopped or cannot be read. `rate`:
+    calls per second, without replies from the journal. `moved`: the time of the last write.
+    `warnings`: (time, message). `people`: the number of participants, or None if it was not
+    counted.
     """
 
     name: str
@@ -197,9 +197,8 @@ class RunCollection:
     def list_statuses(self) -> list[RunStatus]:
         """Return the state of all runs. The most recently written run comes first.
 
-        Counting the participants of all runs has a time limit. `people` of the runs after the limit
-        is None. The next call reads the earlier counts from the cache and counts the participants
-        of further runs.
+        Counting participants has a time limit, after which `people` is None. The next call
+        continues the count.
         """
         oldest = datetime.min.replace(tzinfo=UTC)
         deadline = time.monotonic() + MAX_COUNTING_SECONDS

@@ -147,7 +147,7 @@ class Searches:
         return results, len(runs)
 
     def _update_index(self, run: RunFolder, wait: float) -> None:
-        """Start a thread that indexes new replies, and wait for it for at most `wait` seconds."""
+        """Start a thread that indexes new replies. Wait at most `wait` seconds for its end."""
         with self._lock:
             thread = self._under_way.get(run.path)
             if thread is None or not thread.is_alive():

@@ -73,9 +73,8 @@ class Guard:
     """The access control of a site: host names, token and HTTP methods that it accepts.
 
     `hosts` protects against DNS rebinding, an attack in which the name of another site points to
-    this machine. Numeric addresses are always accepted, because the attack needs a name. If `token`
-    is empty, everyone who reaches the port may read. With `links_hold_tokens`, each link holds a
-    token, and the page of the link checks it.
+    this machine. Numeric addresses are always accepted. If `token` is empty, everyone who reaches
+    the port may read. With `links_hold_tokens`, each page checks the token in its link.
     """
 
     hosts: frozenset[str] = field(default_factory=lambda: own_names("localhost"))

@@ -72,8 +72,7 @@ class Asked(NamedTuple):
 class CallView:
     """The details of one question to a speaker, as its page shows them.
 
-    `tries` holds one pair for the question and one for each re-ask: the journal entry, and the
-    prompt divided by the sources of its text.
+    `tries`: (journal entry, prompt divided by source) for the question and for each re-ask.
     """
 
     address: str
@@ -83,7 +82,7 @@ class CallView:
 
 
 def base_of(address: str) -> str:
-    """Return the address of the question itself, also for the address of one of its re-asks."""
+    """Return the address of a question from its address or that of a re-ask."""
     return _TRY.sub(r"\1", address)
 
 
@@ -124,7 +123,7 @@ def is_within(address: str, scope_parts: Sequence[str]) -> bool:
 
 
 def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
-    """Return address → its row of the table `answers`. Returns {} before the run has this table."""
+    """Return the rows of the table `answers` by address, or {} if there is no table yet."""
     if not run.has_table("answers") or not addresses:
         return {}
     table = run.scan_table("answers")

@@ -118,8 +118,8 @@ def read_codebook(path: Path) -> Codebook:
 def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
     """Return every problem in a researcher's codebooks.
 
-    Each file in `user_folder` replaces the codebook with the same name in the folder `shipped`. The
-    file must keep the names of the shipped codebook that findings use.
+    Each file in `user_folder` replaces the codebook with the same name in the folder `shipped`. It
+    must keep the names of codes that findings use.
     """
     if not user_folder.is_dir():
         return [Problem(f"no such folder: {user_folder}")]

@@ -64,11 +64,11 @@ class CoderResult:
 
 @dataclass(frozen=True)
 class CodebookResults:
-    """The codes that all coders assigned by one codebook in a run, the data of findings.
+    """The codes that all coders assigned by one codebook in a run.
 
-    `codes_by_text` holds the codes of the primary coder after human corrections. Findings may use
-    these codes only if `supports_findings` is True. `note` names the primary coder and the
-    agreement with other coders.
+    Findings use `codes_by_text`, and only if `supports_findings` is True. These are the codes of
+    the primary coder after human corrections. `note` names this coder and the agreement with
+    others.
     """
 
     book: Codebook
@@ -78,10 +78,9 @@ class CodebookResults:
 
     @cached_property
     def primary_coder(self) -> CoderResult | None:
-        """The coder that findings use: the first model that is not the embedded coder.
+        """The coder that findings use: the first model, or else the embedded coder.
 
-        Without such a model, the value is the embedded coder. The value is None if there is no
-        coder.
+        None if the texts were not coded.
         """
         first = [
             coder_result for coder_result in self.coders if coder_result.coder_role == CODER_ROLE
@@ -112,10 +111,9 @@ class CodebookResults:
         return codes_by_text
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
-        """Return code → quote of one text.
+        """Return the quotes of one text by code, or None if the coder gave no answer for it.
 
-        A code that applies for several slot values appears once. Returns None if the coder gave no
-        answer for the text.
+        A code that applies for several slot values appears once.
         """
         codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}
@@ -253,10 +251,9 @@ class CodebookResults:
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
-    """Return codebook name → all codes of a run.
+    """Return all codes of a run, by the name of the codebook. Empty without texts to code.
 
-    The codes come from the stages of the run, from post-hoc codings and from sheets of human
-    coders. The result is empty if the run records no texts to code.
+    The codes come from the run itself, from post-hoc codings and from sheets of human coders.
     """
     if not run.has_table("texts"):
         return {}

@@ -132,9 +132,8 @@ def run_with_controls(
 ) -> RunFolder:
     """Run (or resume) a study and then the controls that its file names, within one budget.
 
-    If the run pauses during its controls, all answers of the study exist. A resume then asks the
-    remaining controls. Raises the errors of `run_study`. Raises InputError before the run if the
-    study type records no decisions.
+    If the run pauses during its controls, a resume asks the remaining controls. Raises the errors
+    of `run_study`, and InputError before the run if the study type records no decisions.
     """
     require_decisions(found)
     run = run_study(found, options, stopper)

@@ -253,7 +253,7 @@ def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
 
 
 def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
-    """Return the spans of the first request at each address: address → message number → spans."""
+    """Return the spans of the first request at each address, by the number of the message."""
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):
         return found

@@ -93,8 +93,8 @@ def findings_in(
 
     Args:
         table: the table `control_answers`.
-        options: address of a decision → its options, in the same order for all participants.
-        margins: question → the largest distance between conditions that counts as equality.
+        options: the options of a decision, by its address, in one order for all participants.
+        margins: the largest distance between conditions that counts as equality, by question.
         attributes: the stated attributes of the participants, by `participant_id`.
     """
     contrasts = decision_contrasts(table, options)

@@ -34,9 +34,8 @@ from folkmoot.provenance import Replacement, SourcedText, Span, replace_parts
 class ForkStep(NamedTuple):
     """A reply to ask again, with the changed texts of its request.
 
-    `texts` are the system prompt and the messages after the replacements of the control. `quotes`
-    are the places in `texts` that quote the replies of earlier steps. The new replies are put into
-    these places when the step is asked.
+    `texts`: the system prompt and the messages after the replacements of the control. `quotes`: the
+    places in `texts` for the new replies of earlier steps.
     """
 
     reply: JournaledReply
@@ -47,7 +46,7 @@ class ForkStep(NamedTuple):
 class ForkedDecision(NamedTuple):
     """A changed decision, with the replies to ask again before it, in order.
 
-    `quotes` are the places of these replies in the request of the decision.
+    `quotes`: the places for the new replies in the request of the decision.
     """
 
     steps: tuple[ForkStep, ...]
@@ -130,8 +129,7 @@ def _has_replied(
 ) -> bool:
     """Return whether a request shows that the participant spoke after the first replaced text.
 
-    Their words are then a separate message, or a quotation in the prompt (the minutes of a town
-    hall).
+    Their words are then a separate message, or quoted in the prompt (as in minutes).
     """
     texts = texts_of(conversation)
     at = next(n for n, text in enumerate(texts) if str(text) != str(changed[n]))
@@ -163,8 +161,8 @@ def with_new_replies(
 ) -> list[str] | None:
     """Return the texts of a request with the new replies in place of the old ones.
 
-    `new` maps the address of an old reply to (address, text) of the new reply. Returns None if a
-    new JSON reply lacks what the request quotes from the old one.
+    `new`: (address, text) of a new reply, by the address of the old one. Returns None if a new JSON
+    reply lacks what the request quotes from the old one.
     """
     parts: dict[int, list[Replacement]] = {}
     for quote in quotes:

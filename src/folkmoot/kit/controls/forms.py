@@ -109,7 +109,7 @@ def choice_in_form(
 ) -> ChoiceInForm | None:
     """Return the answer type for a choice in a form, or None if no field holds the choice.
 
-    `reply` is the filled-in form, in which the option `chosen` was chosen.
+    `reply`: the filled-in form. `chosen`: the option that it holds.
     """
     # The schema does not say which field holds the choice. Only the journaled reply shows it.
     for _, candidate in json_candidates(reply, "{")[:1]:

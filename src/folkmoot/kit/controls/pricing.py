@@ -147,7 +147,7 @@ def _count_asks(
 
 
 def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
-    """Return calls and tokens twice: for each control, and by model."""
+    """Return calls and tokens of each control, and those of each model."""
     lines: dict[str, list[float]] = {}
     models: dict[str, list[float]] = {}
     for asked in asks:
@@ -162,8 +162,8 @@ def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, Stag
 def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
     """Return bounds of the number of calls of the controls.
 
-    They are equal if the small run is the whole study (`share` is 1). Otherwise, other decisions
-    take between the fewest and the most calls of a decision of the small run in their condition.
+    If the dry run is not the whole study, the calls of further decisions are only known within
+    bounds.
     """
     groups: dict[tuple[str, str, str], list[_Asked]] = {}
     for asked in asks:

@@ -105,8 +105,8 @@ class JsonText(AnswerType[str]):
 class ReplyGraph:
     """The replies of a run by address, with their requests.
 
-    Only replies that `read_behind` has read are included. `tables` are the study's row classes.
-    They say which values in prompts the protocol computes from replies.
+    Only replies that `read_behind` has read are included. `tables`: the study's row classes, which
+    say which values in prompts the protocol computes from replies.
     """
 
     def __init__(self, run: RunFolder, journal: JournalReader, tables: Iterable[type[Row]]) -> None:
@@ -136,7 +136,7 @@ class ReplyGraph:
         return source.address
 
     def reply_spans(self, text: str) -> Iterator[Span]:
-        """Yield the outermost spans of a text that quote a reply, or words computed from it."""
+        """Yield the outermost spans of a text that quote a reply or words computed from it."""
         return outermost_spans([span for span in spans_of(text) if self.address_of(span.source)])
 
     def addresses_in(self, texts: Iterable[str]) -> set[str]:
@@ -168,11 +168,7 @@ class ReplyGraph:
         return quotes
 
     def read_behind(self, texts: Iterable[str]) -> None:
-        """Read the replies that the texts quote, the replies quoted in their requests, and so on.
-
-        Each round reads all quoted replies that are not yet known, in one scan of the table
-        `provenance`.
-        """
+        """Read the replies that the texts quote, and the replies that those quote, and so on."""
         waiting = self.addresses_in(texts) - self._replies.keys()
         while waiting:
             self._read(sorted(waiting))
@@ -229,10 +225,9 @@ class ReplyGraph:
 
 
 def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
-    """Return the part of a reply that a prompt quotes.
+    """Return the part of a reply that a prompt quotes, or None if a new reply might lack it.
 
-    Returns None if a new reply might lack the part. Examples are an entry of a list, and a text
-    that the study joined from several parts.
+    None is returned for an entry of a list, or for a text that the study joined from parts.
     """
     text = quoted.strip()
     if text in (reply.reply.strip(), reply.recorded):

@@ -70,8 +70,7 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """Return a number: one that the persona states (such as the age), or a fixed one of the
-    persona.
+    """Return a number that the persona states (such as the age), or a fixed one of the persona.
 
     With the setting `drift`, participants who changed in the conversation give the middle of the
     range instead of the fixed number.

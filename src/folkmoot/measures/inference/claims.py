@@ -251,14 +251,17 @@ class Side:
 class Result:
     """The result of a claim: estimate, verdict, and the possible influence of lost values.
 
-    `why`: the reason if there is no test, otherwise empty. `bounds`: the range of the difference
-    over all possible lost values. `counts`, `lost`: number of known and of lost values in both
-    conditions. `adjusted_p`: the p-value adjusted for the family of the claim (see
-    `judge_families`). It is NaN in a family of one. `joint`: the interval that holds together with
-    those of the other primary claims. It is None for other claims and for a single primary one. The
-    interval of `estimate` always is the 95 % interval of this claim by itself. `means`: the values
-    of both conditions. The estimate is their difference. `is_between_units`: True if no independent
-    unit is in both conditions. The number of units is then that of the smaller condition.
+    - `estimate`: the difference, with the 95 % interval of this claim by itself.
+    - `means`: the values of both conditions.
+    - `why`: the reason if there is no test, otherwise empty.
+    - `bounds`: the range of the difference over all possible lost values.
+    - `counts`, `lost`: number of known and of lost values in both conditions.
+    - `adjusted_p`: the p-value adjusted for the family of the claim (see `judge_families`), or NaN
+      in a family of one.
+    - `joint`: the interval that holds together with those of other primary claims, or None if there
+      are none.
+    - `is_between_units`: True if no independent unit is in both conditions. The number of units is
+      then that of the smaller condition.
     """
 
     claim: Claim
@@ -288,8 +291,7 @@ class Result:
     def p_in_words(self) -> str:
         """The p-value with its name: "adjusted p = .012".
 
-        The text is empty without a test, and for a claim with a margin. A p-value tests that there
-        is no difference, and only the interval tests a margin.
+        Empty without a test, and for a claim with a margin, which the p-value does not test.
         """
         if not self.is_tested or self.claim.margin:
             return ""
@@ -299,13 +301,11 @@ class Result:
     def interval_text(self) -> str:
         """The interval as text.
 
-        If there are several primary claims, the text of a primary claim has two intervals. One is
-        the 95 % interval of this claim by itself, the other the joint interval, which agrees with
-        verdict and p-value.
+        If there are several primary claims, each has two intervals: "by itself" at 95 %, and
+        "jointly", which agrees with the verdict.
 
-        The text of any other claim has only the interval by itself. This interval is not adjusted
-        for the number of claims, so it may exclude zero although the claim is undecided. The words
-        "by itself" are then added.
+        For any other claim, "by itself" is added if the interval excludes zero although the claim
+        is undecided. This interval is not adjusted for the number of claims.
         """
         own = self.claim.format_interval(self.estimate)
         if self.joint is not None:
@@ -643,9 +643,8 @@ def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
     """Return the results with Holm-adjusted p-values and with verdicts that follow from them.
 
-    The given results must be unadjusted, each judged as the only claim. Primary claims get p-values
-    of two-sided tests here. `judge_families` then replaces these p-values, so that they agree with
-    the joint intervals.
+    The given results must be unadjusted, each judged as the only claim. For primary claims,
+    `judge_families` later replaces these p-values, so that they agree with the joint intervals.
     """
     size = Counter(result.claim.family for result in results)
     ps = {family: iter(_adjust_in_family(results, family)) for family in size}

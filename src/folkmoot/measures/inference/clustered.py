@@ -53,10 +53,9 @@ def clustered_mean(
 def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
     """Return the mean of `values` (n,) near one end of a scale, clustered by `clusters` (n,).
 
-    The function works like `clustered_mean`, but Hall's cubic transformation makes the t statistic
-    nearly symmetric. The transformation uses the skewness of the clusters' sums of deviations. The
-    plain t interval fails for skewed ratings: with ten ratings, nearly half at the end of the
-    scale, its coverage is below 95 %. Hall (1992), J. R. Statist. Soc. B 54, 221–228,
+    It is `clustered_mean` with Hall's cubic transformation, which makes the t statistic nearly
+    symmetric. The plain t interval covers less than 95 % for skewed ratings, such as ten ratings of
+    which half are at the end of the scale. Hall (1992), J. R. Statist. Soc. B 54, 221–228,
     doi:10.1111/j.2517-6161.1992.tb01876.x.
     """
     estimate = clustered_mean(values, clusters, level)
@@ -168,11 +167,11 @@ def clustered_coefficient(
 ) -> Estimate:
     """Return one coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
 
-    `column` selects the coefficient. A constant must be a column of `design`. The variance is the
-    bias-reduced sandwich (CR2) under the working model of independent errors. The t distribution
-    has the smaller degrees of freedom of `bias_reduced`. There is no interval (NaN) with fewer than
-    five clusters, fewer than four degrees of freedom, or no variation between clusters. A row with
-    the cluster None is independent.
+    `column` selects the coefficient. `design` must contain a constant. A row with the cluster None
+    is independent. The variance is the bias-reduced sandwich (CR2) under the working model of
+    independent errors, with the degrees of freedom of `bias_reduced`. There is no interval (NaN)
+    with fewer than five clusters, fewer than four degrees of freedom, or no variation between
+    clusters.
 
     Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and Tipton (2018),
     doi:10.1080/07350015.2016.1247004.
@@ -296,10 +295,7 @@ def _satterthwaite_df(
 
 
 def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield arrays of cluster numbers. All clusters of an array have the same size.
-
-    Together they have at most `ROWS_AT_ONCE` rows of data.
-    """
+    """Yield the numbers of clusters of equal size, with at most `ROWS_AT_ONCE` rows together."""
     for size in np.unique(sizes):
         clusters = np.flatnonzero(sizes == size)
         yield from np.array_split(clusters, math.ceil(len(clusters) * size / ROWS_AT_ONCE))

@@ -69,10 +69,9 @@ class Estimate:
 def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float, float]:
     """Return the jackknife estimate: the bias-corrected value and its standard error.
 
-    `whole`: the value from all units. Units with equal data give equal values, so the units are
-    grouped into m kinds. `without` (m,): for each kind, the value from all units except one of this
-    kind. `times` (m,): the number of units of each kind. Quenouille (1956),
-    doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
+    `whole`: the value from all units. Units with equal data form m kinds. `without` (m,): the value
+    from all units except one of this kind. `times` (m,): the number of units of this kind.
+    Quenouille (1956), doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
     """
     values, weights = np.asarray(without, float), np.asarray(times, float)
     n = weights.sum()
@@ -111,8 +110,8 @@ def format_points(difference: float, digits: int = 0) -> str:
 def points_span(low: float, high: float, margin: float = 0.0) -> str:
     """Format the interval of a difference of shares: (−0.06, 0.02) → "−6 to +2".
 
-    `margin`: a difference to which the interval is compared. If an end would be printed like the
-    margin or like zero but is on one side of it, both get more digits: "+0.3 to +20.0".
+    `margin`: a difference to which the interval is compared. Both ends get more digits if rounding
+    would hide that an end is not equal to the margin or zero: "+0.3 to +20.0".
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
@@ -121,9 +120,9 @@ def points_span(low: float, high: float, margin: float = 0.0) -> str:
 
 
 def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -> int:
-    """Return the digits that distinguish the ends of an interval from zero and from ± a margin.
+    """Return how many digits distinguish the ends of an interval from zero and from ± a margin.
 
-    At least `fewest` and at most two more. An end exactly at a bound needs no more.
+    The result is at least `fewest` and at most two more.
     """
     pairs = [(end, bound) for end in ends for bound in (0.0, margin, -margin)]
     near = [pair for pair in pairs if not math.isclose(*pair, abs_tol=1e-9)]

@@ -24,10 +24,9 @@ Key = tuple[str, ...]
 class Effects:
     """Estimated effects of on/off factors, made by `factorial`.
 
-    `main`: factor → mean with the factor on minus mean with the factor off, averaged over the other
-    factors. `pairs`: (a, b) → effect of factor a while b is on, minus its effect while b is off.
-    Effects that the conditions do not identify are left out. An interaction that is left out is
-    assumed to be zero.
+    `main`: for each factor, the mean with the factor on minus the mean with it off, averaged over
+    the other factors. `pairs`: for (a, b), the effect of factor a while b is on, minus its effect
+    while b is off. Effects that the conditions do not identify are left out.
     """
 
     main: Mapping[str, Estimate]

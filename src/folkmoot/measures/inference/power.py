@@ -29,7 +29,7 @@ class DesignSize:
 
     `arms`: number of conditions. `units`: number of units in each condition, or in total for a
     paired design. `unit_name`: the word for a unit. `setting`: the key of the study file that sets
-    the size, and its value. The key is empty if several keys determine the size.
+    the size, and its value. The key is empty if there is no such single key.
     """
 
     kind: Literal["independent", "paired", "clustered"]

@@ -93,8 +93,8 @@ def _independent_units(*sides: int) -> int:
 def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
     """Return the two-sided p-value of "no difference" that agrees with an interval.
 
-    p is the level α at which a bound of the interval is zero. `bounds`: function from α to (low,
-    high).
+    `bounds` returns the interval (low, high) at a level α. p is the α at which one of its bounds is
+    zero.
     """
     from scipy.optimize import brentq
 

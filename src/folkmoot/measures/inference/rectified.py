@@ -81,17 +81,16 @@ def rectified_mean(
         mean(people − w predicted) + w mean(simulated),
         w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.
 
-    The interval combines the intervals of both terms. The first term has the CR2 interval with
-    Satterthwaite's degrees of freedom, or the t interval if people are independent. The second term
-    has the CR2 interval of `simulated_clusters`, or a normal interval without them. A share is
-    computed on the scale of log odds. The interval of people alone is Wilson's for shares of
-    independent people. Otherwise it is that of `clustered_share` or `clustered_mean`.
+    The interval combines the CR2 intervals of both terms. Without clusters, the first term has the
+    t interval and the second a normal interval. A share is computed on the scale of log odds. The
+    interval of people alone is Wilson's for shares of independent people. Otherwise it is that of
+    `clustered_share` or `clustered_mean`.
 
     A correction needs at least 20 people, 10 clusters of people and 10 clusters of `simulated`. For
     a share, the rarer answer must also come from at least 10 people. Otherwise nothing is
     corrected. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos et
-    al. (2023), doi:10.1126/science.adi6000. Angelopoulos, Duchi and Zrnic (2023), arXiv:2311.01453,
-    for the weight.
+    al. (2023), doi:10.1126/science.adi6000. Weight: Angelopoulos, Duchi and Zrnic (2023),
+    arXiv:2311.01453.
     """
     y, f, many = (np.asarray(values, float) for values in (people, predicted, simulated))
     n, others = len(y), len(many)

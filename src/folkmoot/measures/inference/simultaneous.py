@@ -1,15 +1,16 @@
 """Holm's method for several claims, with the confidence intervals that fit its decisions.
 
-Each claim has a test in both directions: that the difference is at most `low_null`, and that it is
-at least `high_null`. The tests of each direction are one family for Holm's method at half of the
-level. So a claim is decided together with its sign, and the chance of even one false decision
-(including a wrong sign) is at most the level, however the claims depend on each other.
+Each claim has two one-sided tests: that the difference is at most `low_null`, and that it is at
+least `high_null`. Holm's method is used twice, once for each direction, at half of the level. So
+each decision includes the sign, and the chance of even one false decision is at most the level.
 
-The intervals hold jointly at 95 %, and they agree with each decision. Each direction gives one
-bound per claim. If Holm's method rejects the hypothesis of a claim, the bound is the null value,
-and the interval excludes it. If all hypotheses of the direction are rejected, the Bonferroni bound
-takes its place where it is further from the null value. If a hypothesis is not rejected, the bound
-has the level at which Holm's method stopped.
+The intervals hold jointly at 95 % and agree with each decision. Each direction gives one bound per
+claim:
+
+- If Holm's method rejects the hypothesis, the bound is its null value.
+- If all hypotheses of the direction are rejected, the Bonferroni bound is used where it is further
+  from the null value.
+- If a hypothesis is not rejected, the bound has the level at which Holm's method stopped.
 
 Strassburger and Bretz (2008), Statistics in Medicine 27, 4914–4927. Guilbaud (2008), Biometrical
 Journal 50, 678–692. Signs: Shaffer (1980), Annals of Statistics 8, 1342–1347.
@@ -40,12 +41,12 @@ class JointInterval(NamedTuple):
 class DirectionalTests(NamedTuple):
     """The tests of a claim in both directions.
 
-    `p_above`: the one-sided p-value of the hypothesis that the difference is at most `low_null`.
-    `p_below`: that of the hypothesis that it is at least `high_null`. `interval_at`: the interval
-    (low, high) of the claim by itself at a two-sided level. `keeps_share`: True if the claim needs
-    both of its bounds for a decision. It then keeps its share of the level, and its bounds are
-    never replaced by a null value. `is_mirrored`: True if the claim states that the difference is
-    below `high_null`. This direction then belongs to the family of the stated directions.
+    - `p_above`: the one-sided p-value of the hypothesis that the difference is at most `low_null`.
+    - `p_below`: that of the hypothesis that it is at least `high_null`.
+    - `interval_at`: the interval (low, high) of the claim by itself at a two-sided level.
+    - `keeps_share`: True if the claim needs both bounds for a decision. A null value then never
+      replaces its bounds.
+    - `is_mirrored`: True if the claim states that the difference is below `high_null`.
     """
 
     low_null: float
@@ -60,9 +61,9 @@ class DirectionalTests(NamedTuple):
 class JointResult(NamedTuple):
     """The result of a claim within its family.
 
-    `adjusted_p`: the two-sided p-value, adjusted by Holm's method. It is NaN for a claim with
-    `keeps_share`, because two bounds and no p-value decide such a claim. `is_above`, `is_below`:
-    True if the test shows that the difference is above `low_null`, or below `high_null`.
+    `adjusted_p`: the two-sided p-value, adjusted by Holm's method. NaN for a claim with
+    `keeps_share`, because only its bounds decide it. `is_above`: True if the difference is shown to
+    be above `low_null`. `is_below`: True if it is shown to be below `high_null`.
     """
 
     interval: JointInterval

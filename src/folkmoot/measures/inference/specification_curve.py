@@ -103,10 +103,9 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
     """Return the joint inference on a claim over the specifications in `sides`.
 
     Units with equal names are the same unit in all specifications and both conditions. Units are
-    drawn with replacement. If no unit is in both conditions, the units of each condition are drawn
-    separately. To simulate curves without an effect, the observed deviation of each specification
-    from the margin is subtracted from its draws. `alpha` is the level of the tests. Use a smaller
-    level if several claims are judged.
+    drawn with replacement, separately by condition if no unit is in both. For curves without an
+    effect, the observed deviation of each specification from the margin is subtracted from its
+    draws. `alpha`: the level of the tests, smaller if several claims are judged.
     """
     distinct = _merge_identical(sides)
     names = list(distinct)
@@ -186,11 +185,10 @@ def _draw_units(rng: np.random.Generator, units: int) -> FloatArray:
 def _mean_difference(
     sums: list[FloatArray], counts: list[FloatArray], times: list[FloatArray]
 ) -> FloatArray:
-    """Return the mean of the first condition minus the mean of the second condition.
+    """Return the mean of the first condition minus that of the second: (draws, specifications).
 
-    Each list has one array per condition. `sums` and `counts` (specifications, units): the sum and
-    the number of a unit's values. `times` (draws, units): how often a unit is drawn. The result has
-    the shape (draws, specifications).
+    Each list has one array per condition. `sums`, `counts` (specifications, units): the sum and the
+    number of a unit's values. `times` (draws, units): how often a unit is drawn.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = (
@@ -223,7 +221,7 @@ def _joint_tests(
 
 
 def _share_of_draws(draws: NDArray[np.bool_]) -> float:
-    """Return the share of True in `draws`. The observed curve counts as one more draw with True."""
+    """Return the share of True in `draws`, with the observed curve as one more True."""
     return (int(draws.sum()) + 1) / (len(draws) + 1)
 
 

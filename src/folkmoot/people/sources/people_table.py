@@ -75,9 +75,8 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
     """Yield a problem for each row without a clear person, item or arm.
 
-    The problems are an empty `person` or `item`, and a person who answers twice about one item (in
-    one arm or two). At most one such problem is yielded for a row. Then the problems of
-    `list_unclear_arms` follow. `table` is the result of `read_people`.
+    A row is unclear if `person` or `item` is empty, or if the person has already answered about the
+    item. The problems of `list_unclear_arms` follow. `table` is the result of `read_people`.
     """
     ids = [name for name in (PERSON, ITEM) if name in table.columns]
     first_rows: dict[tuple[str, ...], int] = {}

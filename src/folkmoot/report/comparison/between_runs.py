@@ -371,9 +371,9 @@ class _Effect:
 def effects_by_claim(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> dict[str, dict[str, Result]]:
-    """Return the effect of each claim in each run: claim in words → name of the run → effect.
+    """Return the effect of each claim in each run, by the claim in words and the name of the run.
 
-    Runs are not compared. A run that lacks a condition of the claim has no entry for this claim.
+    A run that lacks a condition of the claim has no entry for this claim.
     """
     found: dict[str, dict[str, Result]] = {}
     for measure, measure_claims in claims.items():

@@ -382,9 +382,8 @@ def _list_names(names: Sequence[str]) -> str:
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
     """Return the claims to compare: those of the first run that has claims.
 
-    If no run has claims, each condition except the baseline gets one claim. The claim compares the
-    share of participants who change their choice in this condition and in the baseline. The
-    baseline is the first condition of `split_by_condition`.
+    Without claims in any run, each condition is compared with the baseline (the first condition of
+    `split_by_condition`). The measure is then the share of participants who change their choice.
     """
     stated = next((sample.claims for sample in runs if sample.claims), ())
     if stated:

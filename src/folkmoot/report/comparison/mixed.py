@@ -1,8 +1,8 @@
 """Compare humans and models in one run: how both answered the same questions.
 
-Two answers are to the same question if their addresses differ only in the speaker and the session.
-A question with a JSON answer is divided into its fields. The independent unit is the seat, or the
-session if several participants share a conversation.
+Addresses of the same question differ only in the speaker and the session. A question with a JSON
+answer is divided into its fields. The independent unit is the seat, or the session if several
+participants share a conversation.
 """
 
 from __future__ import annotations
@@ -134,8 +134,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
 def _judge_difference(result: Result) -> Verdict:
     """Return the verdict on whether models and humans answer one question alike.
 
-    Numbers have no common margin. Without a margin, a test cannot show equality, so their verdict
-    is "failed" or "not known".
+    There is no margin for numbers, so their verdict is "failed" or "not known".
     """
     if result.claim.kind == "share":
         return MAX_DIFFERENCE.judge_interval(result.estimate)

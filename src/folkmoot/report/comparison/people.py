@@ -577,7 +577,7 @@ def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
 def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
     """Return the finding that compares the run with humans in each group of participants.
 
-    A group has the same value of an attribute, such as the same gender. The outcome is the rate of
+    Groups are formed by the values of one attribute, such as gender. The outcome is the rate of
     change, or the rate of each first choice if people voted only once. Simulated participants
     without an attribute get that of the matched human. Returns None if there is nothing to compare.
     """

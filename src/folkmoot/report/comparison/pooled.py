@@ -65,7 +65,7 @@ Cells = Mapping[str, tuple[GridCell, RunFolder]]
 
 
 def findings_of_cells(grid: RunGrid) -> CellFindings:
-    """Return finished cell → its findings. The value is None for a cell without usable results."""
+    """Return the findings of each finished cell, or None for a cell without usable results."""
     return {
         name: None
         if run.unusable_reason
@@ -366,8 +366,8 @@ def _curve_of(
 ) -> tuple[Curve, list[str]] | None:
     """Return the specification curve of a claim, and its verdict in each cell that states it.
 
-    `cell_verdicts`: verdicts of claims, by the name of the cell. `level`: the level of the joint
-    tests. Returns None if no cell can test the claim.
+    `cell_verdicts`: the verdicts of each cell, by its name and the claim. `level`: the level of the
+    joint tests. Returns None if no cell can test the claim.
     """
     parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
     verdicts = []

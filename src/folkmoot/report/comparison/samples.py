@@ -113,10 +113,7 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
 
 
 def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
-    """Return the claims that the plan of a run sealed, or those that its study type states.
-
-    The result is empty without sealed claims if the study type is not available any more.
-    """
+    """Return the sealed claims of a run, or else those of its study type, if available."""
     sealed = registered_claims(run)
     if sealed is not None:
         return tuple(sealed)
@@ -171,8 +168,8 @@ def same_people(first: Sample, second: Sample) -> bool:
 def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
     """Join the units that have a known value of `column` in both tables.
 
-    A row holds the ids and clusters of the unit, and the values of both tables as `first` and
-    `second`. The result is empty if ids are not unique or not shared.
+    A row holds the ids and clusters of the unit, and both values as `first` and `second`. The
+    result is empty if ids are not unique or not shared.
     """
     keys = [
         column
@@ -296,7 +293,7 @@ def condition_name(condition: str) -> str:
 
 
 def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return condition → rows, with baselines first.
+    """Return the rows by condition, with baselines first.
 
     A table without conditions has the only key EVERYBODY.
     """

@@ -1,7 +1,8 @@
 """Compare the sealed plan with the run: the list of deviations of the report.
 
-The study type states which rows its tables should hold (`Study.expected_rows`). Settings, seed,
-files and models are compared for all study types."""
+The study type states the planned rows of its tables (`Study.expected_rows`). Settings, seed, files
+and models are compared for all study types.
+"""
 
 from __future__ import annotations
 

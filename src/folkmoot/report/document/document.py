@@ -65,9 +65,9 @@ class Document:
     """Everything that a report shows.
 
     `mark`: the provenance label. `caution`: its explanation. `partial`: a warning for an unfinished
-    run or grid. `planted`: the built-in effects of the embedded respondent. `answer`: the SVG of
-    the first page, or empty if no main finding has a drawing. `front`, `trust`, `methods`: None for
-    a grid, because the report of each cell has them.
+    run or grid. `planted`: the built-in effects of the embedded respondent. `answer`: the SVG
+    drawing of the first page, or empty. `front`, `trust`, `methods`: None for a grid, because the
+    report of each cell has them.
     """
 
     title: str

@@ -101,10 +101,7 @@ class PrimaryContrast(NamedTuple):
 
 
 class TrustLight(NamedTuple):
-    """A coloured light on the first page, with a reason to trust the run less.
-
-    The text of a green light says that no reason was found.
-    """
+    """A coloured light on the first page, with the reason for its colour."""
 
     colour: Colour
     reason: str

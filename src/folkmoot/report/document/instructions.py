@@ -73,9 +73,10 @@ class FirstReplies:
 def count_first_replies(
     replies: Iterable[FirstReply], units: Mapping[str, Hashable] | None = None
 ) -> dict[str, FirstReplies]:
-    """Count the first replies of each model. Human participants are left out.
+    """Count the first replies of each model, without human participants.
 
-    `units`: address → independent unit. A reply at another address is a unit of its own.
+    `units`: the independent unit of a reply, by its address. A reply without an entry is a separate
+    unit.
     """
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)
     for reply in replies:

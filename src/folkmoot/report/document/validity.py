@@ -81,9 +81,8 @@ Row = Mapping[str, TableCell]
 class Evidence(NamedTuple):
     """One verdict of a finding, with its figure in words.
 
-    `distance`: how bad the figure is, with larger values for worse figures. The row of a threat
-    shows the evidence with the worst verdict. Among equal verdicts, the row shows the evidence with
-    the largest distance.
+    `distance`: how bad the figure is, larger for worse. The card shows the evidence with the worst
+    verdict. Of equal verdicts, it shows that with the largest distance.
     """
 
     label: str
@@ -277,8 +276,8 @@ def _shares(
 ) -> list[Evidence]:
     """Return one piece of evidence for each row of a finding on controls.
 
-    `label`: the column with the name of the row. `column`: the column with the share. `what`: the
-    words that follow the share. `sign`: 1 if a large share is bad, −1 if a small share is bad.
+    `label`, `column`: the columns with the name and the share. `what`: the words that follow the
+    share. `sign`: 1 if a large share is bad, −1 if a small share is bad.
     """
     return [
         Evidence(

@@ -17,8 +17,8 @@ NOT_TICKED = "Tick the box if you mean it."
 def state_of(seat_state: SeatState) -> str:
     """Return a digest of a seat's state, which a confirmation form sends back.
 
-    The digest changes when the participant joins or answers. If the digest sent back is out of
-    date, the page asks for confirmation again.
+    The digest changes when the participant joins or answers. The page then asks for confirmation
+    again.
     """
     return digest(
         seat_state.seat.name, str(seat_state.has_agreed), str(seat_state.answers), size=9

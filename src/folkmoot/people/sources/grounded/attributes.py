@@ -80,9 +80,9 @@ def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
 def residual_factor() -> NDArray[np.float64]:
     """Return the matrix that turns independent normal values into residuals of the traits.
 
-    The published correlations are those of whole populations, so they include the covariance due to
-    age and sex. That covariance is subtracted here. Expected scores plus residuals then have unit
-    variances and the published correlations.
+    The published correlations of traits include the covariance due to age and sex, which is
+    subtracted here. Expected scores plus residuals then have unit variances and the published
+    correlations.
     """
     remaining = published_correlations() - _by_age_and_sex()
     return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)

@@ -237,11 +237,7 @@ class Jobs:
 
 @lru_cache(maxsize=1)
 def raked_occupations() -> Jobs:
-    """Return the occupations of the population.
-
-    The shares of the occupations are raked to the workers of the core table and to published
-    margins.
-    """
+    """Return the occupations of the population, raked to core table and published margins."""
     frame = _read_figures_table("us_occupations.csv")
     names = frame["job"].to_list()
     size = _normalise_counts(frame["thousands"].to_list())
@@ -579,8 +575,8 @@ def _describe_household(home: str, band: int, children: int) -> str:
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
     """Return the distance between the tables and each published margin.
 
-    A tuple holds the name of the margin, its number of cells, and the largest and mean distance of
-    a cell in percentage points.
+    A tuple holds the name of the margin, its number of cells, and the largest and the mean distance
+    in percentage points.
     """
     rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
         (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins
