@@ -356,7 +356,7 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """Return at least `count` sentences for the product if the opinion is positive, or against it.
+    """Return at least `count` sentences for the product, or against it if the opinion is negative.
 
     More sentences are added if the opinion is neutral or weak. If `concern` is given, the first
     sentence is about it.

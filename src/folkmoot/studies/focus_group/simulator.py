@@ -196,7 +196,7 @@ def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str)
 def find_texts(
     messages: Sequence[Message], texts: Iterable[tuple[str, Source | None]]
 ) -> tuple[Span, ...]:
-    """Return the span of the first occurrence of each text in the messages.
+    """Return one span for each text: its first occurrence in the messages.
 
     Texts without a source, and texts that do not occur, are left out.
     """

@@ -27,7 +27,7 @@ PLANNING, FIRST_OPINION = "guide", "before"
 
 
 def stage_of(id: str) -> str:
-    """Return the stage of the discussion that is part of an utterance id."""
+    """Return the stage in an utterance id (the fourth part), or "" if there is none."""
     return [*id.split("/"), "", "", ""][3]
 
 

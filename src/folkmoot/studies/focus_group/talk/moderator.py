@@ -277,8 +277,8 @@ class Moderator:
     ) -> str | None:
         """Return a probe of one answer, or None if there is no probe.
 
-        The first probe asks for the reason. It follows a random share (PROBE_SHARE) of the
-        surprising answers. The second probe asks why the reason matters.
+        A first probe asks for the reason. Only a random share (PROBE_SHARE) of the surprising
+        answers gets one. A second probe asks why the reason matters.
         """
         if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):
             return None
@@ -303,7 +303,7 @@ class Moderator:
         questions_left: int,
         rng: np.random.Generator,
     ) -> list[Participant]:
-        """Return the participants who answer a question, in the order in which they answer.
+        """Return the participants who answer a question, in speaking order.
 
         `called` holds the ids of those whom the question addresses by name. `questions_left` is the
         number of questions that follow. The rules are those of `choose_respondents`.

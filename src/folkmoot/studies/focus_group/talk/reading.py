@@ -191,7 +191,7 @@ CODE_POSITIONS = {
 
 
 def answer_id(transcript: DiscussionTranscript, message: DiscussionMessage) -> str:
-    """Return the id of an answer in the tables of codes."""
+    """Return the id that an answer has in the tables of codes."""
     return f"{transcript.group}/{transcript.stimulus}/turn{message.turn_number}"
 
 

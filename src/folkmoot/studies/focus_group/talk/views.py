@@ -155,7 +155,7 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request, with the price that the prompt asks about.
 
-    Without such a price, it is the product's own price, or else the last price in the texts.
+    Without one, the price is the product's own, or else the last price in the texts.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)
@@ -212,7 +212,7 @@ def views_of_others(
 ) -> list[ReportedView]:
     """Return other participants' first-person sentences for or against the product, in order.
 
-    Only `passages` are searched, or all utterances if it is None.
+    Only `passages` are searched. Without `passages`, all utterances are searched.
     """
     # A sentence that the respondent has said as well is not a view of others.
     own_sentences = {
