@@ -1,7 +1,7 @@
 # docker build -t folkmoot . && docker run --rm -v "$PWD:/work" folkmoot run STUDY
 FROM python:3.12-slim AS build
 WORKDIR /source
-RUN pip install --no-cache-dir uv
+RUN pip install --no-cache-dir "uv>=0.13"
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src src
 COPY examples examples
