@@ -144,9 +144,9 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions for the wording of the first opinion in the system prompt.
+    """Return the range of opinions that the system prompt states in words.
 
-    An example is "strongly against it". Return None without such a wording.
+    The words name the first opinion, such as "strongly against it". Return None without them.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())

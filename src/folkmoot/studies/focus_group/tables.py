@@ -286,7 +286,7 @@ def say_message(
     """Record a message and return it with its utterance id.
 
     `interviewed_id` is the participant in an interview, or None in the discussion. `address` is the
-    address of the reply with the message, or None for the address in the message's source.
+    journal address of the reply. If it is None, the message's source gives the address.
     """
     utterance = scope.say(
         Speaker(message.speaker_id, message.speaker_name, message.role.value),
@@ -319,7 +319,8 @@ def say_planned(
 ) -> Quoted:
     """Record a question of the moderator's guide and return it with its source.
 
-    `address` is the address of the reply with the question, or empty for a packaged question.
+    `address` is the journal address of the reply with the question, or empty for a packaged
+    question.
     """
     utterance = scope.say(
         Speaker(MODERATOR, "Moderator", MODERATOR),

@@ -597,7 +597,7 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
 
 def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[str, int]:
-    """Return after which task each computed value can be computed, as index by name.
+    """Return the index of the task after which each computed value is known, by name.
 
     The index is -1 for values that are known from the start. `ordered` is the result of `in_order`.
     `places` holds the task's index for each variable.

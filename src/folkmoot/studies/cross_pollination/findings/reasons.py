@@ -61,7 +61,7 @@ class OptionReasons:
 
     @cached_property
     def repeated_clustering(self) -> Clustering:
-        """The clustering with the silhouette of every number of clusters.
+        """The clustering, with a silhouette for every number of clusters that was tried.
 
         It is computed again, because the tables hold no silhouettes.
         """

@@ -153,7 +153,7 @@ class Votes:
 
     @property
     def informed_conditions(self) -> tuple[ConditionVotes, ...]:
-        """The conditions with a switch on in which at least one participant voted twice."""
+        """The conditions with an active switch and at least one participant who voted twice."""
         return tuple(
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -169,7 +169,7 @@ class Votes:
         return condition_switches(self.config)
 
     def conditions_with(self, switch: str) -> list[ConditionVotes]:
-        """Return the conditions with `switch` on in which at least one participant voted twice."""
+        """Return the conditions with `switch` on and at least one participant who voted twice."""
         return [
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -262,9 +262,9 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return the id of each participant's independent unit, for participants with both votes.
+        """Return the independent unit of each participant: the id of a participant or of a draw.
 
-        A unit is a participant or a draw of the summaries.
+        Only participants with both votes count.
         """
         return [
             self._unit_of_participant[voter.participant_id]

@@ -1,6 +1,6 @@
 """The moderator: plans the guide, keeps notes, asks questions and probes, and chooses who answers.
 
-The functions below the class choose who answers a question, without any call.
+The functions below the class choose who answers. They call no model.
 """
 
 from __future__ import annotations

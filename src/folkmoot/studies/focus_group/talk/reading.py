@@ -96,7 +96,7 @@ async def read_position(
     answer: str,
     history: Sequence[DiscussionMessage],
 ) -> Position:
-    """Ask the coder for the position after an answer and for the response to other messages.
+    """Ask the coder which position an answer expresses, and to which message it responds.
 
     `history` holds the messages before the answer. If the coder gives no position, `last_position`
     is returned. A first position (`last_position` None) does not count as a change.

@@ -189,7 +189,7 @@ class TableDiscussion:
     def current_position(self, participant: Participant) -> float | None:
         """Return the last known position of a participant, or None.
 
-        Before the first answer, it is the private position before the discussion.
+        Until the participant has answered, it is the private position before the discussion.
         """
         own_positions = [
             message.valence
