@@ -285,7 +285,7 @@ class SimulatedRespondent:
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
         """Return `stable_leaning` plus random noise that differs between replies.
 
-        `about`, `answer` and `part` have the same meaning as there.
+        The parameters are those of `stable_leaning`.
         """
         at = self.at
         noise = normal_draw(at.seed, at.address, "rating", about, answer, *filter(None, [part]))

@@ -1,4 +1,4 @@
-"""The traits of a persona, such as its tastes, its voice and how easily it is persuaded.
+"""The traits of a persona, such as tastes, voice and susceptibility to arguments.
 
 Traits depend only on the text of the persona and the seed of the run. A person is therefore the
 same in all stages of a study.

@@ -1,8 +1,8 @@
-"""The embedded coder: code texts by the words that they share with a codebook, without a model.
+"""The embedded coder. It codes a text by the words that the text shares with a codebook.
 
-The coder is used in tests, demos and dry runs. Its codes are marked `embedded` and support no
-finding. The system message holds the codebook and the subject of the question. The other messages
-hold the text to code.
+No model is called. The coder is used in tests, demos and dry runs. Its codes are marked `embedded`
+and support no finding. The system message holds the codebook and the subject of the question. The
+other messages hold the text to code.
 """
 
 from __future__ import annotations

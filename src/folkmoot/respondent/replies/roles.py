@@ -181,8 +181,8 @@ def _argument_sentence(
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """Return the options that the request emphasises.
 
-    An option is emphasised if the question (`about`) names it. An option is also emphasised if a
-    passage, such as a vote, consists of it alone and its source holds no other option.
+    These are the options in the question (`about`). An option is also emphasised if it is the only
+    option from its source and the whole text of a passage, such as a vote.
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}

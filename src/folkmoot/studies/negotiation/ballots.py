@@ -365,10 +365,10 @@ async def collect_responses(
 ) -> list[DialogueTurn]:
     """Ask members one after the other for a response to the System, and return their utterances.
 
-    Each member is shown `heard` and the responses of the members asked before. A member without an
-    answer adds no utterance. `round` is the number of the feedback round, or None for responses to
-    the proposal. The setting `members_speak` uses this function. Without it, the mediator writes
-    the responses, as in the source study.
+    This is used with the setting `members_speak`. Otherwise the mediator writes the responses, as
+    in the source study. Each member is shown `heard` and the responses of the members asked before.
+    A member without an answer adds no utterance. `round` is the number of the feedback round, or
+    None for responses to the proposal.
     """
     topic, intent = case.topic(decision.topic), "user_feedback" if round else "user_respond"
     responses: list[DialogueTurn] = []

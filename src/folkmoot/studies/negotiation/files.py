@@ -106,7 +106,7 @@ def finish_session(
 
 
 def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
-    """Record the measures of a session, after all sessions of its group.
+    """Record the measures of a session. This is done after all sessions of the group.
 
     `asked_again` holds the topics that had a re-ask under any condition of the group.
     """

@@ -197,7 +197,10 @@ class Proposal:
     asked_again: tuple[str, ...] = ()
 
     def line_origin(self, part: str, author: str = "") -> Origin:
-        """Return the origin of an utterance that is a part of this reply."""
+        """Return the origin of one utterance that the reply contains.
+
+        `author` wrote the utterance.
+        """
         return Origin(self.address, part, author, self.finish)
 
 
@@ -555,9 +558,10 @@ def _revision_problem(
     stated: Settlement,
     reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the reason why a revision is rejected, and the options that caused it.
+    """Return the reason why a revision is rejected, and the options that caused this.
 
-    Both are empty if the revision is accepted or states nothing new.
+    `standing` is the decision before the revision. `stated` is the revision. Both results are empty
+    if the revision is accepted or states nothing new.
     """
     served_members = {member for portion in stated.portions for member in portion.members}
     if (

@@ -1,8 +1,8 @@
 """The texts that prompts show, with their sources: names, topics, options, rules and decisions.
 
 All functions `quote_…` return text that carries its source (`folkmoot.provenance`). A decision has
-rows in two tables: each share is a row of `shown_shares`, and each sentence a row of
-`shown_decisions`. The rows are recorded when a prompt first shows them.
+rows in two tables: its shares in `shown_shares`, and its sentences in `shown_decisions`. The rows
+are recorded when a prompt first shows the decision.
 """
 
 from __future__ import annotations

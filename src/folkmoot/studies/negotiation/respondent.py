@@ -278,7 +278,8 @@ def _reaction_sentence(
 ) -> str:
     """Return a member's reaction to a decision that gives the options `received`.
 
-    `content` is True if the member accepts a decision without the first choice.
+    `rejected` holds those that the member rejects. `content` is True if the member accepts a
+    decision without the first choice.
     """
     if first_choice in received:
         return _fill_sentence(mind, "glad", W=first_choice or "")
@@ -361,8 +362,8 @@ class Meeting:
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal that gives all members the most common first choice.
 
-        With probability `follows`, other first choices are added. Each of them is for the members
-        who want it, on another day.
+        With probability `follows`, the other first choices are added on other days. Each is for the
+        members who want it.
         """
         first_choices = self.tally.first_choices()
         wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])
@@ -391,7 +392,8 @@ class Meeting:
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return the sentence with which a member reacts to a decision.
 
-        With `content=False`, a member who does not get the first choice asks for it.
+        A member may not get the first choice. With `content`, the member accepts this. Otherwise
+        the member asks for the first choice.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]

@@ -338,15 +338,16 @@ FIVE_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "e
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of technical implementation: its switches and its models.
+    """One level that the study compares: its switches and its models.
 
-    `models`: several models are divided over the seats. Without models, all seats have the run's
-    model. `moderator`: `none`, `model` (the run's model for that role) or the name of a model.
-    `part`: `main` for the main comparison, `supplementary` for levels that are reported separately.
+    - `models`: several models are divided over the seats. Without models, all seats have the run's
+      model.
+    - `moderator`: `none`, `model` (the run's model for that role) or the name of a model.
+    - `part`: `main` for the main comparison, or `supplementary` for levels reported separately.
 
     All other switches are experimental controls. Without `vulnerable`, other residents (stand-ins)
-    take the seats of the vulnerable residents. Without `moderator_list`, the moderator is not told
-    who is vulnerable. With shuffled `labels`, random residents are listed and counted as
+    take the seats of the vulnerable residents. Without `moderator_list`, the moderator does not
+    know who is vulnerable. With shuffled `labels`, random residents are listed and counted as
     vulnerable. `stories` says who has a life story. With `all`, every resident has a story of about
     the same length.
     """

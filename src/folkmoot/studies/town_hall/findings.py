@@ -160,7 +160,10 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Build the finding on the weighted inclusivity score and its gap, at each level."""
+    """Build the finding on the weighted inclusivity score at each level, and on its gap.
+
+    The gap is the score of vulnerable residents minus that of general residents.
+    """
     estimates_by_level = {
         level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)
         for level, summary in levels.items()
@@ -402,7 +405,7 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
 
 
 def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
-    """Build the finding that lists all figures at all levels, with their gaps."""
+    """Build the finding that lists all figures at all levels, each with its gap between groups."""
     meanings: Mapping[str, str] = comparison["figures"]
     rows = []
     for name in meanings:

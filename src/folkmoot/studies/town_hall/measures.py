@@ -474,7 +474,7 @@ def _find_bounds(name: str, *, difference: bool) -> Bounds:
 
 
 def _over_sets(by_set: Mapping[int, float], bounds: Bounds, *, tested: bool = False) -> Json:
-    """Return the mean of a figure over sets, with its interval.
+    """Return the mean and interval of a figure over sets. `by_set`: set number → value.
 
     `tested` adds a p-value. Use it only for differences within sets.
     """

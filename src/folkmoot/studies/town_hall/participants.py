@@ -472,7 +472,7 @@ TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """Read the vulnerable residents that a study file names. They have no ids yet.
+    """Read the vulnerable residents from the files and folders in `places`. They have no ids yet.
 
     Raise InputError with all problems in all files.
     """
@@ -485,7 +485,7 @@ def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
 def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], list[Problem]]:
     """Return the readable profiles in order, and the problems of the unreadable ones.
 
-    Files of a folder are read in alphabetical order.
+    `places` are files and folders. Files of a folder are read in alphabetical order.
     """
     residents: list[Resident] = []
     problems: list[Problem] = []

@@ -164,7 +164,10 @@ def quality_of_run(run: RunFolder) -> OfRun:
 
 
 def total_count(counts: Counts, *names: str) -> int:
-    """Return the count at the path `names`, summed over kinds, or 0 for an unknown path."""
+    """Return one count, summed over its kinds. `names` lead to it in the nested mapping `counts`.
+
+    Return 0 if there is no such count.
+    """
     value: int | Counts = counts
     for name in names:
         value = value.get(name, 0) if isinstance(value, dict) else 0

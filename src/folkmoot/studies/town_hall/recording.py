@@ -250,7 +250,7 @@ def interaction_levels(config: TownHallConfig) -> dict[str, int]:
 
 
 def record_set(scope: Scope, resident_set: ResidentSet, residents: Sequence[Resident]) -> None:
-    """Record the residents of one set and its orders of options."""
+    """Record the residents of one set, and the orders in which options are listed for the set."""
     for resident in residents:
         scope.record(ResidentRow(set=resident_set.number, **resident.to_row()))
     for name, options in resident_set.options.to_json().items():

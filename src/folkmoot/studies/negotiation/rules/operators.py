@@ -151,7 +151,7 @@ class Pick(NamedTuple):
     """The option that a rule selects.
 
     `settled` names the criterion that decided: "rule", "score" (total score) or "alphabetical".
-    `margin` is the lead of the option over the next one in the rule's first criterion.
+    `margin` is the lead over the next option in the rule's first criterion.
     """
 
     option: str
@@ -361,8 +361,8 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
     """Remove the options that a binding member strongly rejects, then pick from the rest.
 
-    Binding members have the strategy's binding role (such as parent). They decide by their scores
-    which remaining option is picked. For house rules, all remaining options that one of them wants
+    Binding members have the strategy's binding role (such as parent). The pick is the remaining
+    option with their highest total score. For house rules, all remaining options that they support
     apply together. If no option remains, the outcome is infeasible and selects the least rejected
     option.
     """

@@ -1,8 +1,8 @@
 """The JSON answer types of mediator and members, and the parsers of their answers.
 
-C3, C4 and C5 state a decision in the same JSON fields, so no decision is read from prose. The
-fields of the source study come first, in its order. The fields that Folkmoot adds follow.
-`REASON_FIRST` is the alternative order. Members, options and times are listed values.
+C3, C4 and C5 state a decision in the same JSON fields, so no decision is read from prose. First
+come the fields of the source study in its order, then those that Folkmoot adds. `REASON_FIRST` is
+an alternative order. Members, options and times are listed values.
 """
 
 from __future__ import annotations
@@ -440,9 +440,8 @@ class Settlement:
 class Vocabulary:
     """The values that a mediator's statement may name: options, members and times.
 
-    `in_force` is the current decision, and a revision may repeat the times of its portions.
-    `forbidden` lists new options that are rejected because they contain theory terms
-    (lexicon.yaml).
+    `in_force` is the current decision. A revision may repeat its times. `forbidden` lists new
+    options that are rejected, because they contain theory terms (lexicon.yaml).
     """
 
     group: Group

@@ -46,7 +46,7 @@ class Topic:
 def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
     """Return the eight topics in order.
 
-    `overrides` replaces the usual options of topics, by topic.
+    `overrides`: topic → options that replace its usual options.
     """
     own_options = overrides or {}
     return tuple(

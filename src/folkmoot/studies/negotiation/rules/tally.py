@@ -269,7 +269,8 @@ def _claim_words(
 ) -> list[tuple[int, int, str]]:
     """Assign words to options and return (start, end, option) for each option that is named.
 
-    Longer options take precedence, then those further left.
+    `by_length`: number of words → words of an option → option. Longer options take precedence, then
+    those further left.
     """
     taken = [False] * len(words)
     spans: list[tuple[int, int, str]] = []
@@ -310,8 +311,8 @@ def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]
 def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[list[int]]:
     """Return the lists of options in a sentence ("A, B, or C"), as indices of `spans`.
 
-    Commas join options only if "or" or "and" closes the list. "No A, B and C" is ambiguous, so its
-    commas separate.
+    Commas join options only if "or" or "and" closes the list. In the ambiguous "No A, B and C" they
+    separate the options.
     """
     runs: list[list[int]] = []
     for i, (start, _, _) in enumerate(spans):
@@ -487,8 +488,8 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     """Return one member's scores: the scores of the text, changed by the ballot.
 
     Scores on the ballot replace those of the text. A ballot without scores adds 1 to each
-    acceptable option. Its top choice gets at least the score of every acceptable option. If the
-    text does not name the top choice, it gets at least 2. An option that the ballot firmly rejects
+    acceptable option. Its top choice gets at least the score of every acceptable option. A top
+    choice that the text does not name gets at least 2. An option that the ballot firmly rejects
     always gets −2 or less.
     """
     result: dict[str, float] = dict(text_scores(text, options))
@@ -643,9 +644,10 @@ def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
     """Return groups A and B of a split, for the top two options.
 
     Each member joins the group of the option that the member prefers. With equal scores, members at
-    even positions join A, and those at odd positions B. If a group would be empty, the member with
-    the smallest difference of scores moves there. In a tie it is the last of these members. The
-    tally needs at least two members.
+    even positions join A, and those at odd positions join B. The tally needs at least two members.
+
+    If a group would be empty, it gets the member with the smallest difference of scores. In a tie
+    it gets the last of these members.
     """
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     # `voters` are sorted by id, so the position of a voter does not depend on the order of the
