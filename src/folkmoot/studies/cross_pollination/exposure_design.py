@@ -1,4 +1,4 @@
-"""Declare the texts that the prompt of each vote contains by design, for every condition."""
+"""Declare, for every condition, which texts the prompt of each vote should contain."""
 
 from __future__ import annotations
 

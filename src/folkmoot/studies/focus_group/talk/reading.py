@@ -1,7 +1,7 @@
-"""Read free text: position, tone and reference of each answer, and codes over all discussions.
+"""Read free text with a coder, a lexicon and codebooks.
 
-A coder is asked after each answer for the position and the reference to others. A lexicon rates the
-tone. Codebooks give objections, needs, themes and private stances.
+After each answer, the coder gives the position and the message to which the answer responds. A
+lexicon rates the tone. Codebooks give objections, needs, themes and private stances.
 """
 
 from __future__ import annotations
