@@ -30,10 +30,7 @@ LABELS = {
 
 
 def label_source(source: Source) -> str:
-    """Return the label of a source in the prompt of a private question, or "" if it has none.
-
-    The participant's own words get the label `OWN_WORDS` elsewhere.
-    """
+    """Return the label of a source in the prompt of a private question, or "" if it has none."""
     if source.kind != "utterance":
         return LABELS.get(source.id.partition("/")[0], "")
     if source.speaker != MODERATOR:

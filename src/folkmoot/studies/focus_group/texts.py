@@ -40,7 +40,7 @@ class Where(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DiscussionTexts:
-    """The texts of one concept (`stimulus`) in one group, quoted for prompts.
+    """The texts of one concept (`stimulus`) in one group, with sources for prompts.
 
     `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`).
     """
@@ -154,6 +154,6 @@ def quote_phase(phase: DiscussionPhase) -> str:
 
 
 def quote_intents() -> list[str]:
-    """Return the options of the question about purchase intent, which all studies share."""
+    """Return the options of the question about purchase intent. All studies share them."""
     options: list[str] = quote_all(INTENTS, "option", "protocol.purchase_intent")
     return options

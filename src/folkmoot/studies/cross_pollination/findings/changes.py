@@ -276,9 +276,9 @@ def transition_finding(votes: Votes) -> Finding | None:
 def marginal_homogeneity(votes: Votes) -> Finding | None:
     """Return the finding on whether the total votes per option changed in each condition.
 
-    Changes of single participants can cancel out, so two tests are made. Bowker's test compares
-    moves between two options in both directions, and the Stuart–Maxwell test compares the totals.
-    Return None if no participant voted twice.
+    The Stuart–Maxwell test compares the totals, in which changes can cancel out. Bowker's test
+    compares moves between two options in both directions. Return None if no participant voted
+    twice.
     """
     if not votes.two_vote_conditions:
         return None
@@ -427,8 +427,8 @@ def option_shifts(votes: Votes) -> Finding | None:
 def towards_opposition(votes: Votes) -> Finding | None:
     """Return the finding on moves to the option that the moderator argued for.
 
-    The share of such moves is compared with their share under random choice. Return None if no
-    participant with a dialogue voted twice.
+    The share of such moves is compared with the share that random moves would have. Return None if
+    no participant with a dialogue voted twice.
     """
     participants = votes.dialogue_participants
     if not participants:

@@ -472,9 +472,9 @@ _DESCRIBED: Mapping[str, tuple[type[BaseModel], str]] = {
 
 
 def note_of(sheet: str, column: str) -> str:
-    """Return the cell note for a setting or column: the description of its field in the model.
+    """Return the description of a setting or column, for the note on its cell.
 
-    `sheet` and `column` are canonical names. Return "" if the model lacks the field.
+    `sheet` and `column` are canonical names. Return "" without a description.
     """
     if sheet == "profiles":
         return Workbook.model_fields[sheet].description or ""

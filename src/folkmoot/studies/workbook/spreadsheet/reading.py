@@ -615,9 +615,10 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
 
 
 def names_row(sheet: Sheet, problems: Problems) -> int:
-    """Return the number of the row with the short names: row 1, or a later row that contains "ID".
+    """Return the number of the row with the short names.
 
-    In some workbooks the row of questions contains "ID". Then the short names are one row above.
+    It is row 1, or a later row that contains "ID". If that row holds the questions, the short names
+    are one row above.
     """
     rows_with_id = [
         row for row in sorted(sheet.rows)[:MAX_ABOVE] if "ID" in sheet.texts(row).values()

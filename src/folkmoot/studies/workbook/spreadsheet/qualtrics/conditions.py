@@ -107,7 +107,7 @@ def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
 
 
 def holds_only_if_asked(condition: Condition) -> bool:
-    """Return whether a condition can only hold for participants who were asked its question."""
+    """Return whether a condition is false for every participant who was not asked the question."""
     if isinstance(condition, Comparison):
         return condition.needs_answer
     if isinstance(condition, All):

@@ -65,7 +65,7 @@ def drawn_questions(block: Block) -> tuple[int, list[str]]:
 class Treatments:
     """All treatments of a survey. `labels` holds their names in order.
 
-    An element of a randomizer that only some treatments show is called an arm.
+    An arm is an element of a randomizer. Some treatments show it and others do not.
     """
 
     def __init__(self, survey: Survey, notes: list[ImportNote]) -> None:
