@@ -429,9 +429,12 @@ def apply_persuasion(
 def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: RespondentSettings) -> float:
     """Return the effect of argument words: .75·s·κ_read·n/(n + 8)·match(a, r).
 
-    s is the person's susceptibility, κ_read the setting `kappa_read`, and n the sum of `counts`.
-    `counts` holds the number of distinct argument words in each camp (way to justify choices).
-    `camp_match` computes match(a, r) from the shares a of the camps and the person's camp r.
+    - s: the person's susceptibility.
+    - κ_read: the setting `kappa_read`.
+    - n: the number of distinct argument words. `counts` has this number for each camp (way to
+      justify choices).
+    - match(a, r): `camp_match`, where a are the shares of the camps in `counts`, and r is the
+      person's camp.
     """
     n = sum(counts)
     kappa = knobs.persuasion * knobs.kappa_read

@@ -19,8 +19,9 @@ _NUMBER = re.compile(r"(\d+)")
 class Passage(NamedTuple):
     """A text in a request with a known source, such as an utterance or a persona.
 
-    `message` is the index of the message that contains the text. `own` is True for an utterance or
-    answer of the speaker who is asked. `inner` is True if another passage contains this passage.
+    - `message`: the index of the message that contains the text.
+    - `own`: True for an utterance or answer of the speaker who is asked.
+    - `inner`: True if another passage contains this passage.
     """
 
     text: str

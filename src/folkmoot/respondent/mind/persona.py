@@ -63,9 +63,11 @@ _VOICED = {
 class PersonaTraits:
     """The latent traits of one persona.
 
-    `key` is the text of the persona. `camp` (0 to 2) is the persona's way to justify choices, as an
-    index into the lexicon. `susceptibility` is in (0, 1). `warmth` in (−1, 1) is a general tendency
-    to agree. `calling` is the self-description ("a retired teacher") or "".
+    - `key`: the text of the persona.
+    - `camp`: 0 to 2, the persona's way to justify choices, as an index into the lexicon.
+    - `susceptibility`: in (0, 1).
+    - `warmth`: in (−1, 1), a general tendency to agree.
+    - `calling`: the self-description ("a retired teacher") or "".
     """
 
     key: str

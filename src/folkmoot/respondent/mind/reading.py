@@ -272,10 +272,9 @@ def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
 class ExposureDose:
     """A person's exposure to arguments for options other than the person's own choice.
 
-    `arguments` maps option → counts of distinct argument words, one number per camp (way to justify
-    choices). `turns` maps option → number of turns in which the person replied to another speaker's
-    argument for the option. `interviewed` is True if the person spoke in some conversation before
-    another speaker gave an argument.
+    - `arguments`: option → number of distinct argument words in each camp (way to justify choices).
+    - `turns`: option → number of turns in which the person replied to an argument for it.
+    - `interviewed`: True if the person spoke in some conversation before others gave arguments.
     """
 
     arguments: Mapping[str, Counts]

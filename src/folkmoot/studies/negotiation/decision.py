@@ -390,9 +390,9 @@ class DialogueTurn:
 class Origin(NamedTuple):
     """The origin of an utterance: a reply (`address`) and a part of it.
 
-    `author` wrote the text, for example the mediator for a member. It is "" if the text was
-    rendered from data. `finish` is the finish reason of the reply. `round` is the number of the
-    feedback round.
+    - `author`: who wrote the text, or "" if it was rendered from data.
+    - `finish`: the finish reason of the reply.
+    - `round`: the number of the feedback round.
     """
 
     address: str = ""

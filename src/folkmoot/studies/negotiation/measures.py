@@ -159,9 +159,9 @@ def text_scores_of(
 class DecisionMeasures:
     """The measures of one decision. A value is NaN if the measure does not apply.
 
-    `covered`: member id → 1.0 if the member gets an option with a positive score, otherwise 0.0.
-    `satisfaction`: member id → satisfaction. `unknown`: member id → why the satisfaction is
-    unknown.
+    - `satisfaction`: member id → satisfaction.
+    - `unknown`: member id → the reason why the satisfaction is unknown.
+    - `covered`: member id → 1.0 if the member gets an option with a positive score, otherwise 0.0.
     """
 
     satisfaction: ByMember
@@ -171,10 +171,10 @@ class DecisionMeasures:
     minority_promised: float
 
     def satisfaction_with(self, member: str, **values: float) -> float:
-        """Return a member's satisfaction, or a replacement for an unknown satisfaction.
+        """Return a member's satisfaction, or a replacement if it is unknown.
 
-        `values` maps reasons for an unknown satisfaction to replacements. Return NaN if the reason
-        has no replacement.
+        `values`: reason why it is unknown → replacement. Return NaN if the reason has no
+        replacement.
         """
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
@@ -184,8 +184,8 @@ def measure_decision(
 ) -> DecisionMeasures:
     """Return the measures of one decision.
 
-    C2 decides nothing. Its measures are means over the first choices in the statements, as if each
-    of them were the decision.
+    C2 decides nothing. For C2 each stated first choice is measured as if it were the decision, and
+    the measures are the means.
     """
     # C1 hears one member, but it is measured by the statements of all.
     everyone = case.with_all_statements
@@ -341,7 +341,8 @@ def _means_of_members(
 ) -> list[float]:
     """Return the mean satisfaction of each member over all decisions.
 
-    `values` replaces unknown satisfactions, by reason. A member is left out if all remain unknown.
+    `values`: reason → number that replaces a satisfaction that is unknown for this reason. A member
+    is left out if no number is known.
     """
     means = (
         _mean_of_known(

@@ -173,11 +173,11 @@ def _voiced_names(case: Negotiation) -> list[str]:
 class Proposal:
     """The mediator's parsed proposal for one decision.
 
-    `label` is the name that the mediator gave to the strategy, or None if it could not be read.
-    `said` is the mediator's complete text. `stated` is the decision in that text.
-
-    Under C3, `terms` holds the theory terms (see lexicon.yaml) in this text. `terms_first` holds
-    those in the first reply, if they caused a re-ask.
+    - `label`: the name that the mediator gave to the strategy, or None if it could not be read.
+    - `said`: the mediator's complete text.
+    - `stated`: the decision in that text.
+    - `terms`: the theory terms (see lexicon.yaml) in that text, under C3.
+    - `terms_first`: theory terms in a first reply that caused a re-ask.
     """
 
     has_conflict: bool

@@ -396,9 +396,10 @@ def on_one_line(utterance: Utterance) -> str:
 class HallSpeakers:
     """The speakers of a meeting.
 
-    With separate sessions, `seats` holds one speaker per resident. Otherwise `session` is the
-    shared session that speaks for all residents. `portraits` maps resident id → persona text.
-    `longest_reply` is the limit of a shared reply, in tokens.
+    - `portraits`: resident id → persona text.
+    - `seats`: resident id → speaker, with separate sessions.
+    - `session`: the shared session that speaks for all residents, or None with separate sessions.
+    - `longest_reply`: the limit of a shared reply, in tokens.
     """
 
     meeting: Meeting

@@ -72,8 +72,9 @@ def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str,
 class StoredDiscussion:
     """The recorded rows of one discussion.
 
-    `set`: the number of the set. A set is a group of residents that all levels share. `residents`:
-    the residents of this set. `calls`: round → number of calls of the shared session.
+    - `set`: the number of the set. A set is a group of residents that all levels share.
+    - `residents`: the residents of this set.
+    - `calls`: round → number of calls of the shared session.
     """
 
     id: str

@@ -177,11 +177,11 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """The residents and random orders of one set, which are the same at all levels.
+    """The residents of one set, and its random orders. Both are the same at all levels.
 
-    `orders` holds, for each round, the order of its statements in prompts. `stand_ins` take the
-    seats of the vulnerable residents at levels without them. `options` holds the orders of options
-    in answer fields with a fixed list of options.
+    - `orders`: for each round, the order in which prompts list its statements.
+    - `stand_ins`: residents who replace the vulnerable ones at levels without vulnerable residents.
+    - `options`: the orders in which prompts list the options of a field, such as the stances.
     """
 
     number: int

@@ -103,8 +103,9 @@ def round_of(utterance_id: str) -> int:
 class Reply:
     """One reply, from which the utterances of a speaker are recorded.
 
-    `round`: the round of the reply, or None outside rounds. `address`: the address of the reply in
-    the journal. `shared`: True if the reply holds the utterances of several residents.
+    - `round`: the round of the reply, or None outside rounds.
+    - `address`: the address of the reply in the journal.
+    - `shared`: True if the reply holds the utterances of several residents.
     """
 
     meeting: Meeting

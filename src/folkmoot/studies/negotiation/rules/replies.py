@@ -276,9 +276,10 @@ def json_answer(
 class BallotRead:
     """A parsed ballot.
 
-    If the ballot is missing or empty, `ballot` is None and `missing` is the reason. `unmatched`
-    maps the kind of value that is expected (such as option) to entries without a match. `address`
-    is the address of the reply in the journal.
+    - `ballot`: None if the ballot is missing or empty.
+    - `missing`: the reason for this.
+    - `unmatched`: kind of value that is expected (such as option) → entries without a match.
+    - `address`: the address of the reply in the journal.
     """
 
     ballot: Ballot | None
@@ -421,9 +422,9 @@ OPEN_TIME = "time left open"
 class Settlement:
     """A parsed statement of a decision.
 
-    `portions` gives each option with its members and time. `dropped` lists options that no member
-    gets. `unmatched` holds entries that match no listed value, by kind of value (option, member or
-    time).
+    - `portions`: the options, each with its members and time.
+    - `dropped`: options that no member gets.
+    - `unmatched`: kind of value (option, member or time) → entries that match no listed value.
     """
 
     portions: tuple[Portion, ...] = ()

@@ -53,10 +53,10 @@ class Stage:
 class Call:
     """The record of one answer by one speaker, for quality counts and logs.
 
-    `parse_step`: the step of the parser that read the answer. `missing`: the reason why there is no
-    answer, or "". `minimal`: number of residents with empty fields because the answer could not be
-    read. Times, tokens and cost of `reply` come from the journal, so a replay gives the same
-    values.
+    - `parse_step`: the step of the parser that read the answer.
+    - `missing`: the reason why there is no answer, or "".
+    - `minimal`: number of residents with empty fields because the answer could not be read.
+    - `reply`: its times, tokens and cost come from the journal, so a replay gives the same values.
     """
 
     stage: Stage

@@ -35,9 +35,10 @@ def _any_name(names: tuple[str, ...]) -> re.Pattern[str]:
 class HeardStatements:
     """The public statements of a meeting that one request shows.
 
-    `statements`: (resident id, text) in order. `names`: resident id → name. `leader_texts`:
-    utterances of moderator and planner. `questions`: resident id → text of the questions that the
-    resident asked.
+    - `statements`: (resident id, text) in order.
+    - `names`: resident id → name.
+    - `leader_texts`: utterances of moderator and planner.
+    - `questions`: resident id → text of the questions that the resident asked.
     """
 
     def __init__(
@@ -91,9 +92,9 @@ class HeardStatements:
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
         """Return the weighted number of sentences by other speakers that name a resident.
 
-        A sentence of another resident weighs less than one of the moderator or planner. Sentences
-        of `excluding` do not count. The default excludes moderator and planner, because an
-        invitation to speak is not yet a response.
+        Sentences of the moderator or planner weigh more than those of residents. Sentences of
+        `excluding` do not count. By default these are the sentences of moderator and planner,
+        because their invitation to speak is not yet a response.
         """
         return math.fsum(
             1.0 if speaker == LEADER else ASIDE_WEIGHT

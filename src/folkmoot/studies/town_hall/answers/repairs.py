@@ -154,11 +154,14 @@ def parse_whole_number(raw: object, top: int) -> int | None:
 class AskContext:
     """The context in which one speaker's answer is read.
 
-    `ids`: all residents. `names`: resident id → name. `me`: id of the speaker. `round`: number of
-    the round. In round 1 there is no earlier statement to react to. `stance`: the resident's
-    recorded stance before a reflection, or "". `think`: True if the question asks for thoughts.
-    `most`: maximum number of ballot items. `options`: the orders of options in fields with a fixed
-    list of options.
+    - `ids`: all residents.
+    - `me`: the id of the speaker.
+    - `round`: the number of the round. In round 1 there is no earlier statement to react to.
+    - `stance`: the resident's recorded stance before a reflection, or "".
+    - `think`: True if the question asks for thoughts.
+    - `most`: the maximum number of ballot items.
+    - `names`: resident id → name.
+    - `options`: the orders of options in fields with a fixed list of options.
     """
 
     ids: Sequence[str] = ()
