@@ -34,9 +34,9 @@ _STATM = Path("/proc/self/statm")
 class Limits:
     """The limits of a child process while it runs the function.
 
-    `seconds`: the limit of CPU time. The limit of elapsed time is six times as long.
-    `memory_bytes`: the limit of memory. macOS does not enforce the memory limit, and Windows only
-    that of elapsed time.
+    `seconds`: the limit of CPU time. Elapsed time has a limit of six times as much. `memory_bytes`:
+    the limit of memory. macOS does not enforce the memory limit. Windows enforces only the elapsed
+    time.
     """
 
     seconds: int

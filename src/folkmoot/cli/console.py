@@ -146,7 +146,7 @@ def _budget_of(error: RunPausedError) -> list[str]:
 
 
 def remove_control_characters(text: str) -> str:
-    """Remove characters by which a text could move the cursor or reverse the reading direction."""
+    """Remove characters that can move the cursor or reverse the reading direction."""
     return without_hidden(text)
 
 

@@ -118,7 +118,7 @@ class _Recorded(NamedTuple):
     """The recorded sources and speakers of a set of requests.
 
     `sources`: the distinct sources of a request, by address. `speakers`: the speaker of an
-    utterance, by id. `written_by_others`: the writer, if another speaker wrote the utterance.
+    utterance, by id. `written_by_others`: the writer of an utterance that another speaker wrote.
     `asked`: the speaker who was asked, by address.
     """
 

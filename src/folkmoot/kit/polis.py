@@ -133,7 +133,7 @@ def _check_vote_signs(
 
 
 def _read_rows(path: Path, required_columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Return (line number, column → cell) for each row of a CSV file."""
+    """Return (line number, cells by column) for each row of a CSV file."""
     columns, rows = read_csv(_read_text(path), str(path))
     for column in required_columns:
         if column not in columns:

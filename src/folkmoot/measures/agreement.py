@@ -57,9 +57,9 @@ def krippendorff_interval(
     There is no interval with fewer than five clusters.
 
     For nominal codes, the interval is Wilson's for the share of disagreeing pairs, divided by the
-    expected disagreement. The variance between clusters gives the effective number of pairs. At
-    least ten codes must differ from the most frequent code. For other levels, the interval is the
-    jackknife over clusters of −log(1 − alpha).
+    expected disagreement. The effective number of pairs follows from the variance between clusters.
+    There is no interval if fewer than ten codes differ from the most frequent code. For other
+    levels, the interval is the jackknife over clusters of −log(1 − alpha).
     """
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)

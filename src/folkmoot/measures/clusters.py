@@ -82,8 +82,8 @@ def best_clustering(
     """Return the clustering with the largest mean silhouette among 2 to `max_k` clusters.
 
     The result is one cluster for fewer than three members, `max_k` below 2, or identical rows.
-    Distances are Euclidean. Of equal silhouettes, that with fewer clusters wins. Labels count from
-    0 in order of first appearance.
+    Distances are Euclidean. If two silhouettes are equal, the clustering with fewer clusters is
+    returned. Labels count from 0 in order of first appearance.
 
     Above 2,000 rows, the silhouette uses a fixed random sample of 2,000. Above 10,000 rows see
     `labels_at`. Raises ValueError if `vectors` is not of shape (n, d). Silhouette: Rousseeuw

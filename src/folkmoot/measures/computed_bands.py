@@ -80,8 +80,7 @@ class _Answers:
     def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how often each option was chosen in `options`, the first or the second answers.
 
-        Options without any answer belong to other items and are left out. The three groups of
-        ratings always count.
+        Options that occur in no answer are left out, because they belong to other items.
         """
         used = np.union1d(self.before, self.after)
         counts = np.bincount(options, minlength=self.option_count)

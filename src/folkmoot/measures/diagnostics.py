@@ -208,11 +208,11 @@ def check_instability(repeats: Collection[Repeat]) -> Check:
     """Check whether two answers of a participant to one question agree.
 
     Answers without new information in between are checked first. Choices are checked by the share
-    that changed, and numbers by the correlation of the two answers. Its limit is the lowest in
-    human studies over days of deliberation.
+    that changed, and numbers by the correlation of the two answers. The lowest acceptable
+    correlation is the lowest in human studies over days of deliberation.
 
-    If this gives no verdict, the check only fails for random answers: two answers of one
-    participant agree no more than those of two random participants.
+    If this gives no verdict, all answers are checked for randomness. Answers are random if two
+    answers of one participant agree no more than those of two random participants.
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))

@@ -28,9 +28,9 @@ class Shown:
 class PositionEffects:
     """The effect of each place (1, 2, …) on the chance of being chosen, as a difference of shares.
 
-    `by_place`: place → effect. If all participants saw the options in one order, `by_place` is
-    empty: the effect of a place then cannot be separated from the popularity of its option.
-    `orders`: number of different orders. `answers`: number of choices.
+    `by_place`: the effects by place. It is empty if all participants saw the options in one order,
+    because place and popularity cannot be separated then. `orders`: number of different orders.
+    `answers`: number of choices.
     """
 
     by_place: dict[int, Estimate]

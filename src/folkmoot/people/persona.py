@@ -22,10 +22,12 @@ DEMOGRAPHIC_KEYS = (
 class Persona:
     """The description of one participant, made by one of the sources.
 
-    `text`: the full description, which completes the sentence "You are …". `base`: the raw line
-    from which the persona was made. Two personas with the same line count as the same persona.
-    `demographics`: the known values of `DEMOGRAPHIC_KEYS`. `source`: `persona_hub`, `quota`,
-    `grounded`, `table` or `migrated`. `extra`: further values of a source (JSON values only).
+    - `text`: the full description, which completes the sentence "You are …".
+    - `base`: the raw line from which the persona was made. Two personas with the same line count as
+      the same persona.
+    - `demographics`: the known values of `DEMOGRAPHIC_KEYS`.
+    - `source`: `persona_hub`, `quota`, `grounded`, `table` or `migrated`.
+    - `extra`: further values of a source (JSON values only).
     """
 
     id: str
@@ -93,7 +95,7 @@ def indefinite_article(following: str) -> str:
 
 
 def persona_key(base: str) -> str:
-    """Return the key of a base line.
+    """Return the key of a raw persona line.
 
     Lines that differ only in case, spaces or a final full stop have the same key.
     """

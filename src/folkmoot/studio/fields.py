@@ -229,7 +229,7 @@ def change_rows(
 def place_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return field id → problems, and the problems that belong to no field."""
+    """Return the problems by field id, and the problems that belong to no field."""
     keys = {
         format_path(field.path): field.id
         for section in sections

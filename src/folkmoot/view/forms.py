@@ -418,8 +418,8 @@ def _label_ways_out(
 ) -> tuple[tuple[str, JsonValue], ...]:
     """Return `way_values`, such as `declined` or null, as (label, value) pairs.
 
-    `null`: a value with the same meaning as null, such as `declined`. It is the label of null. Null
-    is left out if the field may stay blank, or if `way_values` contains the value `null`.
+    Null gets the label of `null`, a value such as `declined` with the same meaning. Null is left
+    out if the field may stay blank, or if that value is among `way_values`.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(

@@ -208,7 +208,10 @@ def count_of(run: RunFolder) -> int | None:
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
-    """Return the names of the participants in a conversation, by id. `key` identifies it."""
+    """Return the names of the participants in a conversation, by id.
+
+    `key`: the key of the conversation.
+    """
     people = people_of(run)
     frame = people_frame(run, people)
     if len(people.within) > len(key):

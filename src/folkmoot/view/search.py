@@ -1,8 +1,8 @@
 """Full-text search over all replies of a run.
 
-The index is a cache outside the run folder. It holds no texts, which are read from the journal. The
-index grows while a run is in progress. It is rebuilt after a withdrawal, so that withdrawn texts
-can no longer be found.
+The index is a cache outside the run folder. It grows while a run is in progress. It is rebuilt
+after a withdrawal, so that withdrawn texts can no longer be found. The texts of results are read
+from the journal.
 """
 
 from __future__ import annotations

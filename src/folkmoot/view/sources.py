@@ -118,8 +118,8 @@ def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
 class Legend:
     """The names and styles of all sources in the prompts of one call.
 
-    `labels` maps (kind, speaker) → label. The kind is "" for utterances. `names` maps speaker id →
-    name.
+    `labels`: the label of each (kind, speaker). The kind is "" for utterances. `names`: the names
+    of speakers by id.
     """
 
     labels: Mapping[tuple[str, str], Label]
@@ -152,7 +152,7 @@ class Sourced(NamedTuple):
 
 
 def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
-    """Return address → spans of its request. Runs of earlier versions recorded no spans."""
+    """Return the spans of each request, by address. Runs of earlier versions recorded no spans."""
     spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):
         return spans_by_address

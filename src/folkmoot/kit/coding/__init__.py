@@ -37,9 +37,9 @@ that the codes of `choose: one` are ordered, the highest first. `slots` names th
         codes["g1/turn0"]                                      # (AssignedCode("too_dear", "…"),)
 
 `context` of a text holds the texts that the codebook's question refers to (`{"concern": "…"}`).
-The coder sees the context, so it must not reveal the condition. `rule=` is a phrase rule, text →
-codes. The rule is recorded as an additional coder, and the report shows its disagreement with the
-model. Findings must not use the codes of the rule.
+The coder sees the context, so it must not reveal the condition. `rule=` is a function
+that codes a text by phrases. It is recorded as an additional coder, and the report shows its
+disagreement with the model. Findings must not use its codes.
 
 **In the findings**, read the tables, not variables of the protocol:
 
@@ -50,7 +50,7 @@ model. Findings must not use the codes of the rule.
     results.note                       # who coded, and α, for the notes of the finding
 
 **Roles** are `coder` and `second_coder` under `models:`. The second coder codes a sample that is
-drawn by the seed and sealed. It must be another model than the coder. `--model synthetic` answers
+drawn by the seed and sealed. The two coders must be different models. `--model synthetic` answers
 with the embedded coder. `folkmoot codes RUN` codes a finished run. It also writes sheets on which a
 human corrects the coder or codes the sample blind, and reads them back as amendments. See
 docs/coding.md.

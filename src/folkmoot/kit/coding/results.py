@@ -97,7 +97,10 @@ class CodebookResults:
 
     @cached_property
     def codes_by_text(self) -> dict[str, dict[Key, str]]:
-        """The corrected codes of each text with their quotes, by text id, if there is an answer."""
+        """The codes of each text with their quotes, after corrections, by text id.
+
+        Texts without an answer are left out.
+        """
         codes_by_text = {
             text: dict(codes)
             for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
@@ -251,7 +254,7 @@ class CodebookResults:
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
-    """Return all codes of a run, by the name of the codebook. Empty without texts to code.
+    """Return all codes of a run by the name of the codebook, or {} without texts to code.
 
     The codes come from the run itself, from post-hoc codings and from sheets of human coders.
     """

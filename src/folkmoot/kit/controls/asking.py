@@ -194,8 +194,8 @@ def ask_named_controls(
     """Ask the controls that a study file names, unless they have been asked.
 
     Nothing is asked if the run is unusable or `settings` is None. `limits`: the budget of the whole
-    grid. The costs of the run, of the `others` (cells of the grid) and of all their controls count
-    towards it.
+    grid. `others`: the other cells of the grid. Their costs and those of their controls count as
+    well.
     """
     if settings is None or not settings.asks_anything or run.unusable_reason:
         return

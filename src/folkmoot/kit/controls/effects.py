@@ -100,7 +100,7 @@ def decision_contrasts(
 def _decisions(
     made: pl.DataFrame, group: tuple[str, str], options: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return decision name → options for one group, the most frequent decision first."""
+    """Return the options of each decision of a group, the most frequent decision first."""
     rows = made.filter(condition=group[0], moment=group[1])
     named = rows.group_by("question", maintain_order=True).agg(
         pl.len(), pl.col("decision_address").first()

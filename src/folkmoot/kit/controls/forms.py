@@ -90,7 +90,7 @@ class ChoiceInForm(AnswerType[str]):
 
     @property
     def form_kind(self) -> str:
-        """The kind of a choice, so that the embedded respondent answers as it answers a choice."""
+        """The kind of a choice, so that the embedded respondent treats the form as a choice."""
         return CHOICE
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:

@@ -41,8 +41,8 @@ class ReplyPart(NamedTuple):
 class Quote(NamedTuple):
     """A place in a request at which the prompt quotes a reply.
 
-    `message`, `start` and `end` give the place in the request. `address` is the address of the
-    quoted reply, and `part` the part of the reply that is quoted.
+    `message`: the number of the message in the request. `start`, `end`: the characters in this
+    message. `address`: that of the quoted reply. `part`: the quoted part of it.
     """
 
     message: int
@@ -83,7 +83,10 @@ class JournaledReply(NamedTuple):
 
     @property
     def can_be_asked(self) -> bool:
-        """False for a reply of a human, and for a number, because its bounds are not journaled."""
+        """False for a reply of a human, and for a number.
+
+        The bounds of a number are not journaled.
+        """
         is_readable = bool(self.options) or self.schema is not None or self.kind == "text"
         return self.speaker.model != HUMAN_MODEL and is_readable
 

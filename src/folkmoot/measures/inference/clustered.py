@@ -54,8 +54,8 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
     """Return the mean of `values` (n,) near one end of a scale, clustered by `clusters` (n,).
 
     It is `clustered_mean` with Hall's cubic transformation, which makes the t statistic nearly
-    symmetric. The plain t interval covers less than 95 % for skewed ratings, such as ten ratings of
-    which half are at the end of the scale. Hall (1992), J. R. Statist. Soc. B 54, 221–228,
+    symmetric. Without it, the interval covers less than 95 % if many of a few ratings are at the
+    end of the scale. Hall (1992), J. R. Statist. Soc. B 54, 221–228,
     doi:10.1111/j.2517-6161.1992.tb01876.x.
     """
     estimate = clustered_mean(values, clusters, level)
@@ -224,10 +224,10 @@ def bias_reduced(
 ) -> BiasReduced:
     """Return the CR2 variance of one coefficient and Satterthwaite's degrees of freedom.
 
-    The degrees of freedom depend on a working model of the errors. In `df_independent`, errors are
-    independent with equal variance. In `df_alike`, the variance of an error is the size of its
-    cluster, as if the members of a cluster were fully alike. Both agree if all clusters have the
-    same size. Otherwise `df_independent` gives too low a coverage if members are alike.
+    Degrees of freedom depend on a working model of the errors. In `df_independent`, errors are
+    independent with equal variance. In `df_alike`, the members of a cluster are fully alike. Both
+    agree if all clusters have the same size. Otherwise the coverage with `df_independent` is too
+    low if members are alike.
 
     Imbens and Kolesár (2016), doi:10.1162/REST_a_00552, estimate the size of the cluster effect,
     which is not possible with few clusters.

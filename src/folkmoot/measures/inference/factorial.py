@@ -36,7 +36,7 @@ class Effects:
 def factorial(
     outcome: ArrayLike, switches: Mapping[str, Sequence[bool]], clusters: Sequence[Hashable]
 ) -> Effects:
-    """Return the effects of `switches` (name → n truth values) on `outcome` (n,).
+    """Return the effects of `switches` (n truth values for each factor) on `outcome` (n,).
 
     Errors are clustered by `clusters` (n,). Use one cluster per unit if units are independent. The
     fit is least squares on factors coded −½ and ½ and on their products. The coefficient of a

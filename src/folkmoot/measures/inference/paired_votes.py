@@ -122,8 +122,8 @@ def paired_shares(
     only, and in neither. The interval is Tango's: all differences that the score test does not
     reject. p is that of McNemar's test.
 
-    With fewer than 25 participants with exactly one hit, the interval is widened to the exact
-    interval, and p is the larger of the two p-values. So p is below 1 − level exactly if the
+    If fewer than 25 participants have exactly one hit, the interval is widened to the exact
+    interval. p is then the larger of the two p-values. So p is below 1 − level exactly if the
     interval excludes zero. Raises ValueError without participants. Tango (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
@@ -211,14 +211,14 @@ class Excess:
 
 
 def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
-    """Compare the share of moves to the argued option with 1/(options − 1), the share by chance.
+    """Compare the share of moves to the target with 1/(options − 1), the share by chance.
 
-    `moved`: number of moves. `to_target`: number of moves to the argued option. `options`: number
-    of options. p is that of the exact binomial test. Returns None without moves or with fewer than
-    three options.
+    The target is the option for which the opposing side argued. `moved`: number of moves.
+    `to_target`: number of moves to the target. `options`: number of options. p is that of the exact
+    binomial test. Returns None without moves or with fewer than three options.
 
-    A share far above chance may be persuasion or compliance. A condition with an argument without
-    content can tell the two apart.
+    A share far above chance may be persuasion or compliance. To tell the two apart, use a condition
+    in which the argument has no content.
     """
     if moved < 1 or options < 3:
         return None

@@ -28,8 +28,8 @@ class DesignSize:
         clustered    a unit is a session of `size` participants who talk
 
     `arms`: number of conditions. `units`: number of units in each condition, or in total for a
-    paired design. `unit_name`: the word for a unit. `setting`: the key of the study file that sets
-    the size, and its value. The key is empty if there is no such single key.
+    paired design. `unit_name`: the word for a unit. `setting`: (key of the study file that sets the
+    size, its value). The key is empty if no single key sets the size.
     """
 
     kind: Literal["independent", "paired", "clustered"]

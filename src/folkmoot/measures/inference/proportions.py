@@ -155,9 +155,9 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
     """Return the difference of two independent estimates, with MOVER's interval and p-value.
 
-    `first`, `second`: functions that return an estimate for a `level` (default .95). With the
-    estimates θ1 and θ2, their limits (l, u) and d = θ1 − θ2, the interval is d − √((θ1−l1)² +
-    (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares this is Newcombe's interval. See
+    `first`, `second`: functions that return an estimate θ1 or θ2 for a `level` (default .95). With
+    their limits (l1, u1) and (l2, u2), and d = θ1 − θ2, the interval is d − √((θ1−l1)² + (u2−θ2)²)
+    to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares this is Newcombe's interval. See
     `p_of_interval` for the p-value. Zou and Donner (2008), doi:10.1002/sim.3095.
     """
     one, two = first(), second()

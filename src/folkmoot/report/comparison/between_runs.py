@@ -65,7 +65,7 @@ class MeasureComparison:
 def compare_measures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
 ) -> list[MeasureComparison]:
-    """Compare each measure in each condition of each further run with the first run.
+    """Compare each further run with the first run, in each measure and each condition.
 
     `claims`: the claims on each measure. A measure with claims is compared only in the conditions
     of its claims. The results form one exploratory family, so their p-values are adjusted. A
@@ -94,7 +94,7 @@ def compare_measures(
 
 
 def _shared_arms(first: Measured, second: Measured) -> list[str]:
-    """Return the conditions of both measures. A sample without conditions has every condition."""
+    """Return the conditions of both measures, or those of one if the other has no conditions."""
     if {*first.arms} == {EVERYBODY}:
         return [*second.arms]
     if {*second.arms} == {EVERYBODY}:

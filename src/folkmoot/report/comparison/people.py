@@ -103,7 +103,7 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
 def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
     """Return a pair for each measure and condition that a run and a file of human answers share.
 
-    Measures of the run's claims come first, then other columns of the table of participants.
+    Measures of the run's claims come before other columns of the table of participants.
     """
     claims = measures_of(run.claims)
     claimed_columns = {measure.measure.rpartition(".")[2] for measure in claims}
@@ -145,9 +145,8 @@ def _with_ids(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return both tables with the columns `who`, `unit` and `value`, without missing values.
 
-    `who` identifies the human or simulated participant. It is the id column that has most ids in
-    common with the file. If ids are not unique, `who` also includes the conversation. Without ids,
-    `who` is the conversation.
+    `who` identifies a person by the id column that shares most ids with the file. If ids are not
+    unique, `who` also includes the conversation. Without ids, `who` is the conversation.
     """
     model_subject, human_subject = (measure.claim.subject for measure in measured)
     shared = [

@@ -170,7 +170,7 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
     """Return the mean of independent repeats.
 
     The interval is a t interval over the repeats. With fewer than five repeats, or with equal
-    values, it is computed from the intervals within the cells. It then leaves out the variance
+    values, the intervals within the cells are used instead. They do not include the variance
     between repeats.
     """
     n = len(cells)
@@ -494,7 +494,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 def _count_distinct(figure: Figure) -> int:
     """Return the number of specifications. Those with equal values in all repeats count as one.
 
-    A setting that a condition does not use leaves its estimates as they are.
+    Equal values occur if no condition uses the setting that differs.
     """
     parts: dict[str, list[str]] = defaultdict(list)
     for measured in figure.cells:

@@ -249,7 +249,7 @@ def _power_of_share(
     """Return the power at the expected difference for both `levels`, and a sentence about it.
 
     `levels`: the smallest and the largest significance level that the claim may get. Without an
-    expected difference, the power is None. The sentence then gives the smallest detectable
+    expected difference, the power is None, and the sentence gives the smallest detectable
     difference.
     """
     alpha, largest_level = levels

@@ -158,8 +158,8 @@ def people_in(run: Sample) -> Sample | None:
 def same_people(first: Sample, second: Sample) -> bool:
     """Return whether two runs drew the same participants.
 
-    This holds if the hashes of all sealed parts of the plan are equal that both plans have. Design
-    and claims are ignored. Participants and their conditions are separate parts.
+    They did if all parts that both plans sealed have equal hashes. Design and claims are ignored,
+    because participants and their conditions are separate parts.
     """
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
@@ -227,8 +227,7 @@ def people_file(path: Path) -> Sample:
 def cell_location(path: Path | str, column: str, row: int) -> str:
     """Return the location of a cell for a message: "people.csv, line 3, position_changed".
 
-    `row` counts from 0. For a Parquet file, which has no lines, the number of the row (from 1) is
-    given.
+    `row` counts from 0. A Parquet file has no lines, so the message gives the row (from 1).
     """
     # The header is line 1 of a CSV, so row 0 is line 2.
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"

@@ -156,7 +156,7 @@ def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) ->
 def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
     """Build the report of a grid from the pooled findings of its cells.
 
-    `cells`: name of the cell → findings. Raises InputError if no cell has finished.
+    `cells`: the findings of each cell, by its name. Raises InputError if no cell has finished.
     """
     findings = pooled_findings(grid, cells)
     runs = [run for _, run in grid.finished_cells().values()]

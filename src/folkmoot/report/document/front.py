@@ -286,9 +286,9 @@ def question_of(config: Mapping[str, object]) -> str:
 
 
 def _fallback_question(run: RunFolder, study: Study) -> str:
-    """Return a question on the difference of the conditions, for a study file that states none.
+    """Return a question on the difference of the conditions, or the title.
 
-    With one condition or too many, the title is returned.
+    The title is returned if there is only one condition, or too many for a sentence.
     """
     title = title_of(run.config) or study.title
     arms = list(_arm_sizes(run, study)[1])

@@ -253,7 +253,7 @@ def _failures_in_words(row: Row) -> str:
 
 
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
-    """Return the evidence of the respondent checks with these titles that measured a value."""
+    """Return the evidence of the checks with these titles that have measured a value."""
     return [
         Evidence("", _verdict(row["verdict"]), str(row["says"]))
         for row in _rows(findings, RESPONDENT_CHECKS_KEY)

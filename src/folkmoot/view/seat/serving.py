@@ -39,10 +39,8 @@ def build_seat_host(
 
     `public_url`: the address at which participants reach the server through a proxy. `print_line`
     receives each link. `linger_seconds`: how long the pages remain after the run, unless all
-    connected participants have seen the last page.
-
-    `count_questions`: returns the likely number of questions for a participant, or None. It runs in
-    a thread. The pages show the number beside that of the current question.
+    connected participants have seen the last page. `count_questions`: returns the likely number of
+    questions for a participant, or None. It is called in a thread.
     """
 
     @asynccontextmanager

@@ -309,9 +309,9 @@ def draw_opinion(
 
 
 def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
-    """Return a sentence that fits a valence.
+    """Return a sentence that fits a valence (a first opinion from −1 to 1).
 
-    `parts`: the contribution of each attribute to the valence. The sentence is about the attribute
+    `parts`: how much each attribute contributes to the valence. The sentence is about the attribute
     that contributes most. `pick` (0 to 1) selects one of its sentences.
     """
     sign = -1.0 if valence < 0 else 1.0

@@ -237,7 +237,7 @@ class Jobs:
 
 @lru_cache(maxsize=1)
 def raked_occupations() -> Jobs:
-    """Return the occupations of the population, raked to core table and published margins."""
+    """Return the occupations of the population, with shares that agree with published tables."""
     frame = _read_figures_table("us_occupations.csv")
     names = frame["job"].to_list()
     size = _normalise_counts(frame["thousands"].to_list())
@@ -431,7 +431,7 @@ def _draw_own_incomes(
 
 
 def _living_alone_factors(activity: Index, home: Index) -> Array:
-    """Return the factor of each person's income.
+    """Return the factor by which each person's income is multiplied.
 
     It is above 1 for people of the activity "at home" who live alone, and 1 for all others.
     """
@@ -441,10 +441,10 @@ def _living_alone_factors(activity: Index, home: Index) -> Array:
 
 
 def _centred_former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
-    """Return the log pay of each person's last job, minus the median of the same sex.
+    """Return the log pay of each person's last job, relative to retired people of the same sex.
 
-    The median is that of retired people. Without the subtraction, their median income would differ
-    from the published median.
+    Their median is subtracted. Otherwise the median income of retired people would differ from the
+    published median.
     """
     centred = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):
@@ -467,8 +467,9 @@ def _draw_households(
     def draw_partner_income(people: Index, like: Sequence[tuple[Index, Index]]) -> Array:
         """Return the income of a random partner for each of `people`.
 
-        `like`: (wanted value for each of `people`, value of every person), once for each wanted
-        attribute. If no person has all of them, the first attribute suffices.
+        `like`: pairs of arrays, one pair for each wanted attribute. The first array has the wanted
+        value for each of `people`, the second the value of every person. If no person has all
+        wanted attributes, the first attribute suffices.
         """
         wanted_kinds = np.stack([wanted for wanted, _ in like], axis=1)
         kinds = np.stack([known for _, known in like], axis=1)

@@ -242,7 +242,7 @@ def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
 
 
 def income_fifth(usd: float) -> str:
-    """Return the fifth of households to which a household income belongs, in words."""
+    """Return the fifth of US households with this income, as a value of the attribute `income`."""
     above = sum(usd > limit for limit in joint.us_figures()["household_income"]["fifths"])
     return SCALES["income"][int(above)]
 
