@@ -138,7 +138,8 @@ class TranscriptFormatter:
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
         """Return the transcript as a self-contained HTML page.
 
-        Each turn has an anchor (`#turn-12`). A reply links to the turn to which it responds.
+        Each turn has an anchor (`#turn-12`), to which replies link. `mark` is the provenance label,
+        such as SYNTHETIC.
         """
         people = transcript.personas
         return _render_page(

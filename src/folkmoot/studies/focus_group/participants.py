@@ -548,7 +548,7 @@ def conversation_style_advice(profile: Profile) -> str:
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
     """Return the words of a reply without a leading "Name:" and surrounding quotation marks.
 
-    The reply ends where the model begins to write for another participant ("Ben: …").
+    The reply ends where the model begins to write for another participant in `others` ("Ben: …").
     """
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())

@@ -57,8 +57,9 @@ def measure_approach(
 ) -> float | None:
     """Return by how many points a participant came closer to the others' mean first position.
 
-    `start` holds the first positions. The result is negative if the distance grew, and None if a
-    position is unknown. Noise in the positions does not bias it.
+    `before` and `after` are the participant's positions, and `start` holds all first positions. The
+    result is negative if the distance grew, and None if a position is unknown. Noise in the
+    positions does not bias it.
     """
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id

@@ -168,7 +168,10 @@ class SessionState:
         return limit - self.messages if limit is not None else 1_000_000
 
     def stop_session(self, task: TaskInPlay, why: str) -> None:
-        """End the session at this task. Questions that were not asked get missing answers."""
+        """End the session at this task for the reason `why`.
+
+        Questions that were not asked get missing answers.
+        """
         if self.ended == "completed":
             self.ended, self.stopped_in = why, task.task.task_id
 

@@ -220,8 +220,8 @@ class Moderator:
     ) -> Question:
         """Return the next question: the planned one, adapted to the discussion so far.
 
-        The prompt names quiet participants for the moderator to address. The planned question is
-        asked unchanged if the reply is missing, or if it rewords a question of the researcher.
+        `index` counts the questions of the phase from 0. The planned question is asked unchanged if
+        the reply is missing, or if it rewords a question of the researcher.
         """
         planned = self.discussion_guide[phase][index]
         is_fixed = bool(self.texts.researcher_questions(phase))

@@ -170,7 +170,7 @@ def is_surprising(
     """Return whether an answer is worth a probe.
 
     An answer is surprising if it changes the speaker's position or openly disagrees with another
-    speaker. An answer with a tone clearly against the speaker's last position is surprising too.
+    speaker. A tone clearly against the speaker's last position (`last`) is surprising too.
     """
     tone_value, position = tone or 0.0, last or 0.0
     contradicts_position = (

@@ -149,7 +149,10 @@ def sheet_problems(
     sheet_names: Collection[str],
     hidden: Collection[str] = (),
 ) -> list[Problem]:
-    """Return one problem with a hint for each missing or unknown sheet, including hidden ones."""
+    """Return one problem with a hint for each missing or unknown sheet, including hidden ones.
+
+    `found` maps canonical names to the names of existing sheets.
+    """
     unexpected = [
         sheet_name
         for sheet_name in sheet_names
@@ -372,7 +375,8 @@ def parse_choice(
 ) -> str | None:
     """Return the allowed value that a text names, ignoring case and spaces.
 
-    If the text names no allowed value, report a problem and return None.
+    Without such a value, report a problem and return None. `title` and `where` name the cell in the
+    problem.
     """
     # People write "Complete random" or "complete-random" for complete_random.
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")

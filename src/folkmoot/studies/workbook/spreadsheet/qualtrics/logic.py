@@ -124,9 +124,9 @@ class LogicReader:
         self._find_asked, self._compare_field, self._note = find_asked, compare_field, note
 
     def read_logic(self, logic: object, where: str) -> Condition | None:
-        """Return the condition of display or branch logic. Unknown parts are left out.
+        """Return the condition of display or branch logic, or None if all parts are unknown.
 
-        Returns None if all parts are unknown.
+        Unknown parts are left out, with a note on the place `where` of the logic in the survey.
         """
         groups: list[list[Condition | None]] = []
         for _, logic_set in _iterate_numbered(logic):
@@ -154,8 +154,9 @@ class LogicReader:
     def read_expression(
         self, expression: Mapping[str, Value], where: str, *, operator_key: str = "Operator"
     ) -> Condition | None:
-        """Return the condition of one expression. If the condition is unknown, add a note and
-        return None.
+        """Return the condition of one expression, or None if it is unknown.
+
+        A note then names the place `where` of the expression in the survey.
         """
         name = as_text(expression.get(operator_key))
         is_negative, name = name in _NEGATIVE, _NEGATIVE.get(name, name)
