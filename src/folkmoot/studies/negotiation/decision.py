@@ -582,12 +582,12 @@ class Negotiation:
 class FeedbackRound:
     """One feedback round: the member asked, the result, and the change.
 
-    `resolved` is True if the member accepts the decision, and None if the mediator's reply leaves
-    this open. `change` is a sentence with the portions that the revision added and removed.
-
-    `because` is the reason for rejecting the revision: `struck` (removed by a hard constraint),
-    `rejected` (given against a strong rejection), `split` (a required split is undone) or
-    `unstated` (shares are missing). `refused` lists the options that caused the rejection.
+    - `resolved`: True if the member accepts the decision, None if the mediator does not say.
+    - `change`: a sentence with the portions that the revision added and removed.
+    - `refused`: the options that caused the rejection of the revision.
+    - `because`: the reason for the rejection: `struck` (removed by a hard constraint), `rejected`
+      (given against a strong rejection), `split` (a required split is undone) or `unstated`
+      (shares are missing).
     """
 
     round: int

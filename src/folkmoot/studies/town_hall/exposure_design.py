@@ -53,8 +53,9 @@ def label_source(source: Source) -> str:
 class _Discussion:
     """The recorded texts of one discussion.
 
-    `portraits`: resident id → id of the persona text. `proposals`: ids of the ballot items.
-    `utterances`: rows of the table `utterances` with a text.
+    - `portraits`: resident id → id of the persona text.
+    - `proposals`: ids of the ballot items.
+    - `utterances`: rows of the table `utterances` with a text.
     """
 
     level: str

@@ -70,8 +70,9 @@ def _topic_catalogue() -> tuple[Topic, ...]:
 class Role:
     """A role in a group type.
 
-    `name` is the name of its members without a number. `size` is the default number of members.
-    `needed` is the minimum number.
+    - `name`: the name of its members without a number.
+    - `size`: the default number of members.
+    - `needed`: the minimum number of members.
     """
 
     id: str
