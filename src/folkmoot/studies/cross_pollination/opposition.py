@@ -61,9 +61,8 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Choose the opposing option for each participant of a dialogue, and return the new state.
 
-    If the method gives no option, the most voted option apart from the participant's own is taken.
-    The same holds for participants without an interview. Without such an option, the participant is
-    skipped.
+    Participants without an interview, or without a result of the method, get the most voted option
+    apart from their own. Without such an option they are skipped.
     """
     data = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]

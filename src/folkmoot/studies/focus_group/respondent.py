@@ -76,16 +76,14 @@ class Opinion(NamedTuple):
 def form_opinion(mind: SimulatedRespondent) -> Opinion:
     """Return the opinion of the persona that is asked.
 
-        first = taste + Σ weight · tanh(net claims / 1.5) − price effect
-        pull  = susceptibility · persuasion · kappa_read · n / (n + 8)
-        now   = first + pull · (mean view − tanh(first))
-
-    The sum is over concerns. `net claims` counts claims for the product minus claims against it.
-    `weight` is `concern_weight`.
-
-    A view is a word of another participant for (1) or against (−1) the product, and n counts them.
-    Sycophancy increases the pull, up to 1.
+    The first opinion is the sum of a taste, the product's claims and the price. Words of other
+    participants for or against the product then pull the opinion towards their mean.
     """
+    # first = taste + Σ weight · tanh(net claims / 1.5) − price effect
+    # pull  = min(1, susceptibility · persuasion · kappa_read · n / (n + 8) + sycophancy)
+    # now   = first + pull · (mean view − tanh(first))
+    # The sum is over concerns. Net claims are the claims for the product minus those against it. A
+    # view is a word of another participant for (1) or against (−1) the product, and n counts them.
     product, persona, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
     net_mentions: dict[str, float] = {}

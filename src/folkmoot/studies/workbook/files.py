@@ -263,8 +263,7 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
     """Return the CSV text of an experiment: one row per participant and one column per variable.
 
     `NA` marks a question without an answer. A cell is blank if the participant did not have the
-    task. The column `invalid` lists variables with answers that failed validation and were kept. No
-    cell can act as a formula in a spreadsheet program.
+    task. The column `invalid` lists variables with answers that failed validation and were kept.
     """
     workbook = experiment.workbook
     variables = [task.var_name for task in workbook.tasks if task.type != "context"]

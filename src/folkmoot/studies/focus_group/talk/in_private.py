@@ -43,8 +43,8 @@ async def ask_in_private(
     """Ask each participant in private, before the discussion or after it.
 
     `talk` is the discussion, or None before it. Before the discussion, models are asked for their
-    position twice, in separate conversations. The difference of the answers is the noise of asking.
-    Humans are asked once, because they would remember their answer.
+    position twice, and the difference is noise. Humans are asked once, because they would remember
+    their answer.
 
     With seeded opinions (drawn with the persona) no position is asked for.
     """

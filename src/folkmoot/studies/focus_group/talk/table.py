@@ -46,8 +46,7 @@ class TableDiscussion:
         """Ask one question. The chosen participants answer in turn, and at most one is probed.
 
         `index` counts the questions of the phase from 0. The first probe asks for the reason, the
-        second why the reason matters. Answers to probes count towards the maximum number of
-        answers. There are at most half as many probes as questions.
+        second why the reason matters. There are at most half as many probes as questions.
         """
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
