@@ -194,8 +194,6 @@ def _collect_cells(path: str, max_cells: int, max_characters: int) -> list[RawSh
 
 
 class _SheetReader(WorkSheetParser):  # type: ignore[misc]
-    """openpyxl's reader of one sheet, extended to note the kind of each cell."""
-
     def __init__(self, source: Any, reader: ExcelReader) -> None:
         book = reader.wb
         super().__init__(

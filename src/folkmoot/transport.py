@@ -248,7 +248,6 @@ def _ssl_context() -> ssl.SSLContext:
 
 
 async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """Return the whole decompressed body. Raises TransferError if it exceeds `limit` bytes."""
     pieces: list[bytes] = []
     remaining = limit
     while piece := await response.content.readany():

@@ -220,7 +220,6 @@ def _render_conversation(run: RunFolder, room: Room, journal: JournalReader) -> 
 
 
 def _find_room(run: RunFolder, id: str) -> Room | None:
-    """Return the first conversation with an id that begins with `id`, or None."""
     searched_prefix, columns = f"{id.casefold()}/", room_columns(run)
     rooms = find_rooms(run, columns) if columns else []
     return next(
@@ -374,10 +373,6 @@ def _render_call(call: CallView) -> Iterator[Text]:
 
 
 def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
-    """Yield a line for each source in a prompt: its key, and the ids of its texts.
-
-    A last line explains text without a key.
-    """
     ids: dict[str, dict[str, None]] = {label.key: {} for label in legend.labels.values()}
     for _, pieces in prompt.messages:
         for span in (span for piece in pieces for span in piece.opened):

@@ -58,7 +58,6 @@ def ask_consent(path: Path, is_granted: bool = False) -> Consent:
 
 
 def _trust_command(path: Path) -> str:
-    """Return the present command with `--trust`, or a `check` command if it lacks this option."""
     words = sys.argv[1:]
     if words[:1] not in (["run"], ["check"]):
         return shlex.join(["folkmoot", "check", str(path), "--trust"])

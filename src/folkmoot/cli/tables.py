@@ -98,13 +98,11 @@ class GridView:
 
 
 def _readable_width(cells: Iterable[str]) -> int:
-    """Return the smallest width in characters at which a column is readable."""
     widest = max(map(len, cells), default=0)
     return min(widest, SENTENCE_WIDTH if widest > 2 * SENTENCE_WIDTH else NAME_WIDTH)
 
 
 def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
-    """Return (title, cells, whether the cells are numbers) of each printed column."""
     columns: list[tuple[str, list[str], bool]] = []
     cells_by_column = {
         name: [remove_control_characters(format_cell(row[i], name)) for row in grid.rows[:MAX_ROWS]]

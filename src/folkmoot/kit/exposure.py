@@ -158,7 +158,6 @@ def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, Collect
 def _rows_where(
     run: RunFolder, table: str, key: str, values: Collection[str], *columns: str
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield `key` and `columns` of the rows with one of the `values`, if the table exists."""
     if not run.has_table(table):
         return iter(())
     rows = run.scan_table(table).filter(is_one_of(key, values))
@@ -280,7 +279,6 @@ class _ExposureCell(NamedTuple):
 
     @property
     def share_text(self) -> str:
-        """The share of prompts, followed by the expected share if the two differ."""
         share = format_percent(self.shown_count / self.decisions)
         if self.missing or self.unexpected_count:
             return f"{share} (design: {format_percent(self.expected / self.decisions)})"

@@ -102,7 +102,6 @@ def run_below(
 
 
 def _has_replies(folder: Path) -> bool:
-    """Return whether anything was asked, or may have been paid for, in the run of a folder."""
     if not (folder / JOURNAL).exists():
         return False
     with JournalReader(folder / JOURNAL) as journal:

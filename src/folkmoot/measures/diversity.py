@@ -160,7 +160,6 @@ def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray)
 
 
 def _entropies_in_nats(counts: FloatArray) -> FloatArray:
-    """Return the Shannon entropies of counts (…, k) in nats."""
     p = counts / counts.sum(axis=-1, keepdims=True)
     return np.asarray(-(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1))
 

@@ -98,10 +98,7 @@ def _complete_columns(table: ArrayLike) -> FloatArray:
 
 
 def _spearman_rows(table: FloatArray) -> FloatArray:
-    """Return the Spearman correlations (n, n) between the rows of `table`.
-
-    Constant rows and rows with a missing value give NaN.
-    """
+    # Constant rows and rows with a missing value give NaN.
     from scipy.stats import rankdata
 
     if not len(table) or table.shape[1] < 2:

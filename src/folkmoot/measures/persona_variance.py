@@ -89,7 +89,6 @@ def explained_share(
 
 
 def _code(answers: Sequence[str | float]) -> FloatArray:
-    """Return answers as a matrix: one column of numbers, or an indicator for each category."""
     if not any(isinstance(answer, str) for answer in answers):
         return np.asarray(answers, float)[:, None]
     categories = sorted({str(answer) for answer in answers})

@@ -140,7 +140,6 @@ def _correlation(x: FloatArray, y: FloatArray) -> float:
 
 
 def _slope(x: FloatArray, y: FloatArray) -> float:
-    """Return the slope of y on x, or NaN if x does not vary or has fewer than three values."""
     if len(x) < 3 or x.std() == 0:
         return math.nan
     return float(((x - x.mean()) * (y - y.mean())).mean() / x.var())

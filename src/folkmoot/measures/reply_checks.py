@@ -138,7 +138,6 @@ def share_check(key: str, title: str, faults: Faults, limit: float, what: str) -
 
 
 def _how_sure(share: Estimate, units: int, verdict: Verdict) -> str:
-    """Return the interval of a share and its number of units as text, or "" for a known verdict."""
     if verdict != NOT_KNOWN:
         return ""
     span = format_span(share.low, share.high) if share.has_interval else "no interval"
@@ -208,7 +207,6 @@ def check_refusals(
 
 
 def _refusal_reason(row: Row) -> str:
-    """Return how a participant declined (`WAYS_OUT`), or the refusal by the provider, or ""."""
     reason = str(row.get("missing") or "")
     if reason in WAYS_OUT:
         return reason

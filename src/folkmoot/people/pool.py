@@ -140,7 +140,6 @@ def _serialise_personas(people: Sequence[Persona]) -> bytes:
 
 
 def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:
-    """Return the personas `present`, followed by `fresh` with new ids."""
     taken = {persona.id for persona in present}
     pooled = list(present)
     number = len(present)

@@ -190,7 +190,6 @@ def _topic_settings(run: RunFolder) -> Mapping[str, Any]:
 
 
 def _start_milliseconds(run: RunFolder) -> int:
-    """Return the start of the run in milliseconds since 1970, or 0 if it is unknown."""
     try:
         started_at = datetime.fromisoformat(str(run.manifest.get("started_at")))
     except ValueError:
@@ -220,10 +219,7 @@ def _chosen_at(run: RunFolder) -> dict[tuple[str, str], int]:
 
 
 def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
-    """Return the time of the last vote by (discussion, resident).
-
-    One reply of the speaker `session` may hold the votes of all residents.
-    """
+    # One reply of the speaker `session` may hold the votes of all residents.
     voted = _answered_at(run, pl.col("address").str.contains("/vote/"), "stage", "speaker_id")
     times = {(stage, speaker_id): time for stage, speaker_id, time in voted.iter_rows()}
     residents = run.read_table("votes").select("discussion_id", "agent_id").unique()

@@ -317,7 +317,6 @@ def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
 
 
 def _describe_index(claim: Claim) -> str:
-    """Return how a measure is computed from its column, or "" if it is the column itself."""
     if claim.at_least is not None:
         return f"whether {claim.measure} is at least {claim.at_least:g}"
     if claim.subject:

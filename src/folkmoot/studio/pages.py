@@ -540,8 +540,6 @@ class Studio:
         return HTMLResponse(part.html, status)
 
     def _guarded(self, post: Receiver) -> Answer:
-        """Wrap a handler so that it rejects forms without this studio's token."""
-
         async def answer_guarded(request: Request) -> Response:
             async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
                 token = _text_of(form, FORM_TOKEN)

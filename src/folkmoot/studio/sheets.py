@@ -155,7 +155,6 @@ def _new_row(sheet: SheetCells, letters: Sequence[str]) -> dict[str, str]:
 def _cell_field(
     sheet: SheetCells, row: int, letter: str, text: str, title: str, note: str
 ) -> StudyField:
-    """Return the form field of a cell. `note` is the address of the cell with its explanation."""
     # A drop-down of a column begins in row 2 and holds for all rows below.
     choices = sheet.choices.get(f"{letter}{row + 1}") or sheet.choices.get(f"{letter}2", ())
     has_choices = bool(choices) and row > 0

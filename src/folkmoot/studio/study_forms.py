@@ -115,7 +115,6 @@ AnyForm = StudyForm | WorkbookForm
 
 
 def _cells_of(sent: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Yield (sheet, row number, column letters) of each cell among the submitted fields."""
     for name in sent:
         try:
             path = json.loads(name)

@@ -207,7 +207,6 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
-    """Return an edit that comments out all lines of a key and its value."""
     start = text.rfind("\n", 0, key.start_mark.index) + 1
     if text[start : key.start_mark.index].strip():
         # Text before the key is the dash of a list entry, which a `#` would comment out as well.
@@ -247,7 +246,6 @@ def _addition(text: str, name: str, value: Any) -> _Edit:
 
 
 def _value_text(value: Any, column: int) -> str:
-    """Return a value as YAML text, to be written after the colon of its key."""
     if _is_inline(value):
         return f" {write_value(value)}"
     if isinstance(value, str):

@@ -125,7 +125,6 @@ class PageConnection(H11Protocol):
             self._enter_part(self._awaited_part())
 
     def _awaited_part(self) -> str:
-        """Return the next part of the exchange on this connection: head, body or answer."""
         states: dict[object, str] = {h11.IDLE: "head", h11.SEND_BODY: "body"}
         return states.get(self.conn.their_state, "answer")
 
@@ -191,10 +190,8 @@ class ConnectionPool:
             await self._closed.wait()
 
     def _close_oldest(self, address: str) -> None:
-        """Close the oldest untrusted connection of an address.
-
-        Connections with an incomplete request are closed first.
-        """
+        # Browsers send a whole request at once, so connections with an incomplete request are
+        # closed first.
         same_address = self._untrusted[address]
         oldest = next(
             (connection for connection in same_address if not connection.is_answering),

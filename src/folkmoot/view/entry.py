@@ -127,7 +127,6 @@ class EntryPages:
         trust_connection(request.scope)
 
     def _link_ids(self, request: Request) -> dict[str, str]:
-        """Return the ids that a recruitment platform added to the link, by query key."""
         ids = {key: request.query_params.get(key, "") for key in self.seat_manager.settings.query}
         ids = {key: platform_id for key, platform_id in ids.items() if platform_id}
         if not all(map(is_platform_id, ids.values())):

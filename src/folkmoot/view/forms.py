@@ -286,7 +286,6 @@ def _with_wording(schema: Schema, wording: FieldForPeople) -> Schema:
 
 
 def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReading) -> FormField:
-    """Return a field in which a human ranks the options. Values such as `declined` get no rank."""
     options = tuple(
         option
         for option in _field_options(_item_schema(schema, reading))

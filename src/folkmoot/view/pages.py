@@ -523,10 +523,7 @@ def _open_journal(run: RunFolder) -> JournalReader:
 
 
 def _retry_while_running(show_page: Callable[[Request], object]) -> Callable[[Request], object]:
-    """Wrap a handler so that it is called a second time if the run cannot be read.
-
-    The run may be replacing a file during the first call. Coroutines are returned unchanged.
-    """
+    # The run may be replacing a file during the first call.
     if iscoroutinefunction(show_page):
         return show_page
 
@@ -613,7 +610,6 @@ def _format_size(path: Path) -> str:
 
 
 def _tag_of_room(run: RunFolder) -> str:
-    """Return a tag that changes with each new utterance of a run."""
     with _open_journal(run) as journal:
         row = journal.last_row()
     row_stamps = [file_stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]

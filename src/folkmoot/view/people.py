@@ -92,7 +92,6 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=2048)
 def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
-    """Return the table with the most participants, or None if no table has participants."""
     run = RunFolder(path)
     best_people, size = None, (0, 0)
     for name in run.table_names():
@@ -143,7 +142,6 @@ def _nearest_column(columns: Sequence[str]) -> str:
 
 
 def _asked_participants(run: RunFolder) -> People:
-    """Return the participants who were asked so far, without moderators and other leaders."""
     empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
     answers = run.scan_table("answers") if run.has_table("answers") else empty
     is_leader = pl.any_horizontal(pl.col("role", "speaker_id").str.to_lowercase().is_in(LEADERS))
@@ -230,7 +228,6 @@ def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
 
 
 def _join_table(run: RunFolder, joined: pl.LazyFrame, people: People, name: str) -> pl.LazyFrame:
-    """Join the columns of table `name` to the participants, if it has one row per participant."""
     columns, joined_columns = _column_names(run, name), joined.collect_schema().names()
     id_column = next((column for column in (people.id, "id") if column in columns), None)
     if id_column is None:
@@ -456,7 +453,6 @@ def _frame_shape(frame: pl.LazyFrame, people: People) -> Shape:
 
 
 def _short_columns(frame: pl.DataFrame, people: People) -> list[str]:
-    """Return the columns with values short enough for a table, with identifying columns first."""
     first_names = (*NAMES, people.id, *people.within, "condition", "status", "role")
     first = [column for column in first_names if column in frame.columns]
     return list(

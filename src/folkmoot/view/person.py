@@ -134,7 +134,6 @@ def _persona_first(cell: tuple[str, object]) -> bool:
 
 
 def _join_values(value: str) -> str:
-    """Return a JSON list as one text, and any other text unchanged."""
     try:
         values = json.loads(value)
     except ValueError:

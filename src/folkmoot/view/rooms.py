@@ -135,10 +135,7 @@ def spoken_by(run: RunFolder, speaker: str) -> set[str]:
 
 
 def _utterance_addresses(run: RunFolder, *conditions: pl.Expr) -> set[str]:
-    """Return the addresses in the rows of the table `utterances` that fulfil all `conditions`.
-
-    Runs of earlier versions recorded no addresses, so their result is empty.
-    """
+    # Runs of earlier versions recorded no addresses.
     table = run.scan_table(UTTERANCES) if run.has_table(UTTERANCES) else pl.LazyFrame()
     if "address" not in table.collect_schema().names():
         return set()
@@ -220,7 +217,6 @@ def _unspoken_replies(
 
 
 def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
-    """Return the names of speakers by id, or {} if the table lacks ids or names."""
     name_column = next((column for column in NAME_COLUMNS if column in table.columns), None)
     if name_column is None or "speaker_id" not in table.columns:
         return {}

@@ -219,7 +219,6 @@ class RunCollection:
 
 
 def _as_text(name: str) -> str:
-    """Return the name of a folder without line breaks and invalid characters, for a web address."""
     return name.replace("\n", " ").encode("utf-8", "replace").decode()
 
 
@@ -241,7 +240,6 @@ ENGINES = (
 
 
 def _outside_link_problem(path: Path) -> str:
-    """Return an error message if a symbolic link in a run leads out of its folder, else ""."""
     run_path = path.resolve()
     tables = [path / TABLES]
     with suppress(OSError):
@@ -399,11 +397,7 @@ def _first_line(path: Path) -> dict[str, object]:
 
 
 class _Log:
-    """The last lines of a log file, without an incomplete last line.
-
-    Callers need few of the lines, so each line is parsed only when it is needed.
-    """
-
+    # Callers need few of the lines, so each line is parsed only when it is needed.
     def __init__(self, text: bytes, *, whole: bool) -> None:
         self.lines = text.split(b"\n")[0 if whole else 1 : -1]
 
@@ -451,7 +445,6 @@ def _latest_stages(log: _Log) -> tuple[Stage, ...]:
 
 
 def _latest_warnings(log: _Log) -> tuple[tuple[str, str], ...]:
-    """Return the last warnings and errors of the last process that wrote to the log."""
     warnings: list[tuple[str, str]] = []
     for line in log.newest_lines("RunStarted", "warning", "error"):
         if line.get("event") == "RunStarted" or len(warnings) == MAX_WARNINGS:

@@ -147,7 +147,6 @@ class Searches:
         return results, len(runs)
 
     def _update_index(self, run: RunFolder, wait: float) -> None:
-        """Start a thread that indexes new replies. Wait at most `wait` seconds for its end."""
         with self._lock:
             thread = self._under_way.get(run.path)
             if thread is None or not thread.is_alive():
@@ -211,7 +210,6 @@ def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
 
 
 def _journal_stamp(run: RunFolder, journal: JournalReader) -> str:
-    """Return the state of the journal. An index is valid only for this state."""
     amendments_file = run.path / AMENDMENTS_FILE
     amended_at = amendments_file.stat().st_mtime_ns if amendments_file.exists() else 0
     # The leading number is the version of the index format.

@@ -211,7 +211,6 @@ def _source_group(source: Source) -> tuple[str, str]:
 
 
 def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str, str]) -> Legend:
-    """Build the legend of these spans. Sources are listed in the order of their first use."""
     labels: dict[tuple[str, str], Label] = {}
     speakers = 0
     for span in sorted(spans, key=lambda span: (span.message, span.start, -span.end)):
@@ -233,11 +232,8 @@ def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str,
 
 
 def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
-    """Return the names of the quoted speakers by id.
-
-    Names are looked up by the quoted utterances, because an id alone may belong to different
-    speakers in different conversations.
-    """
+    # An id alone may belong to different speakers in different conversations, so names are looked
+    # up by the quoted utterances.
     ids = {span.source.id for span in spans if span.source.kind == "utterance"}
     if not ids or not run.has_table(UTTERANCES):
         return {}

@@ -362,7 +362,6 @@ def build_coder_prompt(answer_type: CodesAnswer) -> str:
 
 
 def _format_about(about: Mapping[str, str]) -> str:
-    """Return the context of a question as indented JSON. Its values keep their sources."""
     lines = [
         # `json.dumps` would lose the sources, so the JSON is assembled from escaped parts.
         concatenate_texts((f'  "{escape_json(name)}": "', escape_json(part), '"'), plain=None)

@@ -215,7 +215,6 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
 
 
 def _require_blind_coder(run: RunFolder, amendments: Sequence[Amendment], by: str) -> None:
-    """Raise InputError if the human `by` codes the blind sample after seeing the coder's codes."""
     # Names are compared without case, because the same human may write the name differently.
     correctors = {
         amendment.author.casefold()

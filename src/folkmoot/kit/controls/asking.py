@@ -264,7 +264,6 @@ def _persona_variance(
 
 
 async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> None:
-    """Seal the sample, then ask the controls of each decision."""
     settings = session.config.requested_controls
     decisions = find_decisions(run)
     samples = {

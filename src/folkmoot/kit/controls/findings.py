@@ -113,14 +113,12 @@ def findings_in(
 
 
 def _options_in(run: RunFolder) -> dict[str, tuple[str, ...]]:
-    """Return the options by address of the decision, in the same order for all participants."""
     listed = run.rows("answers", "address", "options")
     # Each participant sees the options in a random order, so they are sorted to be comparable.
     return {address: tuple(sorted(json.loads(text or "[]"))) for address, text in listed}
 
 
 def _margins(controls: RunFolder) -> dict[str, float]:
-    """Return the largest distance between conditions that counts as equality, by question."""
     settings = ControlsConfig.model_validate(controls.config).requested_controls
     return {question.id: question.equivalence_margin for question in settings.questions}
 
@@ -142,10 +140,6 @@ def _drift_findings(
     effects: Mapping[Contrast, Mapping[str, Effect]],
     margins: Mapping[str, float],
 ) -> tuple[dict[Contrast, Drift], list[Finding]]:
-    """Return the user drift of each contrast, and the findings that show it.
-
-    User drift is a difference in answers that the treatment should not affect.
-    """
     negative = table.filter(control=NEGATIVE).filter(pl.col("missing").is_null())
     questions = negative["question"].unique(maintain_order=True).to_list()
     drifts = {

@@ -63,7 +63,6 @@ def persona_variance_rows(
 
 
 def _asked_again(answers: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers to a retest that can be compared with the first answer."""
     return answers.filter(control=RETEST).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()
     )

@@ -147,7 +147,6 @@ def _count_asks(
 
 
 def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
-    """Return calls and tokens of each control, and those of each model."""
     lines: dict[str, list[float]] = {}
     models: dict[str, list[float]] = {}
     for asked in asks:
@@ -180,10 +179,6 @@ def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
 
 
 def _describe_unasked(controls: RunFolder, share: float) -> list[str]:
-    """Return sentences on the decisions that the controls do not ask.
-
-    `share`: the factor by which the study is larger than the dry run.
-    """
     rows = controls.read_table(ControlRow.table).select("control", "moment", "missing")
     again = (row for row in rows.iter_rows() if row[0] in (RETEST, *REPLACING))
     return describe_left_out(again, "" if share == 1 else " of the dry run")

@@ -281,7 +281,6 @@ def _without_persona(
 
 
 def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Iterator[list[Span]]:
-    """Yield the spans of each complete list of options in a text."""
     found = [span for span in spans if span.source.kind == "option"]
     count = len(options)
     at = 0

@@ -60,7 +60,6 @@ def answer_choice(mind: SimulatedRespondent) -> object:
 
 
 def _stated(mind: SimulatedRespondent) -> str:
-    """Return the sentence of the persona that answers a control question, or an empty text."""
     # The scope of a control question is named by the id of the question.
     id = f"{CONFOUNDER}{mind.at.address.split('/')[-2]}"
     own = (
@@ -108,7 +107,6 @@ def _is_control(mind: SimulatedRespondent) -> bool:
 
 
 def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:
-    """Return the option that this persona always chooses, in every conversation."""
     at = mind.at
     return options[
         int(len(options) * uniform_draw(at.seed, mind.who.key, mind.reading.about, "answer"))

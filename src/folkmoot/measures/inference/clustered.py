@@ -295,7 +295,6 @@ def _satterthwaite_df(
 
 
 def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the numbers of clusters of equal size, with at most `ROWS_AT_ONCE` rows together."""
     for size in np.unique(sizes):
         clusters = np.flatnonzero(sizes == size)
         yield from np.array_split(clusters, math.ceil(len(clusters) * size / ROWS_AT_ONCE))

@@ -69,7 +69,6 @@ def factorial(
 def _independent_columns(
     columns: Mapping[Key, NDArray[np.float64]], asked: Sequence[Key]
 ) -> set[Key]:
-    """Return the columns among `asked` that are not a linear combination of other columns."""
     rank = np.linalg.matrix_rank(np.column_stack([*columns.values()]))
 
     def rank_without(key: Key) -> int:

@@ -109,7 +109,6 @@ def _power_of_h(h: float, n: float, alpha: float) -> float:
 
 
 def _power_of_t(shift: float, df: float, alpha: float) -> float:
-    """Return the power of a two-sided t test. `shift` is the noncentrality parameter."""
     from scipy.stats import nct
 
     critical = -student_quantile(alpha / 2, df)
@@ -121,7 +120,6 @@ def _power_of_t(shift: float, df: float, alpha: float) -> float:
 
 
 def _smallest_detectable(power: Callable[[float], float]) -> float:
-    """Return the size at which an increasing power function reaches `POWER`."""
     from scipy.optimize import brentq
 
     # Double the upper end until it brackets the solution.

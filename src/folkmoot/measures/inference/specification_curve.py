@@ -201,7 +201,6 @@ def _mean_difference(
 def _joint_tests(
     claim: Claim, observed: FloatArray, drawn: FloatArray, median: float
 ) -> tuple[float, float, float]:
-    """Return p-values for the median, the number of significant specifications, and the mean z."""
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
     error = drawn.std(axis=0, ddof=1)
     error = np.where(error > 0, error, np.inf)
@@ -221,7 +220,6 @@ def _joint_tests(
 
 
 def _share_of_draws(draws: NDArray[np.bool_]) -> float:
-    """Return the share of True in `draws`, with the observed curve as one more True."""
     return (int(draws.sum()) + 1) / (len(draws) + 1)
 
 

@@ -124,7 +124,6 @@ def _clean_text(column: pl.Series) -> pl.Series:
 
 
 def _parse_column(column: pl.Series) -> pl.Series:
-    """Return a text column as numbers or truth values, or unchanged if a cell is neither."""
     if column.dtype != pl.String:
         return column
     texts = _clean_text(column)

@@ -106,7 +106,6 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
 def _deal_values(
     key: str, shares: Mapping[str, float], count: int, rng: np.random.Generator
 ) -> list[Any]:
-    """Return `count` values in random order that follow `shares`, rounded by largest remainder."""
     values = list(shares)
     weights = np.array([shares[value] for value in values], dtype=float)
     exact = weights / weights.sum() * count
@@ -226,7 +225,6 @@ def _pick_item(items: Any, draw: Draw) -> str:
 
 
 def _pick_several(items: list[str], count: int, draw: Draw) -> list[str]:
-    """Return `count` different items. An item that is listed twice is drawn more often."""
     picked: list[str] = []
     for _ in range(count):
         remaining = [item for item in items if item not in picked] if picked else items

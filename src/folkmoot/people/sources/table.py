@@ -115,7 +115,6 @@ def read_personas(
 
 
 def _read_people_frame(path: Path, with_first_answers: bool) -> pl.DataFrame:
-    """Return a table with one row for each person, from a file of persons or of single answers."""
     table = read_frame(path)
     if holds_answers(table.columns):
         people = people_in_answers(table, path)

@@ -149,10 +149,7 @@ def _ragged_line(path: Path, mark: str) -> str:
 
 
 def _parse_number_column(column: pl.Series) -> pl.Series:
-    """Return the column as numbers if no cell would change its spelling, and otherwise unchanged.
-
-    For example, 007 and 1.10 would become 7 and 1.1, so their columns stay text.
-    """
+    # 007 and 1.10 would become 7 and 1.1, so their columns stay text.
     for kind in (pl.Int64, pl.Float64):
         numbers = column.cast(kind, strict=False)
         if numbers.cast(pl.String).eq_missing(column).all():
@@ -200,7 +197,6 @@ def _find_sheet(path: Path) -> RawSheet:
 
 
 def _find_gaps(sheet: RawSheet) -> list[tuple[str, str, str]]:
-    """Return (message, location, hint) for each reason why a sheet cannot be read as a table."""
     problems = [
         ("these cells are merged", f"{sheet.name}!{area}", "unmerge them and fill in each cell")
         for area in sheet.merged

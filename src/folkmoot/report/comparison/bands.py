@@ -105,11 +105,7 @@ def _cells(band: Band) -> Row:
 
 
 def _has_ratings(table: pl.DataFrame, scale: tuple[float, float] | None, path: Path) -> bool:
-    """Return True if the answers are ratings, and False if they are options.
-
-    Raises InputError if only some answers are numbers, and names the rows with other answers.
-    Without this error, a single misspelt rating would turn all ratings into options.
-    """
+    # Without this error, a single misspelt rating would turn all ratings into options.
     is_rating: list[bool] = []
     problems: list[Problem] = []
     for number, cells in enumerate(table.select(BEFORE, AFTER).iter_rows(), first_line(path)):

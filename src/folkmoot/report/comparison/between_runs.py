@@ -211,10 +211,6 @@ def result_cells(result: Result) -> Row:
 
 
 def _describe_results(results: Sequence[Result], margin: float) -> str:
-    """Return sentences on the differences and equivalences found.
-
-    If there are few results, the sentences cover all of them.
-    """
     if len(results) > MAX_STATED and all(result.why for result in results):
         return (
             f"{format_count(len(results), 'comparison')}, none of which can be tested; see the "
@@ -388,10 +384,7 @@ def effects_by_claim(
 
 
 def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | None:
-    """Return the effect of a claim in a run, or None if the run lacks a condition or has no values.
-
-    No study file states a comparison of runs, so the effect counts as exploratory.
-    """
+    # No study file states a comparison of runs, so the effect counts as exploratory.
     arms = [] if measured is None else [measured.arms.get(arm) for arm in claim.contrast]
     if measured is None or any(arm is None for arm in arms):
         return None

@@ -151,7 +151,6 @@ def compare_runs(
 
 
 def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
-    """Return the run folders among the sources, without the files of human answers."""
     runs = (
         source for source in sources if isinstance(source, RunFolder) or not Path(source).is_file()
     )
@@ -347,7 +346,6 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
 
 
 def _flatten_settings(sample: Sample) -> dict[str, str]:
-    """Return the settings that can affect results, and the model versions, by dotted key."""
     settings: dict[str, str] = {"study type": sample.kind}
     for key, value in sample.config.items():
         if key not in HANDLING_KEYS:
@@ -542,7 +540,6 @@ def compare_figures(
 
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
-    """Return (table, column) of numeric columns that all samples have, without ids and counters."""
     tables = [table for table in runs[0].tables if all(table in sample.tables for sample in runs)]
     summaries = [summary for summary in SUMMARIES if summary in tables]
     pairs = [

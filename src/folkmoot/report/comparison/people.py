@@ -519,10 +519,6 @@ class Match:
 
 
 def _match_people(pair: Pair) -> Match | None:
-    """Match humans with the participants that simulate them, and correct the mean.
-
-    Returns None if ids are not unique or too few humans match.
-    """
     simulated = pair.simulated.drop_nulls("who").select("who", "unit", model="value")
     human = pair.people.drop_nulls("who").select("who", "unit", people="value")
     if simulated["who"].is_duplicated().any() or human["who"].is_duplicated().any():

@@ -118,10 +118,6 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
 
 
 def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> list[Figure]:
-    """Return the estimates of all interval charts.
-
-    Lines with the same finding and label become one `Figure`.
-    """
     figures: dict[tuple[str, str], Figure] = {}
     cells: dict[tuple[str, str], list[MeasuredFigure]] = defaultdict(list)
     for cell, findings in usable:
@@ -506,7 +502,6 @@ def _count_distinct(figure: Figure) -> int:
 
 
 def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
-    """Return a caveat that lists the figures that some usable cells do not have, or ()."""
     incomplete_labels = [figure.label for figure in effects if len(figure.cells) < usable]
     if not incomplete_labels:
         return ()

@@ -330,7 +330,6 @@ def _growing_sizes() -> Iterator[int]:
 
 
 def _least_mean(size: DesignSize, alpha: float) -> str:
-    """Return a text on the smallest true difference of means that the design detects."""
     if size.kind == "paired":
         smallest_effect, quantity = (
             smallest_d_paired(size.units, alpha=alpha),
@@ -547,7 +546,6 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
 
 
 def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
-    """Return the effective number of participants per condition for several correlations."""
     people = size.units * size.size
     rows = [
         {
@@ -639,7 +637,6 @@ def _unknown_size_finding(title: str) -> Finding:
 
 
 def _assumed_icc(iccs: Sequence[float]) -> float:
-    """Return .05 if `iccs` contains it or is empty, and otherwise the first value of `iccs`."""
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 

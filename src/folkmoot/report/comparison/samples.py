@@ -113,7 +113,7 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
 
 
 def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
-    """Return the sealed claims of a run, or else those of its study type, if available."""
+    # The study type of an old run may not be available any more.
     sealed = registered_claims(run)
     if sealed is not None:
         return tuple(sealed)
@@ -235,11 +235,6 @@ def cell_location(path: Path | str, column: str, row: int) -> str:
 
 
 def _require_answers(data: pl.DataFrame, path: Path) -> None:
-    """Raise InputError if a file of human answers cannot be compared.
-
-    Reasons are a file without answers, several rows of a person in one condition, and values that
-    are not finite.
-    """
     answers = (
         column
         for column, kind in data.schema.items()

@@ -149,7 +149,6 @@ def _draw_bars(
 
 
 def _separate_labels(middles: Sequence[float], heights: Sequence[float]) -> list[float]:
-    """Return the vertical middles of labels, moved as little as needed to avoid overlap."""
     found = list(middles)
     for i in range(1, len(found)):
         found[i] = max(found[i], found[i - 1] + (heights[i - 1] + heights[i]) / 2)

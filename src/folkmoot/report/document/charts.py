@@ -81,7 +81,6 @@ def _render_svg(chart: Any, labels: list[str]) -> str:
 
 
 def _word_keys(chart: Any) -> Any:
-    """Return the chart with words in place of data keys such as `travel_purpose`."""
     texts = ("items", "unit_values", "bands", "links", "unit", "x", "y", "row", "column")
     named = [name for name in texts if hasattr(chart, name)]
     return replace(chart, **{name: _readable_words(getattr(chart, name)) for name in named})
@@ -102,7 +101,6 @@ def _left_labels(chart: Any) -> list[str]:
 
 
 def _remove_unprintable(spec: Any) -> Any:
-    """Return a chart specification without the characters that the renderer cannot handle."""
     if isinstance(spec, dict):
         return {_remove_unprintable(key): _remove_unprintable(value) for key, value in spec.items()}
     if isinstance(spec, list):
@@ -111,10 +109,7 @@ def _remove_unprintable(spec: Any) -> Any:
 
 
 def _add_accessible_name(svg: str, description: str) -> str:
-    """Return the SVG with a name for screen readers, without a fixed size.
-
-    Without width and height, a drawing fills its column and keeps its proportions.
-    """
+    # Without width and height, a drawing fills its column and keeps its proportions.
     svg, description = svg.replace(INK, "currentColor"), without_hidden(description)
     head = re.match(r"<svg[^>]*>", svg)
     assert head is not None
@@ -183,7 +178,6 @@ def _interval_spec(chart: IntervalChart) -> Any:
 
 
 def _ratio_axis(chart: IntervalChart) -> alt.Axis:
-    """Return an axis with ticks at 1, 2 and 5 times the powers of ten."""
     ends = [end for _, _, *both in chart.items for end in both if end > 0]
     powers = range(math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends))) + 1)
     return alt.Axis(values=[n * 10.0**power for power in powers for n in (1, 2, 5)], format="~g")
@@ -260,7 +254,6 @@ def _whole_tick_axis(chart: LineChart) -> alt.Axis:
 
 
 def _category_axis(values: list[float]) -> alt.Axis:
-    """Return an axis with one tick for each whole value, or with fewer ticks if there are many."""
     low, high = int(min(values)), int(max(values))
     if high - low <= 12:
         return alt.Axis(values=list(range(low, high + 1)), format="d")

@@ -187,7 +187,6 @@ def _contrast(result: Result) -> PrimaryContrast:
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
-    """Return sentences on the origin of the contrasts, and on whether they were preregistered."""
     if not primary:
         return ""
     source = "Hypotheses of the study file" if is_stated else "The study's own question"
@@ -228,10 +227,7 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
-    """Yield the statement of each finding.
-
-    If consecutive statements have the same beginning, only the first keeps it.
-    """
+    # If consecutive statements have the same beginning, only the first keeps it.
     before = ""
     for finding in main:
         opening = re.match(rf"{ILLUSTRATION_LABEL}: [^.]*\. ", finding.says)
@@ -242,10 +238,6 @@ def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
 
 
 def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
-    """Return an explanation of the symbols on the first page.
-
-    These are brackets in the statements (`said`), and lines and circles in the drawing.
-    """
     drawn = next((finding for finding in main if finding.chart is not None), None)
     chart = drawn.chart if drawn is not None else None
     parts = []
@@ -399,7 +391,6 @@ def trust_lights(
 
 
 def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
-    """Yield a light for each failed or unknown check that is not on the validity card."""
     verdicts: dict[str, list[str]] = {FAILED: [], NOT_KNOWN: []}
     made = False
     for finding in findings:

@@ -98,7 +98,6 @@ def count_first_replies(
 
 
 def _units(run: RunFolder, unit_of: UnitOf) -> dict[str, Hashable]:
-    """Return the independent unit of each answer, by address."""
     if not run.has_table("answers"):
         return {}
     columns = ("address", "stage", "scope", "role", "speaker_id")

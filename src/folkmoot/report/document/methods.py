@@ -150,7 +150,6 @@ def _describe_options(run: RunFolder) -> Iterator[str]:
 
 
 def _describe_answer(kind: str, options: Sequence[str]) -> str:
-    """Return a text on how participants answered. `options`: the lists that they saw, as JSON."""
     listed = [tuple(json.loads(text)) for text in options]
     sets = {tuple(sorted(order)) for order in listed if order}
     if len(sets) != 1:
@@ -367,7 +366,6 @@ def _describe_access_dates(run: RunFolder, times: CallTimes) -> str:
 
 
 def _describe_validation(benchmark: CardRow | None) -> str:
-    """Return the result of comparing the run with people, or `BLANK` without a comparison."""
     if benchmark is None or not benchmark.figures:
         return BLANK
     return f"Human benchmark {benchmark.verdict}: {benchmark.figures}"

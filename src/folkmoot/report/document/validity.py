@@ -253,7 +253,6 @@ def _failures_in_words(row: Row) -> str:
 
 
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
-    """Return the evidence of the checks with these titles that have measured a value."""
     return [
         Evidence("", _verdict(row["verdict"]), str(row["says"]))
         for row in _rows(findings, RESPONDENT_CHECKS_KEY)
@@ -264,10 +263,7 @@ def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
 
 
 def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) -> list[Evidence]:
-    """Return the evidence of a control, together with failed checks of the model.
-
-    A control is more direct than a check. Without evidence of the control, all checks are returned.
-    """
+    # A control is more direct than a check, so only failed checks are added to its evidence.
     return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
 
 
@@ -381,7 +377,6 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> str:
-    """Return advice on how to obtain the verdict that a control would give."""
     if not run.has_table(ExposureRow.table):
         return "this study type records no decisions that a control could continue"
     if control == FACT and not read_ages(run):

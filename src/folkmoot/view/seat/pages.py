@@ -88,7 +88,6 @@ class _Pages:
         return _redirect_to_seat(seat_state)
 
     async def answer(self, request: Request) -> Response:
-        """Record an answer to the open question. Respond after the answer is on disk."""
         seat_state = self._find_seat(request)
         form = await forms.read_form(request)
         question_id = forms.first_of(form, "question")
@@ -112,7 +111,6 @@ class _Pages:
         return self._render_page(seat_state, message, form, 503)
 
     async def leave_study(self, request: Request) -> Response:
-        """Ask for confirmation, then withdraw the participant and everything they wrote."""
         seat_state = self._find_seat(request)
         if seat_state.ended:
             return self._render_page(seat_state)
@@ -147,7 +145,6 @@ class _Pages:
         )
 
     async def report_news(self, request: Request) -> Response:
-        """Return the question shown and the time left, if they have changed."""
         seat_state = self._find_seat(request)
         idle, typed = (_seconds_in(request, name) for name in ("idle", "typed"))
         seat_state.activity.note(self.seat_manager.clock(), idle, typed)

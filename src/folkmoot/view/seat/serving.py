@@ -87,8 +87,7 @@ def build_seat_host(
 
 
 class _Server(PageServer):
-    """A server that does not handle Ctrl-C, because the run handles it."""
-
+    # The run handles Ctrl-C.
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -123,8 +122,6 @@ async def _run_clock(seat_manager: SeatManager) -> None:
 
 
 async def _wait_until_end_is_shown(seat_manager: SeatManager, seconds: float) -> None:
-    """Wait until all connected participants have seen the last page, for at most `seconds`."""
-
     async def wait_until_shown() -> None:
         while not seat_manager.researcher_left and not all(
             seat_state.end_shown for seat_state in seat_manager if seat_state.is_connected

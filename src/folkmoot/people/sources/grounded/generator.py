@@ -213,7 +213,6 @@ class PersonaGenerator:
 
 
 def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str, int]:
-    """Return numbers of participants that follow `shares`, rounded by largest remainder."""
     total = math.fsum(shares.values())
     exact = {str(key): share / total * person_count for key, share in shares.items()}
     counts = {key: math.floor(value) for key, value in exact.items()}

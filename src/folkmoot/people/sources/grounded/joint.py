@@ -211,7 +211,6 @@ def core_shares() -> Array:
 
 
 def _home_shares() -> Array:
-    """Return the shares of homes (columns) by marital status (rows), as start values for raking."""
     rows = [{"spouse": 1.0}, *(us_figures()["unmarried"][status] for status in _MARITAL[1:])]
     return np.array([[row.get(home, 0.0) for home in HOMES] for row in rows])
 
@@ -507,7 +506,6 @@ def _draw_households(
 
 
 def _to_published(incomes: Array, weights: Array) -> Array:
-    """Return household incomes changed to the published distribution. The ranks stay the same."""
     terms = us_figures()["household_income"]
     shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
     first, second, third, fourth = terms["fifths"]

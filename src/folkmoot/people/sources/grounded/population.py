@@ -248,7 +248,6 @@ def income_fifth(usd: float) -> str:
 
 
 def _typical_income(income: str) -> int:
-    """Return a typical income of a fifth of households, in dollars."""
     # Assumed ends of the lowest and the highest fifth, so that each has a geometric middle.
     limits = [15_000, *joint.us_figures()["household_income"]["fifths"], 260_000]
     at = SCALES["income"].index(income)
