@@ -118,7 +118,7 @@ def judge(answer: dict[str, Any], reply: str) -> None:
     """What was read from a reply says no more than the reply does."""
     if answer["missing"] is not None:
         assert answer["value"] is None and answer["parse_step"] == "missing"
-        silent = answer["missing"] in ("empty", "rejected")  # the server may refuse a long prompt
+        silent = answer["missing"] in ("empty", "rejected", "too_long")  # prompts may be refused
         assert silent == (not reply.strip()), (answer, reply)
     elif answer["kind"] == "choice":
         options = json.loads(answer["options"])
