@@ -531,7 +531,7 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
-        """Return the conditions with two votes and neither summaries nor a dialogue between them.
+        """Return the conditions in which participants vote twice without summaries or a dialogue.
 
         Conditions with only an interview are included. `simple_voting` is included only if the
         setting `revote` is on.

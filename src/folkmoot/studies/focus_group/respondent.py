@@ -131,10 +131,7 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
 
 class Leaning(NamedTuple):
-    """The range of opinions that belongs to one wording, such as "strongly against it".
-
-    There are five wordings of a first opinion.
-    """
+    """One of five ranges of opinions, each with a wording such as "strongly against it"."""
 
     low: float
     middle: float

@@ -40,7 +40,7 @@ class Where(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DiscussionTexts:
-    """The texts of one concept (`stimulus`) in one group, with sources for prompts.
+    """The texts of one concept (`stimulus`) in one group, each with its source.
 
     `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`).
     """

@@ -360,7 +360,7 @@ def _calculate_value(
 
 @dataclass(frozen=True)
 class _Column:
-    """The values of an aggregate's argument by participant.
+    """The values of an aggregate's argument by participant, such as those of `x` in `sum(x)`.
 
     `failures` holds the exceptions of the participants for whom the argument has no value.
     """

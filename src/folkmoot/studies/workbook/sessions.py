@@ -192,7 +192,7 @@ class SessionState:
         self._calculate_waiting(self._places[task.var_name])
 
     def finish(self) -> None:
-        """Calculate the computed values that are left because a limit ended the session early."""
+        """Calculate the remaining computed values after a limit has ended the session early."""
         for place in sorted(self._waiting):
             self._calculate_waiting(place)
 

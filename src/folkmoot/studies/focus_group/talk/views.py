@@ -138,7 +138,7 @@ class Product(NamedTuple):
 
     @property
     def claims(self) -> list[str]:
-        """The short sentences of the material with words for or against the product."""
+        """Short sentences from the material that speak for or against the product."""
         phrases = [phrase.rstrip(".!") for phrase in re.split(r"[:;\n]|(?<=\.)\s", self.material)]
         return [
             phrase.strip()

@@ -126,7 +126,7 @@ class LogicReader:
     def read_logic(self, logic: object, where: str) -> Condition | None:
         """Return the condition of display or branch logic, or None if all parts are unknown.
 
-        Unknown parts are left out, with a note on the place `where` of the logic in the survey.
+        Unknown parts are left out. A note names the place (`where`) of each.
         """
         groups: list[list[Condition | None]] = []
         for _, logic_set in _iterate_numbered(logic):
@@ -156,7 +156,7 @@ class LogicReader:
     ) -> Condition | None:
         """Return the condition of one expression, or None if it is unknown.
 
-        A note then names the place `where` of the expression in the survey.
+        If it is unknown, a note names the place (`where`) of the expression.
         """
         name = as_text(expression.get(operator_key))
         is_negative, name = name in _NEGATIVE, _NEGATIVE.get(name, name)
