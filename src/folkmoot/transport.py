@@ -60,8 +60,8 @@ class TransferError(Exception):
 class HttpRequest(NamedTuple):
     """One HTTP request.
 
-    `seconds` and `limit` (bytes) replace the limits of the connections, for large transfers. None
-    means the limits of the connections.
+    `seconds`, `limit` (bytes): the limits of a large transfer. None means the limits of the
+    connections.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""`folkmoot show`: the participants of a run, one conversation, participant or call, or prompts.
+"""`folkmoot show`: print the participants of a run, or one conversation, participant or call.
 
 An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
 `set01_lv4/A17`). An id may also be the id of another speaker or the address of a call. A study type

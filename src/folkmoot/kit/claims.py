@@ -71,9 +71,10 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
-    """Return the cells of one result by column: the difference `name`, its bounds, p-values.
+    """Return the cells of one result: a difference, its bounds, `p` and `adjusted_p`.
 
-    `suffix` is added to the names of the bounds, see `estimate_cells`.
+    `name`: the column of the difference. `suffix`: added to the names of the bounds, see
+    `estimate_cells`.
     """
     return {
         **estimate_cells(result.estimate, name, suffix),

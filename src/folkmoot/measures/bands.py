@@ -1,9 +1,9 @@
 """Human benchmarks: ranges that human studies have measured, with the design of those studies.
 
 All numbers and their sources are in `human_bands.json`, one entry per benchmark. Sentences give the
-simulated and the human values without a verdict. In most human studies people deliberated for days,
-which is no norm for a participant who only reads a text. Only two checks in `diagnostics` give a
-verdict by a benchmark: the spread of votes and the spread of ratings.
+simulated and the human values without a verdict. In most human studies people deliberated for days.
+Their values are no norm for a participant who only reads a text. Only two checks in `diagnostics`
+give a verdict by a benchmark: the spread of votes and the spread of ratings.
 """
 
 from __future__ import annotations

@@ -425,9 +425,10 @@ FEWEST_OPTIONS = 5
 def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
     """Check whether first votes are spread over the options as evenly as human votes.
 
-    `before` (k,): first votes per option. The check fails if the votes are more uniform or more
-    random than the human benchmark. The benchmark covers five to nine options. Votes on fewer
-    options are always more even, so the check can then only fail for too little spread.
+    `before` (k,): first votes per option. The check fails if the votes are concentrated on fewer
+    options than human votes, or so even that they look random. The benchmark covers five to nine
+    options. Votes on fewer options are always more even, so the check can then only fail for too
+    little spread.
 
     `moves` (k, k): first votes in rows and last votes in columns, of participants who voted twice.
     The check also fails if the effective number of options shrinks more than in days of human

@@ -61,7 +61,7 @@ UNREAD = ("unparsed", "empty")
 
 
 def speaker_of(row: Row) -> Hashable:
-    """Return the speaker of a row of `answers`. Speakers who do not talk are independent units."""
+    """Return the speaker of a row of `answers`, the independent unit if speakers do not talk."""
     return row.get("speaker_id")
 
 
@@ -280,9 +280,9 @@ def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Ch
 def check_over_length(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
     """Check the share of replies that are far too long.
 
-    A choice is too long if it has more than eight words beyond its longest option. A free text is
-    too long if it has more than three times the median words of its stage and role, and at least 60
-    words more. Replies of one or two words are left out of the median.
+    A choice is too long if it is more than eight words longer than the longest option. A free text
+    is too long if it has more than three times the median words of its stage and role, and at least
+    60 words more. Replies of one or two words are left out of the median.
     """
     typical: dict[tuple[str, str], list[int]] = defaultdict(list)
     for r in answers:

@@ -51,9 +51,8 @@ CHECK_PHRASES: Mapping[str, str] = {
 class CardPhrases(NamedTuple):
     """The phrases of the validity card on one threat, one phrase for each verdict.
 
-    `passed` and `failed` are whole sentences. `unknown` is the first half of a sentence, and `more`
-    its second half with too few data. Without data, the second half is advice on a further control
-    or check.
+    `passed` and `failed` are whole sentences. `unknown` begins a sentence. If there are too few
+    data, `more` ends it. If there are no data, advice on a further control or check ends it.
     """
 
     passed: str

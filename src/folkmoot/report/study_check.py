@@ -85,7 +85,7 @@ class StudyCheck:
     facts: tuple[CheckFact, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the check as data, in the form of `problems_to_json`."""
+        """Return the check as data. Warnings have the form of `problems_to_json`."""
         return {
             "file": self.file,
             "title": self.title,

@@ -2,6 +2,6 @@
 
 `site` holds what all pages have in common: look, headers and access control. `run_list` finds runs.
 `people`, `talk`, `rooms` and `search` read a run, and `pages` shows it. `seat` (a folder), `forms`
-and `entry` are the pages for human participants. `connections` is the HTTP server. Only the pages
-of the seats write into a run folder, while the run is in progress.
+and `entry` are the pages for human participants. `connections` is the HTTP server. Pages do not
+write into the folder of a run, except those of the seats.
 """

@@ -135,7 +135,7 @@ def single_field_form(schema: Schema) -> SingleFieldForm | None:
 def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the schema of a closed field, or None if the field is open.
 
-    A closed field is a number, a truth value or one of several texts, or null.
+    A closed field is a number, a truth value or one of several texts. It may also allow null.
     """
     if "anyOf" in node:
         others = [each for each in node["anyOf"] if each.get("type") != "null"]

@@ -113,7 +113,7 @@ def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str
     """Return a sentence for each reason why controls do not ask some decisions.
 
     `reasons`: (control, `first` or `final`, reason) for each sampled decision. The reason is None
-    if the decision is asked. `where`: words for the counted decisions.
+    if the decision is asked. `where`: words that follow "decisions".
     """
     counts = Counter(reasons)
     sentences = []

@@ -29,8 +29,9 @@ from folkmoot.storage.tables import is_one_of
 class ReplyPart(NamedTuple):
     """The part of a reply that a prompt quotes. By default it is the whole reply.
 
-    `path`: the keys that lead to one text or number of a JSON reply. `words`: returns the words in
-    the prompt from this value. `keys`: the keys of several fields that are quoted as a JSON object.
+    `path`: the keys that lead to one text or number of a JSON reply. `words`: returns the text that
+    the prompt shows for this value. `keys`: the keys of several fields that are quoted as a JSON
+    object.
     """
 
     path: tuple[str, ...] = ()

@@ -88,9 +88,9 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
     """Return the share of `hits` (n,), 0 or 1, with an interval clustered by `clusters` (n,).
 
     The standard error of `clustered_mean` is used on the scale of log odds. Otherwise the upper
-    bound would be too small if only some clusters have a rare answer. The degrees of freedom are
-    the smaller of `clustered_mean` and `_df_of_squares`. There is no interval if all or no values
-    are hits.
+    bound would be too small if only some clusters have a rare answer. Degrees of freedom are those
+    of `clustered_mean` or of `_df_of_squares`, whichever are fewer. There is no interval if all or
+    no values are hits.
     """
     estimate = clustered_mean(hits, clusters, level)
     if not estimate.has_interval:

@@ -110,8 +110,8 @@ def format_points(difference: float, digits: int = 0) -> str:
 def points_span(low: float, high: float, margin: float = 0.0) -> str:
     """Format the interval of a difference of shares: (−0.06, 0.02) → "−6 to +2".
 
-    `margin`: a difference to which the interval is compared. Both ends get more digits if rounding
-    would hide that an end is not equal to the margin or zero: "+0.3 to +20.0".
+    `margin`: a difference to which the interval is compared. If rounding would make an end equal to
+    the margin or to zero, both ends get more digits: "+0.3 to +20.0".
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"

@@ -103,9 +103,9 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
     """Return the joint inference on a claim over the specifications in `sides`.
 
     Units with equal names are the same unit in all specifications and both conditions. Units are
-    drawn with replacement, separately by condition if no unit is in both. For curves without an
-    effect, the observed deviation of each specification from the margin is subtracted from its
-    draws. `alpha`: the level of the tests, smaller if several claims are judged.
+    drawn with replacement, separately by condition if no unit is in both. The draws are shifted so
+    that no specification has an effect beyond the margin. `alpha`: the level of the tests, smaller
+    if several claims are judged.
     """
     distinct = _merge_identical(sides)
     names = list(distinct)

@@ -16,7 +16,10 @@ from folkmoot.report.comparison.samples import load_samples
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """A cell of a grid. `effect` is None if the cell is not finished or lacks a condition."""
+    """A cell of a grid, with the effect of the claim that is shown.
+
+    `effect` is None if the cell is not finished or lacks a condition of the claim.
+    """
 
     cell: GridCell
     folder: Path

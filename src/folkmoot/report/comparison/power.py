@@ -91,7 +91,7 @@ def power_report(
     """Return findings on the effects that a design of this size can detect.
 
     The findings also give the size that the design would need. `iccs`: the assumed intraclass
-    correlations, used one after the other.
+    correlations. Results are given for each of them.
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
     if size is None:
@@ -348,7 +348,7 @@ def _least_mean(size: DesignSize, alpha: float) -> str:
 def people_power(
     width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
 ) -> Finding:
-    """Return the number of humans with which a corrected estimate has an interval of this `width`.
+    """Return how many humans are needed for a corrected estimate with an interval of this `width`.
 
     `width` is a difference of shares, or a number of standard deviations of human answers. The
     number of humans depends on the correlation between simulated and human answers.

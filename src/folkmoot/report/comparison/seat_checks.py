@@ -26,7 +26,7 @@ FAILURES = (FLAGGED, EXCLUDED, SCREENED_OUT)
 def checks_of_humans(run: RunFolder) -> Finding | None:
     """Return the finding on the checks of humans, or None if no human had to answer one.
 
-    The finding lists each human who was flagged or screened out, with the last answer. Raises
+    It lists each human who was flagged or screened out, and that human's last answer. Raises
     StorageError if the table cannot be read.
     """
     if not run.has_table(CHECKS):

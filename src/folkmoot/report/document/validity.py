@@ -82,7 +82,7 @@ class Evidence(NamedTuple):
     """One verdict of a finding, with its figure in words.
 
     `distance`: how bad the figure is, larger for worse. The card shows the evidence with the worst
-    verdict. Of equal verdicts, it shows that with the largest distance.
+    verdict. If verdicts are equal, the largest distance decides.
     """
 
     label: str
