@@ -157,7 +157,7 @@ def _as_clustered(vectors: Vectors) -> Vectors:
 
 
 def _sample_rows(n: int, seed: int) -> NDArray[np.intp]:
-    """Return the indices of all rows, or of a random sample of more than `SAMPLE_ABOVE` rows.
+    """Return the indices of all rows. Above `SAMPLE_ABOVE` rows, return a random sample.
 
     Clustering has a quadratic cost.
     """

@@ -70,10 +70,10 @@ class Pool:
         return self._parse_personas(raw)
 
     def add_personas(self, personas: Iterable[Persona]) -> int:
-        """Add personas with new base lines to the pool and return the number of added personas.
+        """Add personas to the pool, and return how many were added.
 
-        If the pool already has a base line, the new persona is dropped. The file is read again
-        under the lock, so two processes that add personas at the same time both succeed.
+        A persona is dropped if the pool already has its raw line (`Persona.base`). The file is read
+        again under the lock, so two processes that add personas at the same time both succeed.
         """
         with self._locked_pool():
             present = self.load_personas()
@@ -171,10 +171,10 @@ class MigrationResult:
 def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult:
     """Add the personas in `participants.json` of earlier runs to the pool.
 
-    A persona is known if its base line is in the pool or in a run folder that was read before.
-    Known personas are not added again. If a folder has no readable `participants.json`, the result
-    lists the problem, and no error is raised. A record without a base line or description counts as
-    unfit.
+    A persona is known if its raw line (`Persona.base`) is in the pool or in a folder that was read
+    before. Known personas are not added again. If a folder has no readable `participants.json`, the
+    result lists the problem, and no error is raised. A record without a raw line or description
+    counts as unfit.
     """
     seen = {persona.key for persona in pool.load_personas()}
     new_personas: list[Persona] = []

@@ -47,7 +47,8 @@ FAMILIES = ("primary", "secondary", "exploratory")
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """A field of the preregistration template, shown in the order of its parts.
+    """A field of the preregistration template: paragraphs, a numbered list, a table, a verbatim
+    text.
 
     Empty parts are left out. By default, the paragraph asks the authors to fill in the field.
     """

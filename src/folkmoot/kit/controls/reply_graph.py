@@ -144,7 +144,7 @@ class ReplyGraph:
         return outermost_spans([span for span in spans_of(text) if self.address_of(span.source)])
 
     def addresses_in(self, texts: Iterable[str]) -> set[str]:
-        """Return the addresses of the replies that some texts contain."""
+        """Return the addresses of the replies that some texts quote."""
         return {self.address_of(span.source) for text in texts for span in self.reply_spans(text)}
 
     def find_quotes(self, texts: Sequence[str], addresses: Collection[str]) -> list[Quote] | None:

@@ -1,8 +1,9 @@
-"""Means and differences of values from shared conversations, which are not independent.
+"""Means and differences of values that are not independent, such as those of one conversation.
 
 Intervals are clustered by discussion, session, group or block, with a correction for few clusters.
 There is no interval with fewer than five clusters. Test and interval use one method, so they always
-agree."""
+agree.
+"""
 
 from __future__ import annotations
 

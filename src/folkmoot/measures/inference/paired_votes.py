@@ -162,9 +162,9 @@ def paired_shares(
 class Moves:
     """The number of moves of n participants, made by `moves_towards`.
 
-    `to_target`: moves to the option that a participant was exposed to an argument for. `elsewhere`:
-    moves to any other option. `stayed`: participants without a move. `by_chance`: the expected
-    `to_target` if each move led to a random other option.
+    `to_target`: moves to the option for which the opposing side argued. `elsewhere`: moves to any
+    other option. `stayed`: participants without a move. `by_chance`: the expected `to_target` if
+    each move led to a random other option.
     """
 
     n: int

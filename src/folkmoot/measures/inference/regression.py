@@ -81,7 +81,7 @@ def logistic(
     columns: Mapping[str, Column],
     reference: Mapping[str, str] | None = None,
 ) -> Logit:
-    """Return the odds ratios of `outcome` (n,) on `columns` (name → n values, texts or numbers).
+    """Return the odds ratios of `outcome` (n,) on `columns` (n texts or numbers each, by name).
 
     Texts become indicators against the `reference` level (default: the most frequent). Numbers are
     used unchanged. Rows with a missing value are dropped and counted. Levels and columns without

@@ -199,9 +199,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return two shares of specifications: equal in sign to the pooled estimate, and clearly equal.
+    """Return the share of specifications with the sign of the pooled estimate, and a stricter
+    share.
 
-    "Clearly" means that the interval of the specification also excludes "no effect".
+    For the stricter share, the interval of the specification must also exclude "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())

@@ -72,7 +72,7 @@ def build_trust_section(run: RunFolder, study: Study) -> Trust:
 
 
 def call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
-    """Return the times (UTC) of the first and the last call by requested model."""
+    """Return the times (UTC) of each model's first and last call, by the requested model."""
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             called = journal.call_times_by_model()

@@ -1,8 +1,8 @@
-"""The population for grounded personas, and the draw of one participant's demographics.
+"""The population of the United States, from which the demographics of participants are drawn.
 
-The population of the United States is built from published tables (`joint.py`). If an attribute is
-fixed in advance, a random value is still drawn and then ignored. So fixing one attribute of a
-participant changes only attributes that depend on it.
+It is built from published tables (`joint.py`). If an attribute is fixed in advance, a random value
+is still drawn and then ignored. So fixing one attribute of a participant changes only attributes
+that depend on it.
 """
 
 from __future__ import annotations
