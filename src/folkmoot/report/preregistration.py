@@ -47,10 +47,10 @@ FAMILIES = ("primary", "secondary", "exploratory")
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """A field of the preregistration template: paragraphs, a numbered list, a table, a verbatim
-    text.
+    """A field of the preregistration template.
 
-    Empty parts are left out. By default, the paragraph asks the authors to fill in the field.
+    It shows paragraphs, a numbered list, a table and a verbatim text. Empty parts are left out. By
+    default, the paragraph asks the authors to fill in the field.
     """
 
     title: str

@@ -77,8 +77,7 @@ def sample_lines(
     exclude: Collection[str] = (),
     english_only: bool = True,
 ) -> tuple[list[str], Reading]:
-    """Return `count` different usable lines of a persona-hub file, drawn at random, and counts of
-    lines.
+    """Return `count` different usable lines of the file, drawn at random, and counts of lines.
 
     The same generator state and file give the same lines. `exclude`: `Persona.key` of each persona
     to skip, such as those of the pool. Raises InputError if the file is missing or has fewer than

@@ -199,10 +199,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return the share of specifications with the sign of the pooled estimate, and a stricter
-    share.
+    """Return two shares of specifications that agree with the pooled estimate in sign.
 
-    For the stricter share, the interval of the specification must also exclude "no effect".
+    The first share counts all of them. The second counts those with an interval that excludes "no
+    effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())

@@ -47,7 +47,7 @@ _NAMEABLE = re.compile(r"(?ai)(https?://[a-z0-9.-]+(?::\d+)?/[!\"$->@-~]*\w)(?:[
 class UtteranceView:
     """One utterance of the history on the page of a seat.
 
-    `origin`: `mine`, `asked` (a question of the study), or that of another speaker.
+    `origin`: `mine` (the participant), `theirs` (another speaker), or `asked` (a question).
     """
 
     name: str
