@@ -256,7 +256,7 @@ def spans_of(text: object) -> tuple[Span, ...]:
 def with_sources(value: object) -> SourcedText:
     """Return a value as text with its sources.
 
-    A value without a source becomes one unattributed span.
+    A value without a source becomes a text with an unknown source.
     """
     if isinstance(value, SourcedText):
         return value

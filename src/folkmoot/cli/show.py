@@ -326,7 +326,7 @@ def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
 def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
     """Return the addresses of the questions in a conversation or to a speaker.
 
-    An id that is an address is returned itself.
+    An id that is already an address is returned unchanged.
     """
     if journal.entry_at(base_of(id), expand_texts=False) is not None:
         return [id]

@@ -137,8 +137,8 @@ def claims_finding(
 ) -> Finding | None:
     """Return the finding on the claims about one measure, or None if no claim has data.
 
-    `more`: further fields of the `Finding`, such as its section. `unit` or `units` in it replace
-    the unit of analysis of the claims.
+    `more`: further fields of the `Finding`, such as its section. By default, the fields `unit` and
+    `units` come from the claims.
     """
     # The run has no observation for these claims, for example if it did not use a condition.
     observed = [result for result in results if result.counts != (0, 0)]

@@ -118,8 +118,8 @@ class _Recorded(NamedTuple):
     """The recorded sources and speakers of a set of requests.
 
     `sources`: the distinct sources of a request, by address. `speakers`: the speaker of an
-    utterance, by id. `written_by_others`: the writer of an utterance that another speaker wrote.
-    `asked`: the speaker who was asked, by address.
+    utterance, by id. `written_by_others`: the writer of an utterance, if it was written in another
+    speaker's name. `asked`: the speaker who was asked, by address.
     """
 
     sources: Mapping[str, Collection[Source]]

@@ -233,7 +233,10 @@ def kappa_of_possible(
 def _tables_of(
     first: Sequence[Hashable], last: Sequence[Hashable], questions: Sequence[Hashable]
 ) -> list[FloatArray]:
-    """Return one square table of counts for each question: first answers by last answers."""
+    """Return a table of counts for each question.
+
+    First answers are in rows and last answers in columns.
+    """
     pairs: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
     for one, other, question in zip(first, last, questions, strict=True):
         pairs.setdefault(question, []).append((one, other))

@@ -67,8 +67,8 @@ FEWEST_ELSEWHERE = 5
 def evenness_estimate(counts: ArrayLike) -> Estimate:
     """Return the normalised entropy of counts (k,), corrected for bias, with an interval.
 
-    The interval is the jackknife over participants, with the variance under equal popularity, (k −
-    1) / 2n², added. There is no interval with fewer than 20 votes.
+    The interval is the jackknife over participants. The variance under equal popularity, (k − 1) /
+    2n², is added. There is no interval with fewer than 20 votes.
 
     With fewer than five votes outside the most popular option, the bounds follow from Clopper and
     Pearson's interval for their share. For the low bound, one option gets the whole share. For the

@@ -155,9 +155,9 @@ def _measure_question(
 ) -> QuestionDrift:
     """Return the drift of one question.
 
-    `named`: the names of all units. `draws`: the exchanges and the resamples of units. `table`: the
-    distances after each exchange, the counts, and the resampled differences of shares. `units`: the
-    number of independent units.
+    `named`: the names of all units. `draws`: two arrays, the exchanges and the resamples of units.
+    `table`: three arrays, the distances after each exchange, the counts of answers, and the
+    differences of shares in each resample. `units`: the number of independent units.
     """
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))

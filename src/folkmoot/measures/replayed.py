@@ -54,9 +54,8 @@ class Fit(NamedTuple):
 class Fidelity(NamedTuple):
     """Simulated effects compared with effects in people, over items.
 
-    `slope`: that of a regression of the effects in people on the simulated effects. `same_sign`:
-    the share of items in which both effects have the same sign, or NaN if all effects in people are
-    0.
+    `slope`: the slope of the effects in people on the simulated effects. `same_sign`: the share of
+    items in which both effects have the same sign, or NaN if all effects in people are 0.
     """
 
     items: int

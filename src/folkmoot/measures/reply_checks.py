@@ -61,7 +61,10 @@ UNREAD = ("unparsed", "empty")
 
 
 def speaker_of(row: Row) -> Hashable:
-    """Return the speaker of a row of `answers`, the independent unit if speakers do not talk."""
+    """Return the speaker of a row of `answers`.
+
+    Use this as the independent unit if participants do not talk to each other.
+    """
     return row.get("speaker_id")
 
 

@@ -149,7 +149,10 @@ async def enrich_persona(
 
 
 def key_of(base: str) -> str:
-    """Return the key of a raw line, which is used in addresses and in the table `base_personas`."""
+    """Return the key of a raw line.
+
+    The key is used in addresses and in the table `base_personas`.
+    """
     return digest(base, size=8).hex()
 
 

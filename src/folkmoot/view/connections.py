@@ -157,8 +157,8 @@ class ConnectionPool:
     def add_connection(self, connection: PageConnection) -> None:
         """Add a new connection. If there are then too many, close an untrusted connection.
 
-        It is the oldest one of the new connection's address, if this address has too many.
-        Otherwise it is the oldest one of the address with the most.
+        If the address of the new connection has too many, its oldest one is closed. Otherwise, the
+        address with the most untrusted connections loses its oldest one.
         """
         self._open.add(connection)
         same_address = self._untrusted.setdefault(connection.address, {})

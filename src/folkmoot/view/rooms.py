@@ -299,7 +299,7 @@ def _shorten_address(address: str, speaker_id: str, key: Sequence[str]) -> str:
 def _references_by_utterance(
     run: RunFolder, columns: Sequence[str], conditions: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
-    """Return the references by (round, speaker), as (kind of reference, targets) pairs."""
+    """Return (kind of reference, targets) pairs for each (round, speaker)."""
     needed_columns = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):
         return {}

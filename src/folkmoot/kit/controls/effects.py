@@ -75,8 +75,8 @@ def decision_contrasts(
 ) -> dict[Contrast, tuple[str, str]]:
     """Return the pair of decisions to compare for each contrast: one decision of each group.
 
-    Both decisions have the same options, the same name if possible, and are as frequent as
-    possible. `options`: the options of a decision in any order, by its address.
+    Both decisions have the same options. Pairs with the same name are preferred, and then the most
+    frequent ones. `options`: the options of a decision in any order, by its address.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}

@@ -129,7 +129,7 @@ def _has_replied(
 ) -> bool:
     """Return whether a request shows that the participant spoke after the first replaced text.
 
-    Their words are then a separate message, or quoted in the prompt (as in minutes).
+    Their words are then a separate message, or the prompt quotes them (for example in minutes).
     """
     texts = texts_of(conversation)
     at = next(n for n, text in enumerate(texts) if str(text) != str(changed[n]))

@@ -95,8 +95,8 @@ class Replaced(NamedTuple):
 class Treatments:
     """The texts that differ between conditions at each decision, by their ids.
 
-    `shown`: the texts that the design shows at a decision, by its address. `common`: texts that
-    every one of several conditions shows, so that they are no treatment. `written_by_others`:
+    `shown`: the texts that the design shows at a decision, by its address. `common`: texts that all
+    conditions show, so that they are no treatment. Empty with one condition. `written_by_others`:
     utterances that another speaker, such as a mediator, wrote in the name of the participant.
     """
 

@@ -89,7 +89,7 @@ class Claim:
     estimand   population, treatment, outcome and unit in one sentence
     by         the column that holds the conditions. Empty: the first such column of the table.
                `ACROSS`: each condition is a column
-    where      the rows that count: column → values
+    where      the rows that count: (column, values) pairs
     subject    the columns that identify the observed subject. Several rows of one subject in one
                condition are averaged. Empty: each row is a subject
     paired     True if each subject is observed in both conditions and compared with itself
@@ -291,7 +291,8 @@ class Result:
     def p_in_words(self) -> str:
         """The p-value with its name: "adjusted p = .012".
 
-        Empty without a test, and for a claim with a margin, which the p-value does not test.
+        Empty without a test. Also empty for a claim with a margin, because the p-value ignores the
+        margin.
         """
         if not self.is_tested or self.claim.margin:
             return ""

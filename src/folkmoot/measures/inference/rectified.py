@@ -76,15 +76,14 @@ def rectified_mean(
     `people` (n,): answers of people. `predicted` (n,): simulated answers for the same people.
     `simulated` (N,): simulated answers for other people of the same population. `clusters` (n,):
     the group in which each person talked. `simulated_clusters` (N,): the same for `simulated`.
-    `share`: True if the answers are 0 and 1. The result, with w the weight of the simulation, is
+    `share`: True if the answers are 0 and 1. With w the weight of the simulation, the result is
 
         mean(people − w predicted) + w mean(simulated),
         w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.
 
     The interval combines the CR2 intervals of both terms. Without clusters, the first term has the
-    t interval and the second a normal interval. A share is computed on the scale of log odds. The
-    interval of people alone is Wilson's for shares of independent people. Otherwise it is that of
-    `clustered_share` or `clustered_mean`.
+    t interval and the second a normal interval. A share is computed on the scale of log odds. For
+    people alone, the interval is Wilson's, `clustered_share` or `clustered_mean`.
 
     A correction needs at least 20 people, 10 clusters of people and 10 clusters of `simulated`. For
     a share, the rarer answer must also come from at least 10 people. Otherwise nothing is

@@ -67,7 +67,7 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
     - a missing column
     - a cell that is empty or not a number
     - a person who answers twice about one item, in one arm or two
-    - arms that only some rows state
+    - a row without an arm, if other rows have one
     """
     table = read_people(path)
     if lacking := [name for name in (PERSON, ITEM, BEFORE, AFTER) if name not in table.columns]:

@@ -516,9 +516,10 @@ def _count_choices(sample: Sample, column: str) -> dict[str, int]:
 def compare_figures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
 ) -> Finding | None:
-    """Return the finding that compares in each condition the numeric columns that all runs record.
+    """Return the finding that compares runs in the numeric columns that all of them record.
 
-    Columns that a claim uses are left out. Returns None if no column is left.
+    Runs are compared in each condition. Columns that a claim uses are left out. Returns None if no
+    column is left.
     """
     claimed_measures = {measure.measure for measure in claims}
     names = [

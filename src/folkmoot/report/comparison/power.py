@@ -222,9 +222,10 @@ def _starting_rate(claim: Claim) -> tuple[int, float]:
 def _power_of_difference(
     claim: Claim, difference: float, sample_size: float, alpha: float
 ) -> float:
-    """Return the power at a difference in the claim's direction, or NaN if it is impossible.
+    """Return the power at a difference in the claim's direction.
 
-    `sample_size`: the number of independent units in each condition.
+    NaN if the share of the first condition would not be between 0 and 1. `sample_size`: the number
+    of independent units in each condition.
     """
     sign, base = _starting_rate(claim)
     other = base + sign * difference

@@ -68,7 +68,7 @@ MOST_MISSING = 0.05
 
 
 class Step(NamedTuple):
-    """One decision of a condition, or consecutive decisions with the same kinds of text in prompts.
+    """One decision of a condition, or consecutive decisions with the same texts in the prompt.
 
     `sees`: the kinds of text that more than half of the prompts contained.
     """

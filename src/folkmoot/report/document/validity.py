@@ -106,7 +106,7 @@ def build_validity_card(
     """Return the eight rows of the card, or an empty tuple if only people answered.
 
     `findings`: the findings of the report. `over_grid`: the verdict on each primary claim over all
-    wordings of a grid. `over_grid` is None if the run is not a cell of such a grid.
+    wordings of a grid, or None if the run is not part of such a grid.
     """
     models = {model["asked"] for model in run.manifest.get("models", [])}
     # People need no simulation to be checked.

@@ -294,7 +294,8 @@ def _degree_shares(
     """Return the shares of degrees in an occupation.
 
     The survey counts some college without a degree as high school. So some workers with high school
-    are assumed to have some college, and more of them where many workers have degrees.
+    are assumed to have some college. Their share is larger if many workers in the occupation have
+    degrees.
     """
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
     doctors = graduate * _DOCTORATE_SHARES.get(job, 0.03)
@@ -572,7 +573,7 @@ def _describe_household(home: str, band: int, children: int) -> str:
 
 
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
-    """Return the distance between the tables and each published margin.
+    """Return how far the fitted tables are from each published margin.
 
     A tuple holds the name of the margin, its number of cells, and the largest and the mean distance
     in percentage points.
