@@ -371,7 +371,7 @@ def _format_about(about: Mapping[str, str]) -> str:
 
 
 def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -> Codebook:
-    """Return the researcher's codebook with this file name, or otherwise the codebook at `path`."""
+    """Return the researcher's version of a codebook, or otherwise the codebook at `path`."""
     # The researcher's folder replaces single codebooks. Files that it lacks come from the study.
     if settings.codebooks is not None:
         user_path = session.study_folder / Path(settings.codebooks).expanduser() / path.name
