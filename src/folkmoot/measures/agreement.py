@@ -190,19 +190,17 @@ def kappa_of_possible(
 ) -> Estimate:
     """Return Cohen's kappa of two answers of each participant, relative to its largest value.
 
-    The result is (p_o − p_e) / (p_max − p_e) with the observed, chance and largest possible
-    agreement. The result is 0 if the two answers of a participant agree no more than answers of two
-    random participants. It is 1 if the answers agree as much as the two distributions allow. So a
-    move of all participants to one option does not lower the result. p_max uses the difference of
-    the two distributions minus its sampling variance.
+    The result is (p_o − p_e) / (p_max − p_e), with observed, chance and largest possible agreement.
+    0: the two answers of a participant agree no more than answers of two random participants. 1:
+    they agree as much as the two distributions of answers allow. So a move of all participants to
+    one option does not lower the result. Returns NaN if p_max is not clearly larger than p_e.
 
     `questions` (n,): the question of each pair of answers. Chance agreement is computed within
     questions. `who` (n,): the participant, needed if a participant answered several questions.
-    Returns NaN if p_max is not clearly larger than p_e.
 
-    The 95 % interval is Wilson's for p_o, with an effective number of pairs. This number follows
-    from the variance between participants. p_max is varied by half a standard error in both
-    directions. Cohen (1960), doi:10.1177/001316446002000104.
+    The 95 % interval is Wilson's for p_o, with an effective number of pairs from the variance
+    between participants. p_max has sampling error, so it is corrected and varied by half a standard
+    error. Cohen (1960), doi:10.1177/001316446002000104.
     """
     n = len(first)
     if not n:

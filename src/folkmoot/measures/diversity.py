@@ -107,11 +107,12 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 def effective_ratio(table: ArrayLike) -> Estimate:
     """Return the effective number of options of last votes, divided by that of first votes.
 
-    `table` (k, k): first votes in rows, last votes of the same participants in columns. The
-    interval is the jackknife over participants on the log scale. Its degrees of freedom are the
-    number of moves less one, because only moves carry information. (moves + 1) (k − 1) / n³ is
-    added to the variance, for moves between equally popular options. There is no interval with
-    fewer than 20 participants.
+    `table` (k, k): first votes in rows, last votes of the same participants in columns. There is no
+    interval with fewer than 20 participants.
+
+    The interval is the jackknife over participants on the log scale. Only moves carry information,
+    so the degrees of freedom are the number of moves less one. For moves between equally popular
+    options, (moves + 1) (k − 1) / n³ is added to the variance.
     """
     pairs = np.asarray(table, float)
     n, k = int(pairs.sum()), len(pairs)

@@ -314,7 +314,7 @@ def expected_answers(rows: pl.DataFrame) -> list[str | float]:
 
 
 def given_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers that participants gave when the control asked them."""
+    """Return the control answers in `rows`, as options or numbers."""
     return [
         _as_number(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()

@@ -19,9 +19,9 @@ CONVERGED_CHANGE = 1e-7
 class RakingMargin:
     """A published margin that a table must have.
 
-    `wanted`: the shares over `axes`, in this order, with the sum 1. `within`: the slice of an axis
-    to which the margin is limited. `groups`: for each level of an axis the number of its group, if
-    the margin merges levels (for example all degrees).
+    `wanted`: the shares over `axes`, in this order, with the sum 1. `within`: limits the margin to
+    a slice of an axis, such as the employed. `groups`: for each level of an axis the number of its
+    group, if the margin merges levels (for example all degrees).
     """
 
     name: str
