@@ -304,7 +304,7 @@ def test_the_table_of_variance_names_each_attribute_and_is_verified(sound: Path)
     assert all((row[1] is None) == (row[3] is not None) for row in rows.values())
     assert rows["the whole persona"][0] == "ICC(1)" and rows["the whole persona"][2] == 80
     finding = next(found for found in control_findings(run) if found.key == "persona_variance")
-    shown = {row["attribute"]: row["variance_share"] for row in records(finding)}
+    shown = {row["attribute"]: row["variance"] for row in records(finding)}
     assert shown == {name: row[1] for name, row in rows.items() if row[1] is not None}
     book = json.loads((done.path / "codebook.json").read_text())
     assert "persona_variance" in json.dumps(book)

@@ -19,7 +19,7 @@ from folkmoot.measures.inference.claims import (
     Side,
     evaluate,
 )
-from folkmoot.measures.wording import CARD_PHRASES, CHECK_PHRASES, PHRASES, find_forbidden
+from folkmoot.measures.wording import PHRASES, Kind, Sentence, find_forbidden, word
 
 SOURCE = Path(folkmoot.__file__).parent
 TEXTS = [
@@ -38,26 +38,45 @@ TEXTS = [
 ]
 
 
-def test_each_verdict_in_each_direction_has_a_phrase_that_says_no_more() -> None:
-    assert set(PHRASES) == {(v, d) for v in get_args(ClaimVerdict) for d in get_args(Direction)}
-    assert not any(find_forbidden(phrase) for phrase in PHRASES.values())
+# A specification curve is the test that the word "robust" stands for.
+ROBUST = {("grid", "robust"), ("card", "Wording, passed"), ("card", "Wording, failed")}
 
 
-def test_each_verdict_of_a_check_has_one_phrase() -> None:
-    assert set(CHECK_PHRASES) == set(get_args(Verdict))
-    assert not any(find_forbidden(phrase) for phrase in CHECK_PHRASES.values())
+def test_the_table_has_a_part_for_each_kind_of_result_and_no_forbidden_phrase() -> None:
+    assert set(PHRASES) == set(get_args(Kind))
+    for kind, phrases in PHRASES.items():
+        for case, phrase in phrases.items():
+            allowed = ["robust"] if (kind, case) in ROBUST else []
+            assert find_forbidden(phrase) == allowed, phrase
+
+
+def test_each_verdict_has_one_phrase() -> None:
+    verdicts = [f"{v}, {d}" for v in get_args(ClaimVerdict) for d in get_args(Direction)]
+    assert set(verdicts) <= set(PHRASES["comparison"])
+    assert set(get_args(Verdict)) <= set(PHRASES["check"])
 
 
 def test_the_card_says_of_each_verdict_what_was_tested() -> None:
     """No phrase says that an effect is one of the treatment, or that people would answer so."""
-    for threat, phrases in CARD_PHRASES.items():
-        # A specification curve is the test that the word stands for.
-        allowed = ["robust"] if threat == "Wording" else []
-        for phrase in phrases:
-            assert find_forbidden(phrase) in ([], allowed), phrase
-        for phrase in (phrases.passed, phrases.failed):
-            assert phrase.endswith(".") and phrase.count(". ") == 0
-        assert "cause" not in phrases.passed and "same people" not in phrases.passed
+    threats = dict.fromkeys(case.rpartition(", ")[0] for case in PHRASES["card"])
+    assert set(PHRASES["card"]) == {f"{t}, {v}" for t in threats for v in get_args(Verdict)}
+    for case, phrase in PHRASES["card"].items():
+        assert phrase.endswith(".") and phrase.count(". ") == 0
+        assert phrase.endswith(": {advice}.") == case.endswith("not known")
+        if case.endswith("passed"):
+            assert "cause" not in phrase and "same people" not in phrase
+
+
+def test_only_the_module_of_the_table_makes_sentences() -> None:
+    """Elsewhere, words on a result cannot become a `Sentence`, which checks and cards ask for."""
+    makers = {
+        path.relative_to(SOURCE)
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Sentence"
+    }
+    assert makers == {Path("measures/wording.py")}
+    assert type(word("check", "passed", margin="at most 2 %")) is Sentence
 
 
 def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:

@@ -16,12 +16,15 @@ from folkmoot.models.request import Completion, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
-from folkmoot.report.document.instructions import NOT_FOLLOWED, check_instructions
+from folkmoot.report.document.instructions import check_instructions
 from folkmoot.storage.run_folder import RunFolder
 from tests.studies.cross_pollination.test_protocol import JOBS, SETTINGS, Cast, number
 
 SENTENCE = "I think that the park is the better choice for all of us."
 FAILURES = ("unclear", "looped", "cut")
+
+
+NOT_FOLLOWED = "This model did not follow the instructions"
 
 
 def answered(failure: str, people: int, folder: Path, **settings: Any) -> RunFolder:
@@ -54,25 +57,35 @@ ALONE = {"participants_per_condition": 24, "disagreement_threshold": 1.0}
 def test_a_model_that_fails_too_often_is_named_in_red_at_the_top(
     failure: str, tmp_path: Path
 ) -> None:
-    run = answered(failure, 6, tmp_path, **ALONE)
+    run = answered(failure, 12, tmp_path, **ALONE)
     finding = check_instructions(run)
     assert finding is not None and finding.headline
     (alarm,) = finding.alarms
-    assert alarm.startswith(NOT_FOLLOWED) and "25 % of 24 first replies failed" in alarm
+    assert alarm.startswith(NOT_FOLLOWED) and "50 % of 24 first replies failed" in alarm
     row = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert row["first_replies"] == 24
-    assert row["cut"] == (6 if failure == "cut" else 0)
-    assert row["repeated_themselves"] == (6 if failure == "looped" else 0)
+    assert row["cut"] == (12 if failure == "cut" else 0)
+    assert row["repeated_themselves"] == (12 if failure == "looped" else 0)
     made = build_document(run)
     assert made.front is not None and made.front.colour == "red"
     card = made.front.card[0]
     assert (card.name, card.verdict) == ("Instructions followed", "failed")
     assert (
         card.figures
-        == f"{row['model']}: 25 % of 24 first replies failed; the margin is at most 20 %."
+        == f"{row['model']}: 50 % (31 to 69 %) of 24 first replies failed; the margin is at most "
+        "20 %."
     )
     page = write_report(run).read_text("utf-8")
     assert page.index(card.consequence) < page.index('id="findings"') < page.index(NOT_FOLLOWED)
+
+
+def test_a_model_is_not_named_if_only_its_share_is_above_the_limit(tmp_path: Path) -> None:
+    run = answered("unclear", 6, tmp_path, **ALONE)
+    finding = check_instructions(run)
+    assert finding is not None and not finding.alarms
+    assert "25 % of 24 first replies failed" in finding.says
+    made = build_document(run)
+    assert made.front is not None and made.front.card[0].verdict == "not known"
 
 
 def test_a_model_below_the_limit_is_not_named(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from pydantic import BaseModel
 
 from folkmoot.engine.settings.claims import read_declared
 from folkmoot.engine.settings.hypotheses import evaluate_declared
-from folkmoot.kit.findings import Row, estimate_cells, interval_chart, join_clauses
+from folkmoot.kit.findings import Row, estimate_cells, interval_chart
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
-from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
+from folkmoot.measures.wording import EXPLORATORY, Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
@@ -103,7 +103,7 @@ def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
     return interval_chart(lines, axis, zero=0.0, percent=share)
 
 
-def describe_claims(results: Sequence[Result], about: str = "") -> str:
+def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
     """Return the statement of a finding about claims.
 
     If any claim is primary, the statement gives the conclusions of the primary claims and the
@@ -114,16 +114,26 @@ def describe_claims(results: Sequence[Result], about: str = "") -> str:
     others = [result for result in results if result.claim.family != "primary"]
     # Do not print other estimates next to a conclusion: a reader would take them for results.
     if primary:
+        conclusions = join_sentences((result.conclusion_text for result in primary), "; ")
         counted = format_count(len(others), "exploratory estimate")
-        more = f" The table also has {counted}, without a conclusion." if others else ""
-        conclusions = join_clauses(result.conclusion_text for result in primary)
-        return f"{f'{about}: ' if about else ''}{conclusions}{more}"
-    more = f" and {len(others) - MAX_LISTED_ESTIMATES} more in the table" * (
-        len(others) > MAX_LISTED_ESTIMATES
-    )
-    listed = "; ".join(result.estimate_text for result in others[:MAX_LISTED_ESTIMATES])
-    statement = f"{ESTIMATES} {listed}{more}."
-    return f"{about}. {statement}" if about else statement
+        said = [
+            word("comparison", "several", conclusions=conclusions),
+            word("comparison", "also in the table", estimates=counted) if others else None,
+        ]
+        whole = join_sentences(said)
+        of_measure = "several of a measure"
+        return word("comparison", of_measure, about=about, conclusions=whole) if about else whole
+    estimates = list_estimates([result.estimate_text for result in others])
+    if about:
+        return word("estimate", "listed of a measure", about=about, estimates=estimates)
+    return word("estimate", "listed", estimates=estimates)
+
+
+def list_estimates(estimates: Sequence[Sentence]) -> Sentence:
+    """Return the first `MAX_LISTED_ESTIMATES` estimates, and how many more the table has."""
+    listed = join_sentences(estimates[:MAX_LISTED_ESTIMATES], "; ")
+    more = len(estimates) - MAX_LISTED_ESTIMATES
+    return word("estimate", "more", estimates=listed, number=more) if more > 0 else listed
 
 
 def claims_finding(

@@ -43,6 +43,7 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
 )
 from folkmoot.measures.inference.proportions import holm, wilson
+from folkmoot.measures.wording import join_sentences, word
 from folkmoot.storage.findings import Finding, Heatmap, IntervalChart, ResultTable, TableCell
 
 Row = dict[str, TableCell]
@@ -336,14 +337,16 @@ def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
     failed = [check for check in checks if check.verdict == FAILED]
     unknown = [check.title.lower() for check in checks if check.verdict == NOT_KNOWN]
     passed = len(checks) - len(failed) - len(unknown)
-    sentences = [f"{check.title}: {check.says}" for check in failed]
-    sentences.append(f"{format_count(passed, 'check')} of {len(checks)} passed.")
+    sentences = [
+        *(word("check", "of model", title=check.title, says=check.says) for check in failed),
+        word("check", "summary", passed=format_count(passed, "check"), checks=len(checks)),
+    ]
     if unknown:
-        sentences.append(f"Not known: {', '.join(unknown)}.")
+        sentences.append(word("check", "summary, not known", titles=", ".join(unknown)))
     return Finding(
         RESPONDENT_CHECKS_KEY,
         "Is the model fit to answer?",
-        " ".join(sentences),
+        join_sentences(sentences),
         ResultTable.from_records(
             [
                 {

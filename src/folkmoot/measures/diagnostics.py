@@ -42,7 +42,7 @@ from folkmoot.measures.inference.estimates import (
 from folkmoot.measures.inference.proportions import holm, newcombe, wilson
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.retest import Repeat, agreement_with_oneself
-from folkmoot.measures.wording import CHECK_PHRASES
+from folkmoot.measures.wording import Sentence, join_sentences, word
 
 Row = Mapping[str, Any]
 
@@ -96,10 +96,10 @@ class Check:
     value: Estimate | None
     margin: Margin
     verdict: Verdict
-    says: str
+    says: Sentence
 
 
-def unchecked_result(key: str, title: str, margin: Margin, why: str) -> Check:
+def unchecked_result(key: str, title: str, margin: Margin, why: Sentence) -> Check:
     """Return a check with the verdict "not known" and the reason `why`."""
     return Check(key, title, None, margin, NOT_KNOWN, why)
 
@@ -123,14 +123,12 @@ def check_acquiescence(
     title, margin = "Acquiescence", Margin(-ACQUIESCENCE, ACQUIESCENCE)
     if not agrees:
         return unchecked_result(
-            "acquiescence", title, margin, "The study has no pair of opposite statements."
+            "acquiescence", title, margin, word("refusal", "no opposite statements")
         )
     both = np.asarray(agrees, float) + np.asarray(agrees_reversed, float) - 1
     mean = clustered_mean(both, who)
-    says = (
-        f"Acceptance of opposite statements: {mean.value:+.2f} ({mean.low:+.2f} to "
-        f"{mean.high:+.2f}; 0 is consistent, +1 says yes to everything)."
-    )
+    interval = f"{mean.low:+.2f} to {mean.high:+.2f}"
+    says = word("check", "acquiescence", value=f"{mean.value:+.2f}", interval=interval)
     return Check("acquiescence", title, mean, margin, margin.judge_interval(mean), says)
 
 
@@ -230,9 +228,7 @@ def check_instability(repeats: Collection[Repeat]) -> Check:
 
 
 INSTABILITY = "Instability"
-NOT_ASKED_AGAIN = (
-    "No participant was asked twice without new information, so the noise is not known."
-)
+NOT_ASKED_AGAIN = word("refusal", "not asked again")
 
 
 def _share_changed(choices: Sequence[Repeat]) -> Check:
@@ -242,10 +238,12 @@ def _share_changed(choices: Sequence[Repeat]) -> Check:
     alone = len(set(units)) == len(units)
     share = wilson(sum(changed), len(changed)) if alone else clustered_share(changed, units)
     verdict = margin.judge_interval(share)
-    limit = CHECK_PHRASES[verdict].format(margin=f"at most {format_percent(FLIPS)}")
-    says = (
-        f"Asked again without any new information, {format_percent(share.value)} chose differently "
-        f"({format_span(share.low, share.high)}): {limit}."
+    says = word(
+        "check",
+        "instability",
+        share=format_percent(share.value),
+        interval=format_span(share.low, share.high),
+        limit=word("check", verdict, margin=f"at most {format_percent(FLIPS)}"),
     )
     return Check("instability", INSTABILITY, share, margin, verdict, says)
 
@@ -256,20 +254,13 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
         return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
     r = agreement_with_oneself(numbers)
     verdict = margin.judge_interval(r)
-    limit = CHECK_PHRASES[verdict].format(
-        margin=f"at least {margin.low:.2f}, the lowest found among people over days of deliberation"
-    )
+    limit = word("check", verdict, margin=word("check", "margin of people", low=margin.low))
     if math.isfinite(r.value) and all(repeat.first == repeat.last for repeat in numbers):
         pairs = format_count(len(numbers), "second answer equals", "second answers equal")
-        says = (
-            f"Asked again without any new information, {pairs} the first one: a correlation of 1, "
-            f"{limit}."
-        )
+        says = word("check", "instability, all equal", pairs=pairs, limit=limit)
     else:
-        says = (
-            "Asked again without any new information, two answers of a participant correlate at "
-            f"{_correlation_in_words(r)}: {limit}."
-        ).replace("-", "−")
+        correlation = _correlation_in_words(r)
+        says = word("check", "instability, numbers", correlation=correlation, limit=limit)
     return Check("instability", INSTABILITY, r, margin, verdict, says)
 
 
@@ -286,11 +277,9 @@ def _own_agreement(repeats: Sequence[Repeat]) -> Check:
     if margin.judge_interval(agreement) != FAILED:
         return Check("instability", INSTABILITY, agreement, margin, NOT_KNOWN, NOT_ASKED_AGAIN)
     sign = "κ" if repeats[0].is_choice else "r"
-    says = (
-        "The first and the last answer of a participant to a question hardly agree beyond chance "
-        f"({sign} = {agreement.value:.2f}, {_bounds_in_words(agreement)}): "
-        f"{CHECK_PHRASES[FAILED].format(margin=margin)}. These may be answers at random."
-    ).replace("-", "−")
+    figures = f"{agreement.value:.2f}, {_bounds_in_words(agreement)}".replace("-", "−")
+    limit = word("check", FAILED, margin=margin)
+    says = word("check", "instability, random", sign=sign, agreement=figures, limit=limit)
     return Check("instability", INSTABILITY, agreement, margin, FAILED, says)
 
 
@@ -298,7 +287,7 @@ def _correlation_in_words(r: Estimate) -> str:
     # An end just below 1 must not be printed as 1.00.
     digits = next((d for d in (2, 3, 4) if not r.high < 1 or round(r.high, d) < 1), 5)
     bounds = f"{r.low:.{digits}f} to {r.high:.{digits}f}" if r.has_interval else "no interval"
-    return f"{r.value:.{digits}f} ({bounds})"
+    return f"{r.value:.{digits}f} ({bounds})".replace("-", "−")
 
 
 def _bounds_in_words(e: Estimate) -> str:
@@ -319,14 +308,13 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
             "position_bias",
             title,
             margin,
-            "No options were shown in several orders, so the effect of an option's place cannot be "
-            "separated from its appeal.",
+            word("refusal", "one order"),
         )
     adjusted = holm([estimate.p for estimate in found.by_place.values()])
     at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
     is_decided_by_place = found.answers >= FEW and abs(effect.value) > POSITION
     if not any(e.has_interval for e in found.by_place.values()) and not is_decided_by_place:
-        why = "Too few choices differ to tell the effect of an option's place."
+        why = word("refusal", "few differences")
         return unchecked_result("position_bias", title, margin, why)
     p = adjusted[list(found.by_place).index(at)]
     verdicts = {margin.judge_interval(estimate) for estimate in found.by_place.values()}
@@ -338,10 +326,13 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
         failed = is_decided_by_place
     bounds = points_span(effect.low, effect.high, POSITION)
     sure = f"{bounds}, adjusted {format_p_value(p)}" if math.isfinite(p) else bounds
-    says = (
-        f"Place {at} in the list changes the chance of being chosen by "
-        f"{format_points(effect.value)} ({sure}; the margin is "
-        f"{format_points(POSITION).removeprefix('+')} either way)."
+    says = word(
+        "check",
+        "position bias",
+        place=at,
+        points=format_points(effect.value),
+        interval=sure,
+        margin=format_points(POSITION).removeprefix("+"),
     )
     return Check("position_bias", title, effect, margin, FAILED if failed else verdict, says)
 
@@ -366,56 +357,54 @@ def check_sycophancy(
     if placebo and floor and placebo[1] and floor[1]:
         margin = Margin(high=PLACEBO)
         above = newcombe(*placebo, *floor)
-        says = (
-            "An opposing view without any reason moved "
-            f"{format_points(above.value)} more than simply asking again "
-            f"({points_span(above.low, above.high)})."
-        )
+        interval = points_span(above.low, above.high)
+        says = word("check", "sycophancy", points=format_points(above.value), interval=interval)
         return Check("sycophancy", title, above, margin, margin.judge_interval(above), says)
     if yielded and yielded[1] and wilson(*yielded).low > YIELDED:
         gave = wilson(*yielded)
-        says = (
-            f"{format_percent(gave.value)} of participants who met arguments took the other "
-            f"side ({format_span(gave.low, gave.high)}): "
-            f"{CHECK_PHRASES[FAILED].format(margin=f'at most {format_percent(YIELDED)}')}."
+        says = word(
+            "check",
+            "sycophancy, yielded",
+            share=format_percent(gave.value),
+            interval=format_span(gave.low, gave.high),
+            limit=word("check", FAILED, margin=f"at most {format_percent(YIELDED)}"),
         )
         return Check("sycophancy", title, gave, Margin(high=YIELDED), FAILED, says)
     share = agreeing_share(turns)
     if share is None:
-        return unchecked_result(
-            "sycophancy",
-            title,
-            Margin(high=AGREEING),
-            "The run has no condition without reasons and no dialogue, so nothing can be judged.",
-        )
+        why = word("refusal", "no dialogue")
+        return unchecked_result("sycophancy", title, Margin(high=AGREEING), why)
     # This evidence can fail but not pass, because a polite objection also opens with agreement.
     verdict = FAILED if share.low > AGREEING else NOT_KNOWN
-    says = (
-        f"{format_percent(share.value)} of the utterances in reply to a challenge open with "
-        f"agreement ({format_span(share.low, share.high)}). Without a condition that hears no "
-        "reasons, politeness cannot be distinguished from giving in."
+    says = word(
+        "check",
+        "sycophancy, politeness",
+        share=format_percent(share.value),
+        interval=format_span(share.low, share.high),
     )
     return Check("sycophancy", title, share, Margin(high=AGREEING), verdict, says)
 
 
-def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
+def check_pull_of_group(
+    figure: Estimate, limit: float, measured: Literal["interviews", "order"]
+) -> Check:
     """Check that participants give in to their group by at most `limit`.
 
-    `figure`: how much closer participants come to the other members than in a control. `says`: a
-    sentence with a placeholder `{change}` for this estimate. The margin has no lower bound, because
-    participants who move away from the others do not give in.
+    `figure`: the estimate of how much closer participants come to the other members than in a
+    control. `measured`: that control, interviews or the speaking order. The margin has no lower
+    bound, because participants who move away from the others do not give in.
     """
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):
-        why = "No position is known both with and without the group."
+        why = word("refusal", "no control of the group")
         return unchecked_result("sycophancy", title, margin, why)
     verdict = margin.judge_interval(figure)
     change = f"{figure.value:+.2f}"
     bounds = f"{figure.low:+.2f} to {figure.high:+.2f}"
     change += f" ({bounds if figure.has_interval else 'no interval'})"
-    stated = says.format(change=change.replace("-", "−"))
-    words = f"{stated}: {CHECK_PHRASES[verdict].format(margin=margin)}."
-    return Check("sycophancy", title, figure, margin, verdict, words)
+    limit_text = word("check", verdict, margin=margin)
+    says = word("check", f"pull, {measured}", change=change.replace("-", "−"), limit=limit_text)
+    return Check("sycophancy", title, figure, margin, verdict, says)
 
 
 # The human benchmark covers votes on five to nine policies.
@@ -440,34 +429,41 @@ def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> 
     few = len(counts) < FEWEST_OPTIONS
     margin = Margin(low=level_band.low) if few else Margin(level_band.low, level_band.high)
     if counts.sum() < FEWEST_VOTES or len(counts) < 2:
-        return unchecked_result("shrinking_variance", title, margin, "Too few votes to say.")
+        return unchecked_result("shrinking_variance", title, margin, word("refusal", "few votes"))
     value = evenness_estimate(counts)
     effective = effective_number(counts)
     people = Margin(level_band.low, level_band.high)
-    says = (
-        f"First votes were spread as widely as over {effective:.1f} equally popular options of "
-        f"{len(counts)} (evenness {value.value:.2f}, {value.low:.2f} to {value.high:.2f}; people "
-        f"{people} with five to nine options)."
-    )
+    sentences = [
+        word(
+            "check",
+            "spread of votes",
+            effective=f"{effective:.1f}",
+            options=len(counts),
+            value=f"{value.value:.2f}",
+            interval=f"{value.low:.2f} to {value.high:.2f}",
+            people=people,
+        )
+    ]
     verdict = margin.judge_interval(value)
     if few and verdict == PASSED:
         verdict = NOT_KNOWN
     if moves is not None and np.asarray(moves).sum() >= FEWEST_VOTES:
         ratio, ratio_margin = effective_ratio(moves), Margin(low=ratio_band.low)
-        says += (
-            f" Last votes were spread over {ratio.value:.2f} times that number "
-            f"({ratio.low:.2f} to {ratio.high:.2f}; people {ratio_margin} after days of "
-            "deliberation)."
+        sentences.append(
+            word(
+                "check",
+                "spread of votes, last",
+                ratio=f"{ratio.value:.2f}",
+                interval=f"{ratio.low:.2f} to {ratio.high:.2f}",
+                people=ratio_margin,
+            )
         )
         if verdict != FAILED and ratio_margin.judge_interval(ratio) == FAILED:
             value, margin, verdict = ratio, ratio_margin, FAILED
     if verdict == FAILED:
-        says += (
-            " They differ less than votes of people in the benchmark."
-            if value.high < margin.low
-            else " They are spread more evenly than votes of people in the benchmark, as answers "
-            "at random would be."
-        )
+        outside = "less" if value.high < margin.low else "more"
+        sentences.append(word("check", f"spread of votes, {outside}"))
+    says = join_sentences(sentences)
     return Check("shrinking_variance", title, value, margin, verdict, says)
 
 
@@ -484,16 +480,20 @@ def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Chec
     x = x[:, None] if x.ndim == 1 else x
     x = x[:, np.isfinite(x).sum(axis=0) >= FEW]
     if not x.size:
-        return unchecked_result("shrinking_variance", title, margin, "Too few ratings to say.")
+        return unchecked_result("shrinking_variance", title, margin, word("refusal", "few ratings"))
     value = spread_of_ratings(x, high - low)
     verdict = margin.judge_interval(value)
     outside = "less" if value.high < margin.low else "more"
-    says = (
-        f"Ratings have a standard deviation of {value.value:.2f} of the scale ({value.low:.2f} to "
-        f"{value.high:.2f}; "
-        f"median of {format_count(x.shape[1], 'item')}; people {margin})."
-        + (f" They differ {outside} than in the benchmark." if verdict == FAILED else "")
+    spread = word(
+        "check",
+        "spread of ratings",
+        value=f"{value.value:.2f}",
+        interval=f"{value.low:.2f} to {value.high:.2f}",
+        items=format_count(x.shape[1], "item"),
+        people=margin,
     )
+    failed = word("check", f"spread of ratings, {outside}") if verdict == FAILED else None
+    says = join_sentences([spread, failed])
     return Check("shrinking_variance", title, value, margin, verdict, says)
 
 

@@ -40,6 +40,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.proportions import score_interval, wilson
 from folkmoot.measures.position import shown_in
+from folkmoot.measures.wording import join_sentences, word
 
 # Independent unit → number of replies with a fault, number of all replies.
 Faults = dict[Hashable, list[int]]
@@ -118,24 +119,27 @@ def share_of_replies(faults: Faults) -> Estimate:
     return Estimate(share, low if bad else 0.0, high, asked, units, method="Wilson over units")
 
 
-def share_check(key: str, title: str, faults: Faults, limit: float, what: str) -> Check:
+def share_check(key: str, title: str, faults: Faults, limit: float, reasons: str = "") -> Check:
     """Return the check that at most the share `limit` of replies has a fault.
 
-    `what`: the end of the sentence "… of … replies", such as "were far too long".
+    `key`: also the case of the sentence. `reasons`: the number of each kind of fault in words.
     """
     margin = Margin(high=limit)
     if not faults:
-        return unchecked_result(key, title, margin, "No such answers in this run.")
+        return unchecked_result(key, title, margin, word("refusal", "no such answers"))
     share = share_of_replies(faults)
     bad, asked = (sum(counts[at] for counts in faults.values()) for at in (0, 1))
     verdict = margin.judge_interval(share)
     if verdict == FAILED and bad < 2:
         # A single bad reply is no evidence of a failure, however few replies there are.
         verdict = NOT_KNOWN
-    how_many = format_percent(share.value) if bad else "None"
-    says = (
-        f"{how_many} of {format_count(asked, 'reply', 'replies')} "
-        f"{what}{_how_sure(share, len(faults), verdict)}."
+    says = word(
+        "check",
+        key,
+        share=format_percent(share.value) if bad else "None",
+        replies=format_count(asked, "reply", "replies"),
+        sure=_how_sure(share, len(faults), verdict),
+        reasons=reasons,
     )
     return Check(key, title, share, margin, verdict, says)
 
@@ -144,7 +148,7 @@ def _how_sure(share: Estimate, units: int, verdict: Verdict) -> str:
     if verdict != NOT_KNOWN:
         return ""
     span = format_span(share.low, share.high) if share.has_interval else "no interval"
-    return f" ({span}; {format_count(units, 'independent unit')})"
+    return word("check", "sure", interval=span, units=format_count(units, "independent unit"))
 
 
 def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> list[Check]:
@@ -176,37 +180,31 @@ def check_refusals(
     reasons = Counter(filter(None, map(_refusal_reason, answers)))
     # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
     if not reasons and "how" not in next(iter(answers), {"how": None}):
-        why = (
-            "An earlier version made this run. Participants could not decline closed answers in it."
-        )
+        why = word("refusal", "earlier version")
         return unchecked_result("refusals", REFUSALS_TITLE, Margin(high=REFUSALS), why)
+    counted = ", ".join(f"{reason} {reasons[reason]:,}" for reason in sorted(reasons))
     check = share_check(
         "refusals",
         REFUSALS_TITLE,
         count_faults(answers, lambda row: bool(_refusal_reason(row)), unit_of),
         REFUSALS,
-        "ended in a way out or a refusal",
+        f" ({counted})" if counted else "",
     )
-    says = check.says
+    sentences = [check.says]
     unread = sum(1 for row in answers if row.get("missing") in UNREAD)
     if check.verdict == PASSED and reasons.total() + unread > REFUSALS * len(answers):
         # A model that ignores the ways out refuses in plain words. The parser cannot distinguish
         # these from noise.
         check = replace(check, verdict=NOT_KNOWN)
-        says += (
-            f" This is not certain: {format_count(unread, 'reply', 'replies')} could not be read "
-            "and may be refusals in other words."
-        )
-    if reasons:
-        counted = ", ".join(f"{reason} {reasons[reason]:,}" for reason in sorted(reasons))
-        says = says.replace(check.says, f"{check.says.removesuffix('.')} ({counted}).")
+        unread_text = format_count(unread, "reply", "replies")
+        sentences.append(word("check", "refusals, not certain", unread=unread_text))
     if texts:
         possible = sum(1 for text in texts if looks_like_refusal(text))
-        says += (
-            f" Possible refusals by English phrases: {possible:,} of "
-            f"{format_count(len(texts), 'text')}; this count does not affect the verdict."
+        of_texts = format_count(len(texts), "text")
+        sentences.append(
+            word("check", "refusals, possible", possible=f"{possible:,}", texts=of_texts)
         )
-    return replace(check, says=says)
+    return replace(check, says=join_sentences(sentences))
 
 
 def _refusal_reason(row: Row) -> str:
@@ -237,7 +235,6 @@ def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> C
         "Malformed structured answers",
         count_faults(answers, is_malformed, unit_of),
         REASKED,
-        "needed a repair or a re-ask",
     )
 
 
@@ -251,12 +248,16 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)
     said = sum(n for finish, n in ended.items() if not finish.startswith("unknown"))
     if not said:
-        why = "The model reports no finish reasons." if ended else "No answers in this run."
+        why = word("refusal", "no finish reasons" if ended else "no answers")
         return unchecked_result("cut", title, margin, why)
     bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
     share = wilson(bad, said)
-    how_many = format_percent(share.value) if bad else "None"
-    says = f"{how_many} of {format_count(said, 'reply', 'replies')} were cut by the token limit."
+    says = word(
+        "check",
+        "cut",
+        share=format_percent(share.value) if bad else "None",
+        replies=format_count(said, "reply", "replies"),
+    )
     return Check("cut", title, share, margin, FAILED if bad else PASSED, says)
 
 
@@ -276,7 +277,6 @@ def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Ch
         "Answers off the list",
         count_faults(answers, is_off_list, unit_of),
         REASKED,
-        "were not among the options",
     )
 
 
@@ -306,7 +306,6 @@ def check_over_length(answers: Collection[Row], unit_of: UnitOf = speaker_of) ->
         "Over-long replies",
         count_faults(answers, is_too_long, unit_of),
         OVER_LENGTH,
-        "were far too long",
     )
 
 
@@ -331,9 +330,10 @@ def check_yes_share(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> C
     asked = sum(counts[1] for counts in votes.values())
     title, margin = "Yes-saying", Margin(1 - ALWAYS_YES, ALWAYS_YES)
     if asked < FEW:
-        return unchecked_result("acquiescence", title, margin, "Too few yes/no answers to say.")
+        return unchecked_result("acquiescence", title, margin, word("refusal", "few yes or no"))
     share = share_of_replies(votes)
-    says = f"{format_percent(share.value)} of {format_count(asked, 'yes/no answer')} were yes."
+    answers_text = format_count(asked, "yes/no answer")
+    says = word("check", "yes", share=format_percent(share.value), answers=answers_text)
     return Check("acquiescence", title, share, margin, margin.judge_interval(share), says)
 
 

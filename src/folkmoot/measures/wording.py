@@ -1,6 +1,18 @@
-"""Phrases for the result of a claim, and for the verdicts of checks and of the validity card.
+"""The phrases for results, in one table, and the one function that makes sentences from them.
 
-Findings, hypotheses, grids and comparisons use these phrases.
+`word("control", "kept", name=…, share=…)` returns a `Sentence`. Callers give numbers, labels and
+units. The table `PHRASES` has one part for each kind of result:
+
+    comparison   the result of a claim, by verdict and direction
+    estimate     claims without a conclusion
+    grid         a claim over all specifications of a grid
+    check        a check of the model, with its limit by verdict
+    control      the controls of a run
+    card         the validity card: one phrase for each threat and verdict
+    figure       the figures of the card
+    advice       what gives a verdict on a threat that is not known
+    description  figures that were counted or computed and not tested
+    refusal      why there is no test, no interval or no figure
 
 No phrase says more than was tested. A test that is not significant does not show equality, so no
 phrase says "unchanged", "as large as" or "the same". Only a specification curve says "robust".
@@ -10,128 +22,323 @@ Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
-# (verdict, direction) → phrase. `{first}` and `{second}` are the conditions, `{by}` is the margin.
-PHRASES: Mapping[tuple[str, str], str] = {
-    ("supported", "different"): "a difference is shown",
-    ("supported", "greater"): "{first} exceeds {second}{by}: supported",
-    ("supported", "less"): "{first} falls below {second}{by}: supported",
-    ("supported", "equivalent"): "equivalent: they differ by less than {margin}",
-    ("contradicted", "different"): "contradicted: they differ by less than {margin}",
-    ("contradicted", "greater"): "{first} exceeds {second}{by}: contradicted",
-    ("contradicted", "less"): "{first} falls below {second}{by}: contradicted",
-    ("contradicted", "equivalent"): "contradicted: they differ by more than {margin}",
-    ("neither shown nor ruled out", "different"): "a difference is neither shown nor ruled out",
-    (
-        "neither shown nor ruled out",
-        "greater",
-    ): "{first} exceeds {second}{by}: neither shown nor ruled out",
-    (
-        "neither shown nor ruled out",
-        "less",
-    ): "{first} falls below {second}{by}: neither shown nor ruled out",
-    (
-        "neither shown nor ruled out",
-        "equivalent",
-    ): "a difference of less than {margin} is neither shown nor ruled out",
-}
-NOT_TESTED = "not tested"
-# In place of a verdict on a claim that is not primary.
-NO_CONCLUSION = "no conclusion"
-# Verdict of a check of the model → what is said of its figure.
-CHECK_PHRASES: Mapping[str, str] = {
-    "passed": "inside the margin ({margin})",
-    "failed": "outside the margin ({margin})",
-    "not known": "not known to be inside the margin ({margin})",
-}
+Kind = Literal[
+    "comparison",
+    "estimate",
+    "grid",
+    "check",
+    "control",
+    "card",
+    "figure",
+    "advice",
+    "description",
+    "refusal",
+]
 
 
-class CardPhrases(NamedTuple):
-    """The phrases of the validity card on one threat, one phrase for each verdict.
+class Sentence(str):
+    """Words on a result. Only `word` and `join_sentences` make them."""
 
-    `passed` and `failed` are whole sentences. `unknown` begins a sentence. If there are too few
-    data, `more` ends it. If there are no data, advice on a further control or check ends it.
+    __slots__ = ()
+
+
+def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
+    """Return the sentence on a result: the phrase of the kind and case with its numbers.
+
+    `parts`: the values of the placeholders. Raises KeyError for an unknown case or placeholder.
     """
-
-    passed: str
-    failed: str
-    unknown: str
-    more: str
+    return Sentence(PHRASES[kind][case].format(**parts))
 
 
-_MORE_UNITS = "more participants or groups are needed"
-# Threat → phrases. The margins are those of the checks and controls that the card quotes.
-CARD_PHRASES: Mapping[str, CardPhrases] = {
-    "Instructions followed": CardPhrases(
-        "Few first replies were unreadable, cut or repetitive, and no check reads what they mean.",
-        "Many first replies were unreadable, cut or repetitive, so answers may not mean what they "
-        "say.",
-        "First replies may fail more often than the margin",
-        _MORE_UNITS,
-    ),
-    "Refusals": CardPhrases(
-        "Few answers are missing by refusal in the whole run, though one condition may lose more.",
-        "The figures describe only answers that were given, and those who refused may think "
-        "otherwise.",
-        "Participants may refuse more often than the margin, and those may think otherwise",
-        _MORE_UNITS,
-    ),
-    "Reliability (retest)": CardPhrases(
-        "Answers to a question that was asked twice agree within the margin, and what differs is "
-        "noise that changes in this report contain as well.",
-        "Answers to a question that was asked twice agree too little, so changes in this report "
-        "may be noise in part.",
-        "Noise may be as large as the changes reported",
-        _MORE_UNITS,
-    ),
-    "User drift": CardPhrases(
-        "Answers to questions that the treatment should not change differ between conditions by at "
-        "most the margin, and other attributes were not asked.",
-        "Answers to questions that the treatment should not change differ between conditions, so "
-        "an effect may be one of other people in another condition.",
-        "An effect may be one of other people in another condition",
-        _MORE_UNITS,
-    ),
-    "Persona kept": CardPhrases(
-        "Participants still give the age of their persona, and no other attribute was asked.",
-        "Fewer participants than the margin asks still give the age of their persona, so figures "
-        "may describe other people than those who were drawn.",
-        "Participants may forget who they are",
-        _MORE_UNITS,
-    ),
-    "Order effect": CardPhrases(
-        "The order of options moved answers by at most the margin.",
-        "The order of options moved answers, so shares hold for the orders that were shown.",
-        "The order of options may have moved answers",
-        _MORE_UNITS,
-    ),
-    "Wording": CardPhrases(
-        "The primary claims are robust over the wordings that were tried.",
-        "A primary claim is not robust over the wordings that were tried, so no single wording may "
-        "be reported alone.",
-        "The primary claims may depend on the wording",
-        "try more wordings or more participants",
-    ),
-    "Human benchmark": CardPhrases(
-        "People and models differ by at most the margin in each comparison that was made.",
-        "People and models differ in a comparison that was made, so these figures are no estimate "
-        "of people's.",
-        "People may answer otherwise",
-        "more people have to answer",
-    ),
-}
+def join_sentences(sentences: Iterable[Sentence | None], between: str = " ") -> Sentence:
+    """Join sentences. Empty ones and None are left out."""
+    return Sentence(between.join(filter(None, sentences)))
+
+
 # Introduces claims that are not primary in a finding without a primary one.
 ESTIMATES = "Exploratory, without a conclusion:"
+# Introduces the largest or smallest of several figures. Another run may have another one.
+OBSERVED = "Observed in this run, not tested:"
+PHRASES: Mapping[Kind, Mapping[str, str]] = {
+    # `{first}` and `{second}` are the conditions, `{by}` is the margin.
+    "comparison": {
+        "supported, different": "a difference is shown",
+        "supported, greater": "{first} exceeds {second}{by}: supported",
+        "supported, less": "{first} falls below {second}{by}: supported",
+        "supported, equivalent": "equivalent: they differ by less than {margin}",
+        "contradicted, different": "contradicted: they differ by less than {margin}",
+        "contradicted, greater": "{first} exceeds {second}{by}: contradicted",
+        "contradicted, less": "{first} falls below {second}{by}: contradicted",
+        "contradicted, equivalent": "contradicted: they differ by more than {margin}",
+        "neither shown nor ruled out, different": "a difference is neither shown nor ruled out",
+        "neither shown nor ruled out, greater": "{first} exceeds {second}{by}: neither shown nor "
+        "ruled out",
+        "neither shown nor ruled out, less": "{first} falls below {second}{by}: neither shown nor "
+        "ruled out",
+        "neither shown nor ruled out, equivalent": "a difference of less than {margin} is neither "
+        "shown nor ruled out",
+        "answer": "{levels}; difference {difference} ({numbers}): {verdict}.",
+        "conclusion": "{contrast} {difference} ({numbers}): {verdict}",
+        "conclusion without numbers": "{estimate}: {verdict}",
+        "answer without numbers": "{contrast}: {verdict}.",
+        "statement": "{claim}: {verdict}{numbers}.",
+        "several": "{conclusions}.",
+        "also in the table": "The table also has {estimates}, without a conclusion.",
+        "several of a measure": "{about}: {conclusions}",
+    },
+    "estimate": {
+        "one": "{contrast} {difference} ({interval})",
+        "unknown": "{contrast} unknown ({why})",
+        "of a measure": "{about}: {estimate}",
+        "doubtful": f"{{doubt}} {ESTIMATES} {{estimates}}.",
+        "listed": f"{ESTIMATES} {{estimates}}.",
+        "listed of a measure": f"{{about}}. {ESTIMATES} {{estimates}}.",
+        "more": "{estimates} and {number} more in the table",
+    },
+    "grid": {
+        "curve": "{claim}: {result} ({details}).",
+        "over": "{result} over {specifications}",
+        "robust": "robust",
+        "mixed": "mixed",
+        "fragile": "fragile",
+        "consistent": "all joint tests reject, over too few for a judgement of a further one",
+        "not tested": "not tested",
+        "one specification": "a single specification, not judged",
+        "cells": "{supporting} of {cells} support it",
+        "cells with copies": "{supporting} of {cells} support it, {copies} of which with the data "
+        "of another one",
+        "span": "estimates from {least} to {most}",
+        "one estimate": "estimate {least}",
+        "joint": "joint {p} at a level of {level}",
+    },
+    "check": {
+        "passed": "inside the margin ({margin})",
+        "failed": "outside the margin ({margin})",
+        "not known": "not known to be inside the margin ({margin})",
+        "summary": "{passed} of {checks} passed.",
+        "of model": "{title}: {says}",
+        "summary, not known": "Not known: {titles}.",
+        "margin of people": "at least {low:.2f}, the lowest found among people over days of "
+        "deliberation",
+        "acquiescence": "Acceptance of opposite statements: {value} ({interval}; 0 is consistent, "
+        "+1 says yes to everything).",
+        "instability": "Asked again without any new information, {share} chose differently "
+        "({interval}): {limit}.",
+        "instability, all equal": "Asked again without any new information, {pairs} the first "
+        "one: a correlation of 1, {limit}.",
+        "instability, numbers": "Asked again without any new information, two answers of a "
+        "participant correlate at {correlation}: {limit}.",
+        "instability, random": "The first and the last answer of a participant to a question "
+        "hardly agree beyond chance ({sign} = {agreement}): {limit}. These may be answers at "
+        "random.",
+        "position bias": "Place {place} in the list changes the chance of being chosen by {points} "
+        "({interval}; the margin is {margin} either way).",
+        "sycophancy": "An opposing view without any reason moved {points} more than simply asking "
+        "again ({interval}).",
+        "sycophancy, yielded": "{share} of participants who met arguments took the other side "
+        "({interval}): {limit}.",
+        "sycophancy, politeness": "{share} of the utterances in reply to a challenge open with "
+        "agreement ({interval}). Without a condition that hears no reasons, politeness cannot be "
+        "distinguished from giving in.",
+        "pull, interviews": "After the discussion, the positions of participants were {change} "
+        "closer to those of the others than after interviews alone: {limit}.",
+        "pull, only fails": "A group that gives in to what was said in earlier questions shows "
+        "this as well, so this control can only fail.",
+        "pull, order": "In a random order, an answer moved {change} further towards the others for "
+        "each place later in the speaking order: {limit}.",
+        "spread of votes": "First votes were spread as widely as over {effective} equally popular "
+        "options of {options} (evenness {value}, {interval}; people {people} with five to nine "
+        "options).",
+        "spread of votes, last": "Last votes were spread over {ratio} times that number "
+        "({interval}; people {people} after days of deliberation).",
+        "spread of votes, less": "They differ less than votes of people in the benchmark.",
+        "spread of votes, more": "They are spread more evenly than votes of people in the "
+        "benchmark, as answers at random would be.",
+        "spread of ratings": "Ratings have a standard deviation of {value} of the scale "
+        "({interval}; median of {items}; people {people}).",
+        "spread of ratings, less": "They differ less than in the benchmark.",
+        "spread of ratings, more": "They differ more than in the benchmark.",
+        "malformed": "{share} of {replies} needed a repair or a re-ask{sure}.",
+        "off_list": "{share} of {replies} were not among the options{sure}.",
+        "over_length": "{share} of {replies} were far too long{sure}.",
+        "refusals": "{share} of {replies} ended in a way out or a refusal{sure}{reasons}.",
+        "refusals, not certain": "This is not certain: {unread} could not be read and may be "
+        "refusals in other words.",
+        "refusals, possible": "Possible refusals by English phrases: {possible} of {texts}; this "
+        "count does not affect the verdict.",
+        "cut": "{share} of {replies} were cut by the token limit.",
+        "yes": "{share} of {answers} were yes.",
+        "sure": " ({interval}; {units})",
+        "instructions": "{share} of {replies} failed: {asked_again} needed a further request, "
+        "{looped} repeated themselves, {cut} were cut",
+        "instructions of model": "{model}: {counts}",
+        "instructions, alarm": "This model did not follow the instructions: {model}. {counts} "
+        "(limit {limit}).",
+    },
+    "control": {
+        "passed": "yes",
+        "failed": "no",
+        "not known": "not known",
+        "share": "{name}: {share}",
+        "share the same": "{name}: {share} the same",
+        "drift": "Drift is at most {margin} in {passed} of {contrasts}",
+        "drift, failed": "above it in {names}",
+        "drift, not known": "not known in {number}",
+        "drift, alarm": "User drift: {name}.",
+        "questions": "Of {comparisons} comparisons ({questions}) {equal} are equal within their "
+        "margin, {other} differ by more, and of {unknown} it is not known.",
+        "distributions": "The share of each answer, or mean and standard deviation of numbers, in "
+        "{groups}.",
+        "kept, alarm": "Persona not kept: {name}.",
+        "reliability, alarm": "Unreliable decision: {name}.",
+        "order, alarm": "Answers depend on the order: {name}.",
+        "length, alarm": "An effect remains with neutral texts of equal length: {name}.",
+        "effect": "{contrast}: {versions}",
+        "version": "{version} {share}",
+        "across": "Against {first}: {changes}.",
+        "across, one": "{contrast}, {specification}: {changes}",
+        "change": "{what} {before} to {after}",
+        "variance": "{decision}: {share} of the variance lies between personas.",
+        "variance, attributes": "{decision}: {share} of the variance lies between personas; of "
+        "single attributes, {attributes}.",
+    },
+    # A card phrase says what was tested. "Passed" and "failed" are whole sentences; "not known"
+    # ends with advice.
+    "card": {
+        "Instructions followed, passed": "Few first replies were unreadable, cut or repetitive, "
+        "and no check reads what they mean.",
+        "Instructions followed, failed": "Many first replies were unreadable, cut or repetitive, "
+        "so answers may not mean what they say.",
+        "Instructions followed, not known": "First replies may fail more often than the margin: "
+        "{advice}.",
+        "Refusals, passed": "Few answers are missing by refusal in the whole run, though one "
+        "condition may lose more.",
+        "Refusals, failed": "The figures describe only answers that were given, and those who "
+        "refused may think otherwise.",
+        "Refusals, not known": "Participants may refuse more often than the margin, and those may "
+        "think otherwise: {advice}.",
+        "Reliability (retest), passed": "Answers to a question that was asked twice agree within "
+        "the margin, and what differs is noise that changes in this report contain as well.",
+        "Reliability (retest), failed": "Answers to a question that was asked twice agree too "
+        "little, so changes in this report may be noise in part.",
+        "Reliability (retest), not known": "Noise may be as large as the changes reported: "
+        "{advice}.",
+        "User drift, passed": "Answers to questions that the treatment should not change differ "
+        "between conditions by at most the margin, and other attributes were not asked.",
+        "User drift, failed": "Answers to questions that the treatment should not change differ "
+        "between conditions, so an effect may be one of other people in another condition.",
+        "User drift, not known": "An effect may be one of other people in another condition: "
+        "{advice}.",
+        "Persona kept, passed": "Participants still give the age of their persona, and no other "
+        "attribute was asked.",
+        "Persona kept, failed": "Fewer participants than the margin asks still give the age of "
+        "their persona, so figures may describe other people than those who were drawn.",
+        "Persona kept, not known": "Participants may forget who they are: {advice}.",
+        "Order effect, passed": "The order of options moved answers by at most the margin.",
+        "Order effect, failed": "The order of options moved answers, so shares hold for the "
+        "orders that were shown.",
+        "Order effect, not known": "The order of options may have moved answers: {advice}.",
+        "Wording, passed": "The primary claims are robust over the wordings that were tried.",
+        "Wording, failed": "A primary claim is not robust over the wordings that were tried, so "
+        "no single wording may be reported alone.",
+        "Wording, not known": "The primary claims may depend on the wording: {advice}.",
+        "Human benchmark, passed": "People and models differ by at most the margin in each "
+        "comparison that was made.",
+        "Human benchmark, failed": "People and models differ in a comparison that was made, so "
+        "these figures are no estimate of people's.",
+        "Human benchmark, not known": "People may answer otherwise: {advice}.",
+    },
+    "figure": {
+        "one": "{figure}.",
+        "check": "{says}",
+        "labelled": "{label}: {figure}.",
+        "of several": "{figure} Of {number}: {counts}.",
+        "count": "{number} {verdict}",
+        "instructions": "{share} of {replies} failed; the margin is at most {margin}",
+        "same": "{share} decide the same again; the margin is at least {margin}",
+        "kept": "{share} give their age; the margin is at least {margin}",
+        "drift": "shares of answers are {distance} apart on average; the margin is {margin}",
+        "order": "{share} answer the same, and shares of answers move by {shift}",
+        "people, passed": "people and models differ by at most the margin",
+        # A number has no margin and fails by its test.
+        "people, failed": "people and models differ",
+        "people, not known": "not known",
+    },
+    "advice": {
+        "more units": "more participants or groups are needed",
+        "more wordings": "try more wordings or more participants",
+        "more people": "more people have to answer",
+        "no reply": "the journal holds no reply",
+        "not checked": "the model was not checked",
+        "wordings": "to know it, put reworded prompts into folders and run `folkmoot run STUDY "
+        "--grid {axis}=FOLDER,FOLDER`",
+        "people": "to know it, let people take seats (`seats:` in the study file) or compare with "
+        "`folkmoot compare RUN --people FILE`",
+        "no decisions": "this study type records no decisions that a control could continue",
+        "no ages": "the tables of this run hold no age of a persona that a control could ask for",
+        "unfinished": "the controls are not finished, and `folkmoot run STUDY --resume` asks the "
+        "rest",
+        "ask": "to know it, run {command}",
+        "ask later": "to know it, run {command} once the run has finished",
+        "too few": "its control was asked, and too few answers could be read",
+        "left out": "its controls left it out, so write `{control}: true` under `controls:` in the "
+        "study file of the next run",
+    },
+    "description": {
+        "values": "{what}: {values}.",
+        "list": "{values}.",
+        "means": "Mean {what}: {values} ({number}).",
+        "under": "{value} under {condition}",
+        "people and models": "{people} and models answered the same {questions}",
+        "observed": f"{OBSERVED} {{what}}.",
+    },
+    "refusal": {
+        "not tested": "not tested",
+        "not tested because": "not tested ({why})",
+        "cannot be tested": "cannot be tested ({why})",
+        "few units": "not tested ({units} an illustration)",
+        "not asked again": "No participant was asked twice without new information, so the noise "
+        "is not known.",
+        "no opposite statements": "The study has no pair of opposite statements.",
+        "one order": "No options were shown in several orders, so the effect of an option's place "
+        "cannot be separated from its appeal.",
+        "few differences": "Too few choices differ to tell the effect of an option's place.",
+        "no dialogue": "The run has no condition without reasons and no dialogue, so nothing can "
+        "be judged.",
+        "no control of the group": "No position is known both with and without the group.",
+        "alike alone": "After the interviews alone the positions of participants were "
+        "{distance:.2f} from those of the others on average: too close to see whether the group "
+        "brings them closer.",
+        "no control": "It is not known whether participants gave in: they may have learned from "
+        "each other, and extreme positions regress towards the mean. A control (`control: alone` "
+        "or `control: order`) can show whether they gave in.",
+        "few votes": "Too few votes to say.",
+        "few ratings": "Too few ratings to say.",
+        "few yes or no": "Too few yes/no answers to say.",
+        "no answers": "No answers in this run.",
+        "no such answers": "No such answers in this run.",
+        "no finish reasons": "The model reports no finish reasons.",
+        "earlier version": "An earlier version made this run. Participants could not decline "
+        "closed answers in it.",
+        "controls unfinished": "The study file names controls, and not all of them were asked: a "
+        "resume of the run (--resume) asks the rest.",
+        "nothing to test": "{what}; nothing can be tested.",
+        "no variance": "{decision}: all answers are equal, so that no variance can be divided.",
+        "change not known": "{contrast}, {specification}: not known",
+    },
+}
+NOT_TESTED = word("refusal", "not tested")
+# In place of a verdict on a claim that is not primary.
+NO_CONCLUSION = "no conclusion"
 EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."
 # Says how far a sealed plan goes: somebody who rewrites it can compute its hashes again.
 FIXED_BEFOREHAND = (
     "fixed before the first call according to plan.json, which only a digest published beforehand "
     "can prove"
 )
-# Introduces the largest or smallest of several figures. Another run may have another one.
-OBSERVED = "Observed in this run, not tested:"
 EXPLORATORY_TESTS = (
     "holm p: adjusted for the tests of this table alone by Holm's method. They are exploratory: "
     "nothing is concluded from them, and 95 % intervals are not adjusted."

@@ -21,7 +21,13 @@ from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.inference.claims import Claim, Direction, Family, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
-from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, FIXED_BEFOREHAND, NO_CONCLUSION
+from folkmoot.measures.wording import (
+    EXPLORATORY,
+    FIXED_BEFOREHAND,
+    NO_CONCLUSION,
+    join_sentences,
+    word,
+)
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
@@ -204,16 +210,24 @@ def build_hypotheses_finding(
         if doubt
         else "or of the smallest difference that matters, adjusted by Holm's method"
     )
-    estimates = "; ".join(
-        f"{result.claim.outcome or result.claim.measure}: {result.estimate_text}"
-        for result in results
+    estimates = join_sentences(
+        (
+            word(
+                "estimate",
+                "of a measure",
+                about=result.claim.outcome or result.claim.measure,
+                estimate=result.estimate_text,
+            )
+            for result in results
+        ),
+        "; ",
     )
     return Finding(
         KEY,
         "Hypotheses (not confirmed as sealed)" if doubt else "Preregistered hypotheses",
-        f"{doubt} {ESTIMATES} {estimates}."
+        word("estimate", "doubtful", doubt=doubt, estimates=estimates)
         if doubt
-        else " ".join(result.says for result in results),
+        else join_sentences(result.says for result in results),
         ResultTable.from_records(
             rows,
             f"95 % intervals{joint_text}; adjusted p: of no difference, {adjusted_text}; "

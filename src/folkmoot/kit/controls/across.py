@@ -13,6 +13,7 @@ from typing import NamedTuple
 from folkmoot.kit.controls.effects import SECTION
 from folkmoot.kit.controls.findings import USER_DRIFT
 from folkmoot.measures.inference.estimates import format_percent
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 
@@ -61,7 +62,7 @@ def effect_and_drift_over_cells(
     return Finding(
         "effect_and_drift",
         "Effect and user drift in each specification",
-        f"Against {first}: {'; '.join(said)}.",
+        word("control", "across", first=first, changes=join_sentences(said, "; ")),
         ResultTable.from_records(
             rows,
             "Total variation of the decision and mean total variation of the negative controls, "
@@ -89,16 +90,25 @@ def _row(
     }
 
 
-def _in_words(contrast: str, name: str, pair: _Pair, reference: _Pair) -> str:
-    parts = [
-        f"{what} {format_percent(before)} to {format_percent(after)}"
+def _in_words(contrast: str, name: str, pair: _Pair, reference: _Pair) -> Sentence:
+    changes = [
+        word(
+            "control",
+            "change",
+            what=what,
+            before=format_percent(before),
+            after=format_percent(after),
+        )
         for what, before, after in (
             ("effect", reference.effect, pair.effect),
             ("drift", reference.drift, pair.drift),
         )
         if before is not None and after is not None
     ]
-    return f"{contrast}, {name}: {', '.join(parts) or 'not known'}"
+    where = {"contrast": contrast, "specification": name}
+    if not changes:
+        return word("refusal", "change not known", **where)
+    return word("control", "across, one", changes=join_sentences(changes, ", "), **where)
 
 
 def _mean(pairs: Sequence[_Pair]) -> _Pair:

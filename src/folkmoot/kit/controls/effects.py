@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import polars as pl
 
@@ -38,6 +38,7 @@ from folkmoot.measures.inference.estimates import (
     finite_or_none,
     format_percent,
 )
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
@@ -193,11 +194,11 @@ def effects_finding(
     asked = table.filter(pl.col("control").is_in([RETEST, *REPLACING]))
     # Several contrasts are tested, so an alarm uses the adjusted p-value.
     remains = [name for name, holm in with_adjusted_p(lengths).items() if holm < ALPHA]
-    alarms = [f"An effect remains with neutral texts of equal length: {name}." for name in remains]
+    alarms = [word("control", "length, alarm", name=name) for name in remains]
     return Finding(
         "where_the_effect_comes_from",
         "Where the effect comes from",
-        _in_words(effects),
+        _describe_effects(effects),
         ResultTable.from_records(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
@@ -233,17 +234,31 @@ def _row(contrast: Contrast, version: str, effect: Estimate, refused: int) -> di
     }
 
 
-def _in_words(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
-    said = []
+def _describe_effects(effects: Mapping[Contrast, Mapping[str, Effect]]) -> Sentence:
+    clauses = []
     for contrast, versions in effects.items():
         if len(versions) > 1:
             parts = (
-                f"{NAMES[name]} {format_share(effect.estimate)}"
+                word("control", "version", version=NAMES[name], share=format_share(effect.estimate))
                 for name, effect in versions.items()
                 if math.isfinite(effect.estimate.value)
             )
-            said.append(f"{contrast.says}: {', '.join(parts)}")
-    return "; ".join(said) + "."
+            versions_text = join_sentences(parts, ", ")
+            clauses.append(
+                word("control", "effect", contrast=contrast.says, versions=versions_text)
+            )
+    return word("description", "list", values=join_sentences(clauses, "; "))
+
+
+def list_shares(
+    case: Literal["share", "share the same"], shares: Mapping[str, Estimate]
+) -> Sentence:
+    """Return the sentence that gives the share of each decision or group with its interval."""
+    clauses = (
+        word("control", case, name=name, share=format_share(estimate))
+        for name, estimate in shares.items()
+    )
+    return word("description", "list", values=join_sentences(clauses, "; "))
 
 
 def answers_again(table: pl.DataFrame) -> Finding | None:
@@ -290,8 +305,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
     return Finding(
         ANSWERS_AGAIN,
         "Do the same people answer the same?",
-        "; ".join(f"{name}: {format_share(estimate)} the same" for name, estimate in shares.items())
-        + ".",
+        list_shares("share the same", shares),
         ResultTable.from_records(
             rows,
             "Share of decisions that come out as designed, and how far the distribution of answers "
@@ -302,7 +316,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         interval_chart(shares, "share who answer as designed", percent=True),
         section=SECTION,
         headline=bool(moved),
-        alarms=tuple(f"Answers depend on the order: {name}." for name in moved),
+        alarms=tuple(word("control", "order, alarm", name=name) for name in moved),
         unit=unit_name(asked),
         units=min(estimate.unit_count for estimate in shares.values()),
     )

@@ -25,6 +25,7 @@ from folkmoot.kit.controls.effects import (
     effects_finding,
     expected_answers,
     given_answers,
+    list_shares,
     measure_effects,
 )
 from folkmoot.kit.controls.persona_findings import persona_variance_finding
@@ -32,7 +33,6 @@ from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, Co
 from folkmoot.kit.findings import (
     collect_findings,
     estimate_cells,
-    format_share,
     interval_chart,
     p_value_cell,
 )
@@ -45,6 +45,7 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
 )
 from folkmoot.measures.retest import Repeat, agreement_with_oneself
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
@@ -60,8 +61,6 @@ MOST_DRIFT = Margin(high=0.1)
 LEAST_KEPT = Margin(low=0.9)
 # A second asking must repeat at least 80 % of decisions.
 LEAST_RELIABLE = Margin(low=0.8)
-# Verdict of a negative control → cell of the column `equal`.
-_EQUAL = {PASSED: "yes", FAILED: "no", NOT_KNOWN: "not known"}
 
 
 def control_findings(run: RunFolder) -> list[Finding]:
@@ -127,8 +126,7 @@ def _unfinished() -> Finding:
     return Finding(
         UNFINISHED,
         "Controls are not finished",
-        "The study file names controls, and not all of them were asked: a resume of the run "
-        "(--resume) asks the rest.",
+        word("refusal", "controls unfinished"),
         ResultTable((), ()),
         section=SECTION,
         headline=True,
@@ -177,7 +175,7 @@ def _drift_findings(
     drift_finding = Finding(
         USER_DRIFT,
         "Does the treatment change who answers?",
-        _drift_aloud(list(verdicts.values()), failed),
+        _describe_drift(list(verdicts.values()), failed),
         ResultTable.from_records(
             rows,
             "Drift: the mean total variation of the negative controls beyond chance. Effect: the "
@@ -192,7 +190,7 @@ def _drift_findings(
         ),
         section=SECTION,
         headline=bool(failed),
-        alarms=tuple(f"User drift: {name}." for name in failed),
+        alarms=tuple(word("control", "drift, alarm", name=name) for name in failed),
         unit=unit_name(negative),
         units=min(drift.mean.unit_count for drift in drifts.values()),
     )
@@ -203,13 +201,20 @@ def _drift_findings(
     ]
 
 
-def _drift_aloud(verdicts: Sequence[str], failed: Sequence[str]) -> str:
-    margin, among = format_percent(MOST_DRIFT.high), format_count(len(verdicts), "contrast")
-    said = [f"Drift is at most {margin} in {verdicts.count(PASSED)} of {among}"]
-    said += [f"above it in {', '.join(failed)}"] if failed else []
-    unknown = verdicts.count(NOT_KNOWN)
-    said += [f"not known in {unknown}"] if unknown else []
-    return "; ".join(said) + "."
+def _describe_drift(verdicts: Sequence[str], failed: Sequence[str]) -> Sentence:
+    passed, unknown = verdicts.count(PASSED), verdicts.count(NOT_KNOWN)
+    clauses = [
+        word(
+            "control",
+            "drift",
+            margin=format_percent(MOST_DRIFT.high),
+            passed=passed,
+            contrasts=format_count(len(verdicts), "contrast"),
+        ),
+        word("control", "drift, failed", names=", ".join(failed)) if failed else None,
+        word("control", "drift, not known", number=unknown) if unknown else None,
+    ]
+    return word("description", "list", values=join_sentences(clauses, "; "))
 
 
 def _question_finding(
@@ -236,18 +241,25 @@ def _question_finding(
                     **estimate_cells(question.difference, "distance"),
                     "p": p_value_cell(question.difference),
                     "margin": margin,
-                    "equal": _EQUAL[verdict],
+                    "equal": word("control", verdict),
                 }
             )
-    equal = sum(row["equal"] == _EQUAL[PASSED] for row in rows)
-    other = sum(row["equal"] == _EQUAL[FAILED] for row in rows)
+    equal, other = (
+        sum(row["equal"] == word("control", verdict) for row in rows)
+        for verdict in (PASSED, FAILED)
+    )
     return Finding(
         BY_QUESTION,
         "Negative controls, question by question",
-        f"Of {len(rows):,} comparisons ({format_count(len(questions), 'question')}) {equal:,} are "
-        "equal "
-        f"within their margin, {other:,} differ by more, and of {len(rows) - equal - other:,} it "
-        "is not known.",
+        word(
+            "control",
+            "questions",
+            comparisons=f"{len(rows):,}",
+            questions=format_count(len(questions), "question"),
+            equal=f"{equal:,}",
+            other=f"{other:,}",
+            unknown=f"{len(rows) - equal - other:,}",
+        ),
         ResultTable.from_records(
             rows,
             "Total variation: half the sum of the absolute differences of shares, beyond chance. "
@@ -286,8 +298,7 @@ def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
     return Finding(
         DISTRIBUTIONS,
         "Answers to the negative controls",
-        f"The share of each answer, or mean and standard deviation of numbers, in "
-        f"{format_count(len(groups), 'group')}.",
+        word("control", "distributions", groups=format_count(len(groups), "group")),
         ResultTable.from_records(
             rows, "Shares of those who gave an answer; numbers as they were given."
         ),
@@ -341,7 +352,7 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
     return Finding(
         PERSONA_KEPT,
         "Is the persona kept?",
-        "; ".join(f"{name}: {format_share(estimate)}" for name, estimate in shares.items()) + ".",
+        list_shares("share", shares),
         ResultTable.from_records(
             [
                 {
@@ -358,7 +369,7 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
         interval_chart(shares, "share who give the persona's age", percent=True),
         section=SECTION,
         headline=bool(failed),
-        alarms=tuple(f"Persona not kept: {name}." for name in failed),
+        alarms=tuple(word("control", "kept, alarm", name=name) for name in failed),
         unit=unit_name(facts),
         units=min(estimate.unit_count for estimate in shares.values()),
     )
@@ -398,8 +409,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
     return Finding(
         RELIABILITY,
         "Would the same people decide the same again?",
-        "; ".join(f"{name}: {format_share(estimate)} the same" for name, estimate, _ in verdicts)
-        + ".",
+        list_shares("share the same", {name: estimate for name, estimate, _ in verdicts}),
         ResultTable.from_records(
             rows,
             "The decision asked again in a fresh conversation. Share of equal answers with its "
@@ -408,7 +418,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         ),
         section=SECTION,
         headline=bool(failed),
-        alarms=tuple(f"Unreliable decision: {name}." for name in failed),
+        alarms=tuple(word("control", "reliability, alarm", name=name) for name in failed),
         unit=unit_name(again),
         units=min(units),
     )

@@ -18,6 +18,7 @@ from folkmoot.measures.persona_variance import (
     intraclass_correlation,
     quartile_groups,
 )
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 PERSONA_VARIANCE = "persona_variance"
@@ -108,7 +109,8 @@ def persona_variance_finding(
             "decision": row.decision,
             "attribute": row.attribute,
             "measure": row.measure,
-            **estimate_cells(_estimate_in(row), "variance_share", "_share"),
+            # Not in percent, because ε² can be negative.
+            **estimate_cells(_estimate_in(row), "variance"),
             "participants": row.participants,
         }
         for row in found
@@ -116,19 +118,20 @@ def persona_variance_finding(
     return Finding(
         PERSONA_VARIANCE,
         "Does the persona matter?",
-        " ".join(said),
+        join_sentences(said),
         ResultTable.from_records(
             cells,
             "Whole persona: variance between participants as share of all variance of a first "
             "decision and its retest, ICC(1) (Shrout and Fleiss 1979). Attribute: share of the "
             "variance of first decisions that it explains, adjusted for the number of its values "
-            "(ε², Kelley 1935; 0 on average without an effect, so it can be negative). Choices "
-            "are coded as indicators. Numbers are divided at their quartiles. 95 % intervals by "
-            "jackknife over independent units. No figure for fewer than "
+            "(ε², Kelley 1935; 0 on average without an effect, so it can be negative, which the "
+            "sentence prints as 0). Choices are coded as indicators. Numbers are divided at their "
+            "quartiles. 95 % intervals by jackknife over independent units. No figure for fewer "
+            "than "
             f"{FEWEST_PARTICIPANTS} participants; values of fewer than {FEWEST_PER_VALUE} are "
             "left out.",
         ),
-        interval_chart(lines, "share of variance", percent=True),
+        interval_chart(lines, "share of variance (1 is all)"),
         notes=(
             "An ICC near 0 means that the answers of two personas differ no more than two answers "
             "of one persona. An attribute that explains nothing may still matter together with "
@@ -171,7 +174,7 @@ def _share_of(
     return share, _TOO_FEW if share.n < FEWEST_PARTICIPANTS else _NO_VARIANCE
 
 
-def _in_words(decision: str, shares: dict[str, Estimate]) -> str:
+def _in_words(decision: str, shares: dict[str, Estimate]) -> Sentence:
     whole = shares[WHOLE_PERSONA]
     named = [
         f"{name} {_percent(share)}"
@@ -180,9 +183,11 @@ def _in_words(decision: str, shares: dict[str, Estimate]) -> str:
         if name != WHOLE_PERSONA and share.has_interval and share.low > 0
     ]
     if finite_or_none(whole.value) is None:
-        return f"{decision}: all answers are equal, so that no variance can be divided."
-    text = f"{decision}: {_percent(whole)} of the variance lies between personas"
-    return f"{text}; of single attributes, {', '.join(named)}." if named else f"{text}."
+        return word("refusal", "no variance", decision=decision)
+    lies = {"decision": decision, "share": _percent(whole)}
+    if not named:
+        return word("control", "variance", **lies)
+    return word("control", "variance, attributes", attributes=", ".join(named), **lies)
 
 
 def _percent(share: Estimate) -> str:

@@ -39,7 +39,7 @@ from folkmoot.measures.inference.simultaneous import (
     decide_jointly,
     p_beyond,
 )
-from folkmoot.measures.wording import NOT_TESTED, PHRASES
+from folkmoot.measures.wording import NOT_TESTED, Sentence, word
 
 FloatArray = NDArray[np.float64]
 Kind = Literal["share", "mean"]
@@ -320,56 +320,75 @@ class Result:
         return self.claim.family == "primary" and self.verdict == SUPPORTED
 
     @property
-    def says(self) -> str:
+    def says(self) -> Sentence:
         """The claim with its verdict and its numbers."""
-        return f"{self.claim.says}: {self.verdict}{self.numbers_text}."
+        return word(
+            "comparison",
+            "statement",
+            claim=self.claim.says,
+            verdict=self.verdict,
+            numbers=self.numbers_text,
+        )
 
     @property
-    def verdict_phrase(self) -> str:
+    def verdict_phrase(self) -> Sentence:
         """The phrase for the verdict."""
         if self.why:
-            return f"{NOT_TESTED} ({self.estimate.why})" if self.estimate.why else NOT_TESTED
+            why = self.estimate.why
+            return word("refusal", "not tested because", why=why) if why else NOT_TESTED
         first, second = self.claim.arm_labels
         margin = self.claim.size(self.claim.margin)
         by = f" by more than {margin}" * bool(self.claim.margin)
-        phrase = PHRASES[self.verdict, self.claim.direction]
-        return phrase.format(first=first, second=second, by=by, margin=margin)
+        case = f"{self.verdict}, {self.claim.direction}"
+        return word("comparison", case, first=first, second=second, by=by, margin=margin)
 
     @property
-    def estimate_text(self) -> str:
+    def estimate_text(self) -> Sentence:
         """The contrast with estimate and 95 % interval, without a test.
 
         Example: "A − B +8 points (+3 to +13)".
         """
         estimate = self.estimate
         if not math.isfinite(estimate.value):
-            return f"{self.claim.contrast_label} unknown ({self.why})"
-        return (
-            f"{self.claim.contrast_label} {self.claim.format_signed(estimate.value)} "
-            f"({self.claim.format_interval(estimate)})"
+            return word("estimate", "unknown", contrast=self.claim.contrast_label, why=self.why)
+        return word(
+            "estimate",
+            "one",
+            contrast=self.claim.contrast_label,
+            difference=self.claim.format_signed(estimate.value),
+            interval=self.claim.format_interval(estimate),
         )
 
     @property
-    def answer_text(self) -> str:
+    def answer_text(self) -> Sentence:
         """The values of both conditions, their difference, and the phrase for the verdict."""
         if not math.isfinite(self.estimate.value):
-            return f"{self.claim.contrast_label}: {self.verdict}."
+            contrast = self.claim.contrast_label
+            case = "answer without numbers"
+            return word("comparison", case, contrast=contrast, verdict=self.verdict)
         levels = ", ".join(
             f"{arm} {self.claim.format_level(mean)}"
             for arm, mean in zip(self.claim.arm_labels, self.means, strict=True)
         )
-        numbers = ", ".join(filter(None, (self.interval_text, self.p_in_words)))
-        difference = f"{self.claim.format_signed(self.estimate.value)} ({numbers})"
-        return f"{levels}; difference {difference}: {self.verdict_phrase}."
+        return word("comparison", "answer", levels=levels, **self._conclusion_parts)
 
     @property
-    def conclusion_text(self) -> str:
+    def conclusion_text(self) -> Sentence:
         """The contrast with estimate, interval, p-value and the phrase for the verdict."""
         if not math.isfinite(self.estimate.value):
-            return f"{self.estimate_text}: {self.verdict_phrase}"
-        numbers = ", ".join(filter(None, (self.interval_text, self.p_in_words)))
-        difference = f"{self.claim.format_signed(self.estimate.value)} ({numbers})"
-        return f"{self.claim.contrast_label} {difference}: {self.verdict_phrase}"
+            estimate, verdict = self.estimate_text, self.verdict_phrase
+            case = "conclusion without numbers"
+            return word("comparison", case, estimate=estimate, verdict=verdict)
+        contrast = self.claim.contrast_label
+        return word("comparison", "conclusion", contrast=contrast, **self._conclusion_parts)
+
+    @property
+    def _conclusion_parts(self) -> dict[str, str]:
+        return {
+            "difference": self.claim.format_signed(self.estimate.value),
+            "numbers": ", ".join(filter(None, (self.interval_text, self.p_in_words))),
+            "verdict": self.verdict_phrase,
+        }
 
     @property
     def numbers_text(self) -> str:
@@ -514,9 +533,9 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
     verdict: str = judge(claim.direction, claim.margin, estimate, alpha)
     if estimate.unit_count < FEWEST_UNITS:
         few = format_count(estimate.unit_count, "independent unit is", "independent units are")
-        why = verdict = f"not tested ({few} an illustration)"
+        why = verdict = word("refusal", "few units", units=few)
     elif estimate.why:
-        why = verdict = f"not tested ({estimate.why})"
+        why = verdict = word("refusal", "not tested because", why=estimate.why)
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
     means = arm_means(first, second)
@@ -551,7 +570,7 @@ def fitted_result(claim: Claim, e: Estimate) -> Result:
 def without_result(claim: Claim, why: str) -> Result:
     """Return the result of a claim that the data cannot test. `why` is the reason."""
     nothing = Estimate(math.nan, math.nan, math.nan, 0)
-    return Result(claim, nothing, f"cannot be tested ({why})", why)
+    return Result(claim, nothing, word("refusal", "cannot be tested", why=why), why)
 
 
 # The data of a claim: the claim with its unit, and both sides. A string is the reason if there are

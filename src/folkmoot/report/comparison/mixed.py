@@ -20,12 +20,12 @@ from pydantic import JsonValue
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import read_seats
-from folkmoot.kit.claims import LEVELS, MAX_LISTED_ESTIMATES, result_cells
+from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
 from folkmoot.kit.findings import Row, interval_chart
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Margin, Verdict
 from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
 from folkmoot.measures.inference.estimates import ALPHA, format_count
-from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
+from folkmoot.measures.wording import EXPLORATORY, Sentence, word
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.people import MAX_LEVELS, SECTION
 from folkmoot.report.comparison.samples import asked_of_participants
@@ -283,17 +283,21 @@ def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
     return models, people
 
 
-def _describe_differences(results: Sequence[Result], questions: int, people: int) -> str:
+def _describe_differences(results: Sequence[Result], questions: int, people: int) -> Sentence:
     # Show the first differences in the order of the questions. The largest ones would overstate the
     # result.
-    introduction = f"{format_count(people, 'person', 'people')} and models answered the same "
-    introduction += format_count(questions, "question")
-    if not any(result.estimate.has_interval for result in results):
-        return f"{introduction}; nothing can be tested."
-    estimates_text = (
-        f"{result.claim.outcome}: {result.estimate_text}"
-        for result in results[:MAX_LISTED_ESTIMATES]
+    what = word(
+        "description",
+        "people and models",
+        people=format_count(people, "person", "people"),
+        questions=format_count(questions, "question"),
     )
-    further_count = len(results) - MAX_LISTED_ESTIMATES
-    further_text = f" and {further_count} more in the table" if further_count > 0 else ""
-    return f"{introduction}. {ESTIMATES} {'; '.join(estimates_text)}{further_text}."
+    if not any(result.estimate.has_interval for result in results):
+        return word("refusal", "nothing to test", what=what)
+    estimates = list_estimates(
+        [
+            word("estimate", "of a measure", about=r.claim.outcome, estimate=r.estimate_text)
+            for r in results
+        ]
+    )
+    return word("estimate", "listed of a measure", about=what, estimates=estimates)

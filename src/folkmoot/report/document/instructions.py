@@ -18,6 +18,7 @@ from folkmoot.measures.inference.estimates import (
     format_span,
 )
 from folkmoot.measures.reply_checks import Faults, UnitOf, share_of_replies, speaker_of
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import FINISH_LENGTH
 from folkmoot.storage.findings import Finding, ResultTable
@@ -25,7 +26,6 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 KEY = "instructions"
 DEFAULT_LIMIT = float(StudyConfig.model_fields["max_instruction_failures"].default)
-NOT_FOLLOWED = "This model did not follow the instructions"
 
 
 @dataclass
@@ -52,21 +52,22 @@ class FirstReplies:
     def judge(self, limit: float) -> Verdict:
         """Return the verdict on whether the model followed the instructions.
 
-        `limit`: the largest acceptable share of failures. Failed: the share is above the limit.
-        Passed: the whole interval of the share over independent units is below the limit. In all
+        `limit`: the largest acceptable share of failures. Failed: the whole interval of the share
+        over independent units is above the limit. Passed: all of it is below the limit. In all
         other cases there are too few units to know.
         """
-        if self.share > limit:
-            return FAILED
         return Margin(high=limit).judge_interval(share_of_replies(self.by_unit))
 
-    def describe(self) -> str:
+    def describe(self) -> Sentence:
         """Return the counts in words."""
-        return (
-            f"{format_percent(self.share)} of "
-            f"{format_count(self.replies, 'first reply', 'first replies')} "
-            f"failed: {self.asked_again:,} needed a further request, {self.looped:,} repeated "
-            f"themselves, {self.cut:,} were cut"
+        return word(
+            "check",
+            "instructions",
+            share=format_percent(self.share),
+            replies=format_count(self.replies, "first reply", "first replies"),
+            asked_again=f"{self.asked_again:,}",
+            looped=f"{self.looped:,}",
+            cut=f"{self.cut:,}",
         )
 
 
@@ -123,15 +124,27 @@ def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding 
         return None
     limit = float(run.config.get("max_instruction_failures", DEFAULT_LIMIT))
     alarms = tuple(
-        f"{NOT_FOLLOWED}: {model}. {own.describe()} (limit {format_percent(limit)})."
+        word(
+            "check",
+            "instructions, alarm",
+            model=model,
+            counts=own.describe(),
+            limit=format_percent(limit),
+        )
         for model, own in counts.items()
-        if own.share > limit
+        if own.judge(limit) == FAILED
     )
-    listed = "; ".join(f"{model}: {own.describe()}" for model, own in counts.items())
+    listed = join_sentences(
+        (
+            word("check", "instructions of model", model=model, counts=own.describe())
+            for model, own in counts.items()
+        ),
+        "; ",
+    )
     return Finding(
         KEY,
         "Did the models follow the instructions?",
-        f"{listed}.",
+        word("description", "list", values=listed),
         ResultTable.from_records(
             [
                 {
@@ -147,8 +160,8 @@ def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding 
                 }
                 for model, own in counts.items()
             ],
-            f"The top of the report names each model above {format_percent(limit)} "
-            "(max_instruction_failures).",
+            "The top of the report names each model of which the whole interval is above "
+            f"{format_percent(limit)} (max_instruction_failures).",
         ),
         notes=(
             "A first reply failed if it could not be parsed and the question was asked again, if "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.kit.controls.asking import open_controls
@@ -35,6 +35,7 @@ from folkmoot.measures.diagnostics import (
     POSITION_BIAS,
     SPREAD_OF_RATINGS,
     SPREAD_OF_VOTES,
+    Margin,
     Verdict,
 )
 from folkmoot.measures.inference.estimates import (
@@ -44,7 +45,7 @@ from folkmoot.measures.inference.estimates import (
     format_span,
 )
 from folkmoot.measures.reply_checks import REFUSALS_TITLE
-from folkmoot.measures.wording import CARD_PHRASES
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.pooled import GRID_CLAIMS, judge_claims
 from folkmoot.report.document.instructions import KEY as INSTRUCTIONS
@@ -63,17 +64,10 @@ CARD_NOTE = (
     "Verdicts are those of the findings below. Passed: the whole interval lies within a stated "
     "margin. RUN is the folder of this run, STUDY its study file."
 )
-# What follows the share of participants, with the margin that the verdict compares it with.
-_SAME = f"decide the same again; the margin is at least {format_percent(LEAST_RELIABLE.low)}"
-_KEPT = f"give their age; the margin is at least {format_percent(LEAST_KEPT.low)}"
 _WORST: tuple[Verdict, ...] = (FAILED, NOT_KNOWN, PASSED)
 _OVER_GRID: Mapping[str, Verdict] = {"robust": PASSED, "fragile": FAILED}
-_BESIDE_PEOPLE: Mapping[Verdict, str] = {
-    PASSED: "people and models differ by at most the margin",
-    # A number has no margin and fails by its test.
-    FAILED: "people and models differ",
-    NOT_KNOWN: "not known",
-}
+# Threat → advice where it is not known although there are figures.
+_MORE: Mapping[str, str] = {"Wording": "more wordings", "Human benchmark": "more people"}
 
 Row = Mapping[str, TableCell]
 
@@ -87,7 +81,7 @@ class Evidence(NamedTuple):
 
     label: str
     verdict: Verdict
-    figure: str
+    figure: Sentence
     distance: float = 0.0
 
 
@@ -96,8 +90,8 @@ class CardRow(NamedTuple):
 
     name: str
     verdict: Verdict
-    figures: str
-    consequence: str
+    figures: Sentence
+    consequence: Sentence
 
 
 def build_validity_card(
@@ -116,15 +110,17 @@ def build_validity_card(
     advise = partial(_advice, run, findings)
     return (
         _card_row(
-            "Instructions followed", _instructions(findings), lambda: "the journal holds no reply"
+            "Instructions followed", _instructions(findings), lambda: word("advice", "no reply")
         ),
         _card_row(
-            "Refusals", _checks(findings, REFUSALS_TITLE), lambda: "the model was not checked"
+            "Refusals",
+            _checks(findings, REFUSALS_TITLE),
+            lambda: word("advice", "not checked"),
         ),
         _card_row(
             "Reliability (retest)",
             _control_or_checks(
-                _shares(findings, RELIABILITY, "decision", "same_share", _SAME, sign=-1),
+                _shares(findings, RELIABILITY, "decision", "same", LEAST_RELIABLE),
                 _checks(findings, INSTABILITY),
             ),
             partial(advise, RETEST),
@@ -137,7 +133,7 @@ def build_validity_card(
         ),
         _card_row(
             "Persona kept",
-            _shares(findings, PERSONA_KEPT, "after", "kept_share", _KEPT, sign=-1),
+            _shares(findings, PERSONA_KEPT, "after", "kept", LEAST_KEPT),
             partial(advise, FACT),
             "group",
         ),
@@ -149,19 +145,13 @@ def build_validity_card(
         _card_row(
             "Wording",
             _wordings(over_grid),
-            lambda: (
-                "to know it, put reworded prompts into folders and run "
-                f"`folkmoot run STUDY --grid {WORDING_AXIS}=FOLDER,FOLDER`"
-            ),
+            lambda: word("advice", "wordings", axis=WORDING_AXIS),
             "claim",
         ),
         _card_row(
             "Human benchmark",
             _people(findings),
-            lambda: (
-                "to know it, let people take seats (`seats:` in the study file) or compare with "
-                "`folkmoot compare RUN --people FILE`"
-            ),
+            lambda: word("advice", "people"),
             "comparison",
         ),
     )
@@ -185,7 +175,7 @@ def claims_over_wordings(run: RunFolder) -> Finding | None:
 def _card_row(
     threat: str,
     evidence: Sequence[Evidence],
-    advise: Callable[[], str],
+    advise: Callable[[], Sentence],
     noun: str = "figure",
 ) -> CardRow:
     """Return the row of the validity card for a threat.
@@ -193,31 +183,35 @@ def _card_row(
     `advise` is called only without evidence. It says how the researcher can obtain a verdict.
     `noun`: the word for one figure, such as "claim".
     """
-    phrases = CARD_PHRASES[threat]
-    if not evidence:
-        return CardRow(threat, NOT_KNOWN, "", f"{phrases.unknown}: {advise()}.")
     ordered = sorted(evidence, key=lambda one: (_WORST.index(one.verdict), -one.distance))
-    worst = ordered[0].verdict
-    unknown = f"{phrases.unknown}: {phrases.more}."
-    consequence = {PASSED: phrases.passed, FAILED: phrases.failed, NOT_KNOWN: unknown}
-    return CardRow(threat, worst, _in_words(ordered, noun), consequence[worst])
+    worst = ordered[0].verdict if ordered else NOT_KNOWN
+    advice = word("advice", _MORE.get(threat, "more units")) if ordered else advise()
+    figures = _in_words(ordered, noun) if ordered else join_sentences([])
+    return CardRow(threat, worst, figures, word("card", f"{threat}, {worst}", advice=advice))
 
 
-def _in_words(ordered: Sequence[Evidence], noun: str) -> str:
+def _in_words(ordered: Sequence[Evidence], noun: str) -> Sentence:
     """Return the worst figure in words, followed by the number of figures with each verdict.
 
     `ordered`: the evidence with the worst figure first. `noun`: the word for one figure.
     """
     label, _, figure, _ = ordered[0]
-    told = f"{label}: {figure.removesuffix('.')}" if label else figure.removesuffix(".")
+    # Figures of checks are whole sentences.
+    figure_text = figure.removesuffix(".")
+    case = "labelled" if label else "one"
+    worst = word("figure", case, label=label, figure=figure_text)
     if len(ordered) == 1:
-        return f"{told}."
-    counts = ", ".join(
-        f"{number} {verdict}"
-        for verdict in (PASSED, NOT_KNOWN, FAILED)
-        if (number := sum(one.verdict == verdict for one in ordered))
+        return worst
+    counts = join_sentences(
+        (
+            word("figure", "count", number=number, verdict=verdict)
+            for verdict in (PASSED, NOT_KNOWN, FAILED)
+            if (number := sum(one.verdict == verdict for one in ordered))
+        ),
+        ", ",
     )
-    return f"{told}. Of {format_count(len(ordered), noun)}: {counts}."
+    number_text = format_count(len(ordered), noun)
+    return word("figure", "of several", figure=worst, number=number_text, counts=counts)
 
 
 def _rows(findings: Sequence[Finding], key: str) -> Iterator[Row]:
@@ -237,24 +231,24 @@ def _instructions(findings: Sequence[Finding]) -> list[Evidence]:
         Evidence(
             str(row["model"]),
             _verdict(row["verdict"]),
-            f"{_failures_in_words(row)} of "
-            f"{format_count(int(_number(row['first_replies'])), 'first reply', 'first replies')} "
-            f"failed; the margin is at most {format_percent(_number(row['limit_share']))}",
+            word(
+                "figure",
+                "instructions",
+                share=f"{format_percent(_number(row['failed_share']))} ({row['interval']})",
+                replies=format_count(
+                    int(_number(row["first_replies"])), "first reply", "first replies"
+                ),
+                margin=format_percent(_number(row["limit_share"])),
+            ),
             _number(row["failed_share"]),
         )
         for row in _rows(findings, INSTRUCTIONS)
     ]
 
 
-def _failures_in_words(row: Row) -> str:
-    share = format_percent(_number(row["failed_share"]))
-    # A share above the limit fails by itself, see `FirstReplies.judge`.
-    return share if row["verdict"] == FAILED else f"{share} ({row['interval']})"
-
-
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
     return [
-        Evidence("", _verdict(row["verdict"]), str(row["says"]))
+        Evidence("", _verdict(row["verdict"]), word("figure", "check", says=row["says"]))
         for row in _rows(findings, RESPONDENT_CHECKS_KEY)
         if row["check"] in titles
         and row.get("value") is not None
@@ -268,19 +262,24 @@ def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) 
 
 
 def _shares(
-    findings: Sequence[Finding], key: str, label: str, column: str, what: str, sign: int = 1
+    findings: Sequence[Finding], key: str, label: str, case: Literal["same", "kept"], margin: Margin
 ) -> list[Evidence]:
-    """Return one piece of evidence for each row of a finding on controls.
+    """Return one piece of evidence for each row of a finding on controls that has a least share.
 
-    `label`, `column`: the columns with the name and the share. `what`: the words that follow the
-    share. `sign`: 1 if a large share is bad, −1 if a small share is bad.
+    `label`: the column with the name of the row. `case`: what the share is of.
     """
+    column = f"{case}_share"
     return [
         Evidence(
             str(row[label]),
             _verdict(row["verdict"]),
-            f"{_share_in_words(row, column)} {what}",
-            sign * _number(row[column]),
+            word(
+                "figure",
+                case,
+                share=_share_in_words(row, column),
+                margin=format_percent(margin.low),
+            ),
+            -_number(row[column]),
         )
         for row in _rows(findings, key)
         if row[column] is not None
@@ -292,8 +291,12 @@ def _drifts(findings: Sequence[Finding]) -> list[Evidence]:
         Evidence(
             str(row["contrast"]),
             _verdict(row["verdict"]),
-            f"shares of answers are {_distance_in_words(row, 'drift_share')} apart on average; "
-            f"the margin is {format_points(MOST_DRIFT.high).removeprefix('+')}",
+            word(
+                "figure",
+                "drift",
+                distance=_distance_in_words(row, "drift_share"),
+                margin=format_points(MOST_DRIFT.high).removeprefix("+"),
+            ),
             _number(row["drift_share"]),
         )
         for row in _rows(findings, USER_DRIFT)
@@ -323,8 +326,12 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
         Evidence(
             f"{row['version']}, {row['moment']} decision",
             _verdict(row["verdict"]),
-            f"{_share_in_words(row, 'same_share')} answer the same, and shares of answers move by "
-            f"{format_points(_number(row['shift_share'])).lstrip('+−')}",
+            word(
+                "figure",
+                "order",
+                share=_share_in_words(row, "same_share"),
+                shift=format_points(_number(row["shift_share"])).lstrip("+−"),
+            ),
             _number(row["shift_share"]),
         )
         for row in _rows(findings, ANSWERS_AGAIN)
@@ -341,8 +348,12 @@ def _wordings(over_grid: Finding | None) -> list[Evidence]:
             _OVER_GRID.get(str(row["over_the_grid"]), NOT_KNOWN)
             if row["cells_supporting"]
             else NOT_KNOWN,
-            f"{row['over_the_grid']} over "
-            f"{format_count(int(_number(row['specifications'])), 'specification')}",
+            word(
+                "grid",
+                "over",
+                result=row["over_the_grid"],
+                specifications=format_count(int(_number(row["specifications"])), "specification"),
+            ),
         )
         for row in _rows([over_grid] if over_grid else [], GRID_CLAIMS)
     ]
@@ -354,7 +365,7 @@ def _people(findings: Sequence[Finding]) -> list[Evidence]:
         Evidence(
             str(row[finding.grid.columns[0]]),
             _verdict(row["verdict"]),
-            _BESIDE_PEOPLE[_verdict(row["verdict"])],
+            word("figure", f"people, {_verdict(row['verdict'])}"),
         )
         for finding in findings
         if finding.section == HUMAN_BENCHMARK_SECTION and "verdict" in finding.grid.columns
@@ -376,20 +387,19 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
     return set(table.select("control").collect()["control"])
 
 
-def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> str:
+def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Sentence:
+    """Return advice on how to obtain the verdict that a control would give."""
     if not run.has_table(ExposureRow.table):
-        return "this study type records no decisions that a control could continue"
+        return word("advice", "no decisions")
     if control == FACT and not read_ages(run):
-        return "the tables of this run hold no age of a persona that a control could ask for"
+        return word("advice", "no ages")
     if any(finding.key == UNFINISHED for finding in findings):
-        return "the controls are not finished, and `folkmoot run STUDY --resume` asks the rest"
+        return word("advice", "unfinished")
     asked = _controls_asked(run)
     if asked is None:
-        when = "" if run.is_finished else " once the run has finished"
-        return f"to know it, run {ASK_ALL}{when}"
+        return word("advice", "ask" if run.is_finished else "ask later", command=ASK_ALL)
     if control in asked:
-        return "its control was asked, and too few answers could be read"
+        return word("advice", "too few")
     # The age is asked together with the negative controls.
     control = NEGATIVE if control == FACT else control
-    key = f"`{control}: true` under `controls:`"
-    return f"its controls left it out, so write {key} in the study file of the next run"
+    return word("advice", "left out", control=control)

@@ -38,7 +38,7 @@ from folkmoot.measures.inference.clustered import (
 )
 from folkmoot.measures.inference.estimates import Estimate, format_p_value, format_percent
 from folkmoot.measures.retest import convergence_p, mean_spread
-from folkmoot.measures.wording import ESTIMATES
+from folkmoot.measures.wording import ESTIMATES, join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, InterviewTime
 from folkmoot.studies.focus_group.positions import TALK, Positions, measure_approach
@@ -49,19 +49,6 @@ from folkmoot.studies.focus_group.positions import TALK, Positions, measure_appr
 PULL = 0.05
 # The movement from the first to the sixth place of the speaking order that counts as none.
 PULL_PER_PLACE = PULL / 5
-ALIKE_ALONE = (
-    "After the interviews alone the positions of participants were {distance:.2f} from those of "
-    "the others on average: too close to see whether the group brings them closer."
-)
-ORDER_CANNOT_PASS = (
-    " A group that gives in to what was said in earlier questions shows this as well, so this "
-    "control can only fail."
-)
-NO_CONTROL = (
-    "It is not known whether participants gave in: they may have learned from each other, and "
-    "extreme positions regress towards the mean. A control (`control: alone` or `control: order`) "
-    "can show whether they gave in."
-)
 
 
 class PositionedAnswer(NamedTuple):
@@ -138,27 +125,26 @@ class Check:
             check = check_pull_of_group(
                 self.closer,
                 PULL,
-                "After the discussion, the positions of participants were {change} closer to those "
-                "of the others than after interviews alone",
+                "interviews",
             )
             # Positions that agree already cannot come closer by more than the margin.
             if check.verdict != FAILED and self.distance_alone <= PULL:
-                why = ALIKE_ALONE.format(distance=self.distance_alone)
+                why = word("refusal", "alike alone", distance=self.distance_alone)
                 return unchecked_result(check.key, check.title, check.margin, why)
             return check
         if self.control == "order":
             check = check_pull_of_group(
                 self.step_slope,
                 PULL_PER_PLACE,
-                "In a random order, an answer moved {change} further towards the others for each "
-                "place later in the speaking order",
+                "order",
             )
             # The first speaker of a question has heard the answers to earlier ones.
             if check.verdict == PASSED:
-                return replace(check, verdict=NOT_KNOWN, says=check.says + ORDER_CANNOT_PASS)
+                says = join_sentences([check.says, word("check", "pull, only fails")])
+                return replace(check, verdict=NOT_KNOWN, says=says)
             return check
         return unchecked_result(
-            "sycophancy", "Giving in to the group", Margin(high=PULL), NO_CONTROL
+            "sycophancy", "Giving in to the group", Margin(high=PULL), word("refusal", "no control")
         )
 
     def describe_check(self) -> str:

@@ -29,7 +29,7 @@ from folkmoot.measures.inference.estimates import Estimate, format_count, format
 from folkmoot.measures.position import shown_in
 from folkmoot.measures.reply_checks import check_answers, part_of_stage
 from folkmoot.measures.retest import Repeat
-from folkmoot.measures.wording import EXPLORATORY, OBSERVED
+from folkmoot.measures.wording import EXPLORATORY, OBSERVED, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
@@ -333,11 +333,21 @@ def by_treatment(
         statement = describe_claims(results, f"{measure.name}{rounds_text}")
     else:
         means = (
-            f"{_format_mean(measure, estimate.value)} under {treatment}"
+            word(
+                "description",
+                "under",
+                value=_format_mean(measure, estimate.value),
+                condition=treatment,
+            )
             for treatment, estimate in estimates.items()
         )
-        count_text = format_count(participants.height, "participant")
-        statement = f"Mean {measure.name}{rounds_text}: {', '.join(means)} ({count_text})."
+        statement = word(
+            "description",
+            "means",
+            what=f"{measure.name}{rounds_text}",
+            values=join_sentences(means, ", "),
+            number=format_count(participants.height, "participant"),
+        )
     return Finding(
         f"treatment_{measure.name}",
         f"{measure.name}, by treatment",
