@@ -101,8 +101,8 @@ def category_shares(counts: Mapping[str, int]) -> dict[str, float | None]:
 def estimate_from_json(fields: Mapping[str, JsonValue], clusters: str = "n") -> Estimate:
     """Read an estimate from a JSON object with `estimate`, `low`, `high`, `p`, `n` and `each`.
 
-    These are the fields of `Estimate`. `clusters`: the key of the number of independent units, such
-    as "sets". A missing or non-numeric value becomes NaN, and a missing count becomes 0.
+    They become the fields of an `Estimate`. `clusters`: the key of the number of independent units,
+    such as "sets". A missing or non-numeric value becomes NaN, and a missing count becomes 0.
     """
     value, low, high, p_value = (
         _number_or_nan(fields.get(key)) for key in ("estimate", "low", "high", "p")

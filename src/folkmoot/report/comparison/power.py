@@ -294,10 +294,11 @@ def _units_needed(
     alpha: float,
     iccs: Sequence[float],
 ) -> int | None:
-    """Return the number of units in each condition for a power of 80 %, or None if there is none.
+    """Return the number of units in each condition for a power of 80 %, or None if none suffices.
 
-    The assumed difference of shares is the expected one, or else twice the margin. It is 0 for a
-    claim of equivalence. For means and paired designs, half a standard deviation is assumed.
+    For shares, the expected difference is assumed. Without it, twice the margin is assumed, or 0
+    for a claim of equivalence. For means and paired designs, half a standard deviation is assumed.
+    Returns None for shares without expected difference and margin.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:

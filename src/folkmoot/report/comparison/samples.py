@@ -158,8 +158,8 @@ def people_in(run: Sample) -> Sample | None:
 def same_people(first: Sample, second: Sample) -> bool:
     """Return whether two runs drew the same participants.
 
-    They did if all parts that both plans sealed have equal hashes. Design and claims are ignored,
-    because participants and their conditions are separate parts.
+    The function compares the hashes of the parts that both plans sealed, such as participants and
+    their conditions. It ignores the design and the claims.
     """
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
