@@ -6,6 +6,7 @@ file can end only the child process.
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import subprocess
@@ -28,6 +29,9 @@ except ImportError:
 # Numeric libraries use one thread, so that results do not depend on the number of cores.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _STATM = Path("/proc/self/statm")
+# The exit status of a child that has no memory left. What it writes then may be cut or mixed with
+# other messages.
+_OUT_OF_MEMORY = errno.ENOMEM
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ def run_in_child(
             if error_lines
             else f"status {process.returncode}; was there enough memory?"
         )
+        if process.returncode == _OUT_OF_MEMORY:
+            reason = "MemoryError"
         # A negative return code is a signal: the system killed the child at a limit.
         at_limit = limits and (process.returncode < 0 or reason.startswith("MemoryError"))
         raise (LimitReached if at_limit else FolkmootError)(f"{name}: {reason}")
@@ -118,9 +124,8 @@ def main() -> None:
     try:
         result = pickle.dumps(fn(*args), 5)
     except MemoryError:
-        # A traceback may need more memory than is left, so write only the name of the error.
-        os.write(2, b"MemoryError\n")
-        os._exit(1)
+        # A traceback may need more memory than is left.
+        os._exit(_OUT_OF_MEMORY)
     sys.stdout.buffer.write(result)
     sys.stdout.buffer.flush()
     # A normal exit would free each object first, which takes long after a large computation.

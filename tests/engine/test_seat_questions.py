@@ -26,7 +26,7 @@ from folkmoot.errors import InputError, RunPausedError
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
-from tests.contract.small import SMALL, small_study
+from tests.contract.small import EXAMPLES, SMALL, small_study
 from tests.engine.test_seats import Answers, by_hand
 
 STUDY = """
@@ -277,6 +277,34 @@ def test_a_check_after_more_questions_than_the_study_has_is_a_warning(tmp_path: 
     assert code == 0 and warning["key"] == "seats.checks[1].after_questions"
     assert warning["message"].startswith("a human gets about 2 questions")
     assert not check_as_json(write_study(tmp_path, TIMED % "after_questions: 2"))[1]["warnings"]
+
+
+def test_a_check_that_could_exclude_nobody_is_found_before_the_run(tmp_path: Path) -> None:
+    for name in ("delphi.py", "delphi.yaml"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    path = tmp_path / "delphi.yaml"
+    seats = "seats:\n  ids: [p_0001]\n  checks:\n    - question: Name the town.\n"
+    exclusion = f"{seats}      right: Ours\n      on_failure: exclude\n"
+    path.write_text(path.read_text("utf-8") + exclusion, "utf-8")
+    arguments = [str(path), "--trust"]
+    done = CliRunner().invoke(app, ["check", *arguments, "--json"])
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert done.exit_code == 2 and problem["key"] == "seats.checks[1].on_failure"
+    assert problem["where"] and problem["hint"].startswith("use `note`")
+    folder = tmp_path / "run"
+    started = CliRunner().invoke(app, ["run", *arguments, "--out", str(folder)])
+    assert started.exit_code == 2 and not folder.exists()
+    path.write_text(path.read_text("utf-8").replace("exclude", "note"), "utf-8")
+    assert CliRunner().invoke(app, ["check", *arguments]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_check_can_exclude_in_every_study_type(name: str, tmp_path: Path) -> None:
+    path = small_study(name, tmp_path)
+    seats = "\nseats:\n  count: 1\n  checks:\n    - {question: Name the town., right: Ours, "
+    more = "members_speak: true\n" if name == "negotiation" else ""
+    path.write_text(path.read_text("utf-8") + seats + "on_failure: exclude}\n" + more, "utf-8")
+    assert check_as_json(path) == (0, ANY)
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def run_command(
         from folkmoot.view.seat import build_seat_host
 
         if not options.resume:
-            _require_checks_with_a_place(study_file, options)
+            _require_effective_checks(study_file, options)
         seat_host = build_seat_host(
             address=serving.address,
             port=serving.port,
@@ -322,11 +322,14 @@ def run_command(
         )
 
 
-def _require_checks_with_a_place(study_file: StudyFile, options: RunOptions) -> None:
+def _require_effective_checks(study_file: StudyFile, options: RunOptions) -> None:
     # Humans are invited once, so such a mistake must not be found after the run.
     seats = study_file.config.seats
-    # A dry run takes seconds, and checks before the study are always asked.
-    if seats is None or all(check.is_before_study for check in seats.checks):
+    # A dry run takes seconds. Checks before the study are always asked, and need none if they do
+    # not exclude.
+    if seats is None or all(
+        check.is_before_study and check.on_failure != "exclude" for check in seats.checks
+    ):
         return
     estimate = run_dry_run(study_file, options.model or study_file.override)
     problems, warnings = find_check_problems(study_file, estimate)

@@ -32,7 +32,7 @@ from folkmoot.engine.run.runner import apply_limit, open_dry_run, run_study
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
-from folkmoot.engine.study.study import select_study_seats
+from folkmoot.engine.study.study import planned_parts, select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.models.catalog import SYNTHETIC_MODEL, open_provider, resolve_model
 from folkmoot.models.request import (
@@ -43,6 +43,7 @@ from folkmoot.models.request import (
 )
 from folkmoot.provenance import Source
 from folkmoot.randomness import generator
+from folkmoot.storage.run_folder import RunFolder
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
@@ -88,6 +89,8 @@ class RunEstimate:
         incomplete: even the sample was too large, so the run will make more calls than estimated.
         questions: one entry for each participant who was asked and whom humans can play under
             `seats`. The entry holds the stages of each question to this participant.
+        parts: the parts of the run that a check of humans can exclude. Empty if the study type
+            declares no parts.
         notes: what the researcher should know about the calls before the run.
     """
 
@@ -104,6 +107,7 @@ class RunEstimate:
     sampled: tuple[int, int] | None = None
     incomplete: bool = False
     questions: Mapping[Seat, Sequence[tuple[str, ...]]] = field(default_factory=dict)
+    parts: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
     @property
@@ -460,6 +464,7 @@ def _estimate_of(dry_run: DryRun, scale: float) -> RunEstimate:
             for name, usage in counting.models.items()
         },
         questions=counting.question_log.stages,
+        parts=dry_run.parts,
     )
 
 
@@ -474,6 +479,7 @@ class DryRun(NamedTuple):
     counting: CountingProvider
     sampler: Sampler | None = None
     cut: bool = False
+    parts: frozenset[str] = frozenset()
 
     @property
     def outermost_item_count(self) -> int:
@@ -521,7 +527,8 @@ def _dry_run(
             was_cut = has_copies or counting.bytes > counting.max_bytes
             if not was_cut:
                 raise
-    return DryRun(counting, sampler, was_cut)
+        parts = planned_parts(study_file.study, RunFolder(out))
+    return DryRun(counting, sampler, was_cut, parts)
 
 
 def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]:

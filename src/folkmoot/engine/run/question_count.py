@@ -1,4 +1,4 @@
-"""Count the questions that a human is likely to get, and find checks that nobody would be asked.
+"""Count the questions that a human is likely to get, and find checks that have no effect.
 
 The numbers and the stages come from a dry run with the embedded respondent, as the cost does.
 """
@@ -12,6 +12,7 @@ from folkmoot.engine.run.counting_provider import QuestionLog
 from folkmoot.engine.run.dry_run import RunEstimate, embedded_provider, small_part
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import open_dry_run, run_study
+from folkmoot.engine.seats.seats import SeatSettings
 from folkmoot.engine.settings.yaml_tree import KeyPath, format_path
 from folkmoot.engine.study.study_file import StudyFile, locate_problem
 from folkmoot.errors import FolkmootError, Problem
@@ -69,15 +70,21 @@ def count_questions(study_file: StudyFile) -> int | None:
 def find_check_problems(
     study_file: StudyFile, estimate: RunEstimate
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return problems and warnings for checks of humans that would be asked of nobody.
+    """Return problems and warnings for checks of humans that would have no effect.
+
+    A check cannot exclude anybody if the study type declares no parts of a run, or if the parts do
+    not contain those of the seats. This is a problem.
 
     A stage that does not exist is a problem. A number of questions that no participant reached in
     the dry run is a warning, because humans may get more questions than the embedded respondent. If
     the dry run has seen only a sample of the study, a missing stage is a warning as well.
     """
     settings = study_file.config.seats
-    if settings is None or not estimate.questions or estimate.incomplete:
+    if settings is None:
         return [], []
+    problems, warnings = _find_exclusion_problems(study_file, settings, estimate), list[Problem]()
+    if not estimate.questions or estimate.incomplete:
+        return problems, warnings
     # A stage occurs several times in a path, and once in the list, in the order of the protocol.
     stages = list(
         dict.fromkeys(
@@ -88,7 +95,6 @@ def find_check_problems(
         )
     )
     max_questions = max(map(len, estimate.questions.values()))
-    problems, warnings = list[Problem](), list[Problem]()
     for index, check in enumerate(settings.checks):
         path: KeyPath = ("seats", "checks", index)
         if check.after_stage is not None and check.after_stage not in stages:
@@ -103,3 +109,23 @@ def find_check_problems(
             key = format_path((*path, "after_questions"))
             warnings.append(locate_problem(study_file, Problem(message, key=key, hint=hint)))
     return problems, warnings
+
+
+def _find_exclusion_problems(
+    study_file: StudyFile, settings: SeatSettings, estimate: RunEstimate
+) -> list[Problem]:
+    if estimate.parts and all(seat.analysed_part in estimate.parts for seat in estimate.questions):
+        return []
+    return [
+        locate_problem(
+            study_file,
+            Problem(
+                "this study type does not say which part of the analysis to leave out with a human",
+                key=format_path(("seats", "checks", index, "on_failure")),
+                hint="use `note`, and the report lists who failed, or `end`; or let the study type "
+                "name its parts (`part=` of `ExpectedRows`)",
+            ),
+        )
+        for index, check in enumerate(settings.checks)
+        if check.on_failure == "exclude"
+    ]

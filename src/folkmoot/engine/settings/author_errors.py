@@ -167,7 +167,8 @@ def _suggest_fix(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, SystemExit):
         return "return instead; a study must not end the process"
-    if "'await' expression" in text:
+    # The second wording is that of Python 3.14.
+    if "'await' expression" in text or "can't be awaited" in text:
         return _REMOVE_AWAIT_HINT
     if "coroutine" in text and not isinstance(error, ProtocolError):
         return _ADD_AWAIT_HINT

@@ -360,6 +360,12 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
     return PartialRun(run, parts, declared_tables(study.tables))
 
 
+def planned_parts(study: Study, run: RunFolder) -> frozenset[str]:
+    """Return the names of the planned parts of a run. Empty if the study type declares none."""
+    parts = _parts_of(study, run)
+    return frozenset() if parts is None else frozenset(parts.planned)
+
+
 def _parts_of(study: Study, run: RunFolder) -> Parts | None:
     """Return the planned parts of a run, or None if the plan names no parts."""
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
