@@ -315,10 +315,10 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return a sentence that agrees or disagrees with another participant, and its concern.
+    """Return a sentence that agrees or disagrees with another participant, and its topic.
 
-    Each of the last three speakers may get a response, the latest first. The respondent agrees only
-    with a sentence on the same side. Return two empty strings without a response.
+    The last three speakers are considered, the latest first. The respondent agrees only with a view
+    on its own side. Return two empty strings if the respondent reacts to none of them.
     """
     side = 1 if opinion.now >= 0 else -1
     latest = {

@@ -131,7 +131,7 @@ class Share(NamedTuple):
 
 
 def share_of(group: Group, portion: Portion) -> Share:
-    """Return the texts of a portion for prompts."""
+    """Return a portion (an option with its members and its time) as texts for prompts."""
     everyone = len(portion.members) == len(group.members)
     who = (
         "everyone"

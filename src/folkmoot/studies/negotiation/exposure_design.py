@@ -90,6 +90,7 @@ class _Conversations:
     """
 
     def __init__(self, run: RunFolder) -> None:
+        # (group, topic) → ids of stated preferences, by member id.
         self.stated: dict[tuple[str, str], dict[str, str]] = {}
         self._said: dict[tuple[str, str, str], dict[str, str]] = {}
         theory = _theory_words(run)
@@ -119,7 +120,7 @@ class _Conversations:
 
 
 def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """Return (group, topic) → terms of lexicon.yaml that the mediator wrote under C3."""
+    """Return the lexicon.yaml terms that the mediator wrote under C3, by group and topic."""
     if not run.has_table("decisions"):
         return {}
     rows = run.read_table("decisions").filter(pl.col("theory_words").fill_null("") != "")

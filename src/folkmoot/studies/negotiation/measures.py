@@ -64,12 +64,12 @@ def satisfaction_of_members(
 
     Args:
         scores: member id → option → score.
-        portions: the decision.
+        portions: the parts of the decision (an option, its members and its time).
         lowest: an option with this score or a lower one counts as rejected by the member.
 
-    The result is the mean over the times or branches in which the member gets an option. Of several
-    options at the same time, the best score counts. If the member rejects one of them, the worst
-    score counts instead. Members are left out if they get no option or an option without a score.
+    Satisfaction is the mean score over the times at which the member gets an option. If there are
+    several options at one time, the best score counts, or the worst if the member rejects any of
+    them. Members are left out if they get no option or an option without a score.
     """
     result: dict[str, float] = {}
     for member, member_scores in scores.items():

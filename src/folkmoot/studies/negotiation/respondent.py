@@ -41,8 +41,7 @@ Reply = dict[str, object]
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
     """Return the part of the embedded respondent for this study.
 
-    `follows` is the chance (0 to 1) that the mediator gives a minority its first choice under C3
-    and C5. The chance is an effect that is built into the respondent.
+    `follows`: the chance (0 to 1) that the mediator gives a minority its first choice.
     """
     return RespondentPart(
         option_names=_option_names,

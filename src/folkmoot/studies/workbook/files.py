@@ -357,9 +357,10 @@ def harmless_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
 
 def escape_formula(value: object) -> str:
-    """Return a cell as text. A text that a spreadsheet would calculate gets a leading apostrophe.
+    """Return a cell as text that a spreadsheet program does not calculate.
 
-    Numbers, including negative ones, are unchanged.
+    A text that looks like a formula gets a leading apostrophe. Numbers get none, even negative
+    ones.
     """
     if value is None:
         return ""

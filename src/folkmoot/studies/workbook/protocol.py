@@ -2,7 +2,7 @@
 
 1. Fill in the constants. Each combination of their values is a separate experiment.
 2. Draw treatments, sessions, roles and the order of tasks. Seal and record them.
-3. Play each session: give the context, then put the tasks in order.
+3. Play each session: give the context, then ask the tasks in the drawn order.
 4. Write both files of an experiment as its sessions finish.
 """
 

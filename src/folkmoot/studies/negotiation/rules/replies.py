@@ -320,9 +320,9 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
     """Return scores as a parsed ballot.
 
-    Options without a score entry count as unmatched, which causes a re-ask. The fields of the
-    source study are filled in as well. The top choice is the option with the highest score. The
-    other options with a score above zero are acceptable.
+    An option without a score entry is recorded as a problem, so that the question is asked again.
+    The option with the highest score is the top choice. Other options with scores above zero are
+    acceptable.
     """
     unmatched: list[str] = []
     scores: dict[str, float] = {}

@@ -160,7 +160,10 @@ class Condition:
 
     id: str
     title: str
+    # How the mediator proposes a decision: not at all, by free reasoning, or with the strategy that
+    # the strategy table gives for the case.
     synthesis: Literal["none", "raw", "canonical"] = "none"
+    # True if only one member is heard.
     one_member: bool = False
     feedback: bool = False
 

@@ -521,9 +521,9 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Return the option with the best score. In a tie, return the one that comes first in the text.
+    """Return the option with the best score that the text names first.
 
-    Return None if the text names none of the best options.
+    Return None if the text names no option with the best score.
     """
     highest = max(scores.values(), default=0)
     return next(

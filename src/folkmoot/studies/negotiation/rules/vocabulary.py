@@ -81,9 +81,9 @@ def _plural_form(noun: str) -> str:
 
 
 def match_members(entry: str, group: Group) -> tuple[str, ...]:
-    """Return the ids of the members that an entry names, or an empty tuple.
+    """Return the ids of the members that an entry names, or an empty tuple if it names none.
 
-    The entry may be a name or a value that means several members.
+    The entry may be a name or a word for several members (such as "everyone").
     """
     folded = fold_name(entry.strip(" .,;:!"))
     if folded in _EVERYONE:
