@@ -85,9 +85,9 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
-        """Return a finding with groups as units.
+        """Return a finding that treats each group as one independent unit.
 
-        Its title names the concept if there are several.
+        If there are several concepts, the title names the one of this finding.
         """
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
@@ -644,7 +644,10 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Return the finding on how well positions agree with coded words, or None without codes."""
+    """Return the finding on how well stated positions agree with coded statements.
+
+    Return None without codes, or with fewer than two coded statements.
+    """
     codings = concept.codes.get("opinion")
     if codings is None or codings.primary_coder is None:
         return None

@@ -239,10 +239,10 @@ def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
 def with_seeded_opinion(
     session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
 ) -> list[Profile]:
-    """Return the participants with a seeded opinion (drawn and not asked for) on this concept.
+    """Return the participants with opinions on this concept that are drawn instead of asked for.
 
-    Part of the opinion comes from the persona and is the same for all concepts. With a single
-    concept, the opinions drawn at recruitment are kept.
+    If the study asks for first opinions, or has a single concept, the participants are returned
+    unchanged.
     """
     config = session.config
     if len(config.concepts) == 1 or config.first_opinion == "asked":

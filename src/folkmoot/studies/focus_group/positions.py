@@ -166,9 +166,9 @@ def repeated_positions(run: RunFolder) -> list[Repeat]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the table `intents` with excluded answers set to null.
+    """Return the table of purchase intents with excluded answers set to null.
 
-    `excluded` holds rows of `answers`.
+    `excluded`: the rows of the table `answers` that are excluded.
     """
     excluded_keys = set()
     is_intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")

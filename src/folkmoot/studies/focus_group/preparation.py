@@ -250,9 +250,10 @@ def config_advisories(config: DiscussionConfig) -> list[str]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return the rows that the tables of a run must have, given the sealed recruits.
+    """Return the rows that the tables of a run must have, according to its pre-registered plan.
 
-    `personas` has one row per recruit. `statements` has rows for each concept of each group.
+    The table `personas` has one row per recruit. The table `statements` has at least one row for
+    each group and concept.
     """
     rows = tuple(
         {"group": group, "persona_id": participant["id"], "name": participant["name"]}

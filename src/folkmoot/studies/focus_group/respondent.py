@@ -278,9 +278,10 @@ def fair_price(opinion: Opinion) -> str:
 
 
 def own_concern(mind: SimulatedRespondent) -> str:
-    """Return the concern of the participant's last utterance, such as "price".
+    """Return the concern that the respondent named last, such as "price".
 
-    Return an empty string if it names none, or if another participant has taken a side since then.
+    Return an empty string if its last utterance names none, or if others have given a view since
+    then.
     """
     own_texts = own_words(mind)
     if not own_texts or views_of_others(mind, passages_since(mind)):

@@ -382,7 +382,7 @@ def compute_check(
 
 
 def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
-    """Return each participant's distance to the others (alone, after the discussion).
+    """Return each participant's distance to the others before and after the discussion.
 
     Participants without a position at one of the two times are left out.
     """

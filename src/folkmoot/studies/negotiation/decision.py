@@ -281,10 +281,10 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
-    """Return the theory terms in a text, in any spelling and inflection.
+    """Return the terms of lexicon.yaml that occur in a text, in any spelling and inflection.
 
-    `quotable` holds the members' texts and the options. A term that also occurs in one of these
-    texts counts as quoted.
+    `quotable` holds the members' texts and the options. Terms that also occur there are returned as
+    quoted.
     """
     quotable_terms = {_term_of(term) for words in quotable for term in theory_words(words)}
     terms_found = theory_words(text)
@@ -580,27 +580,24 @@ class Negotiation:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRound:
-    """One feedback round: the member asked, the result, and the change.
-
-    - `resolved`: True if the member accepts the decision, None if the mediator does not say.
-    - `change`: a sentence with the portions that the revision added and removed.
-    - `refused`: the options that caused the rejection of the revision.
-    - `because`: the reason for the rejection: `struck` (removed by a hard constraint), `rejected`
-      (given against a strong rejection), `split` (a required split is undone) or `unstated`
-      (shares are missing).
-    """
+    """One feedback round: the member asked, the result, and the change."""
 
     round: int
     target: str
     targeted: bool
+    # True if the member accepts the decision, None if the mediator does not say.
     resolved: bool | None
     question: str
     updated_explanation: str
     revised_decision: str
+    # The options because of which the revision was rejected.
     refused: tuple[str, ...] = ()
+    # Why the revision was rejected: `struck` (removed by a hard constraint), `rejected` (given
+    # against a strong rejection), `split` (undoes a required split) or `unstated` (lacks shares).
     because: str = ""
     hard_no: tuple[str, ...] = ()
     objections: tuple[str, ...] = ()
+    # A sentence with the portions that the revision added and removed.
     change: str = ""
     parse_error: bool = False
 

@@ -84,10 +84,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 class _Conversations:
-    """Ids of utterances, by group, condition and topic.
-
-    `stated` maps (group, topic) to the ids of stated preferences, by member id.
-    """
+    """The ids of utterances by group, condition and topic."""
 
     def __init__(self, run: RunFolder) -> None:
         # (group, topic) → ids of stated preferences, by member id.
@@ -107,10 +104,11 @@ class _Conversations:
                 self._said.setdefault((group, condition, topic), {})[id] = owner
 
     def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
-        """Return utterance id → owner, for utterances about a topic after the preferences.
+        """Return the owner of each utterance about a topic, by utterance id.
 
-        The owner is the speaker, or "" if the mediator wrote the utterance for a member. C5
-        continues C4, so C5 includes the utterances of C4.
+        The members' first statements of their preferences are left out. The owner is the speaker,
+        or "" if the mediator wrote the utterance for a member. Condition C5 includes the utterances
+        of C4, because it continues C4.
         """
         conditions = ("C4", "C5") if condition == "C5" else (condition,)
         utterances: dict[str, str] = {}

@@ -522,7 +522,7 @@ def _decided_options(decision: SlotDecision) -> str:
 def local_constraints(
     by_topic: Mapping[str, SlotDecision], transportation: str | None
 ) -> dict[str, object]:
-    """Return the decisions in the form of TripCraft's local constraints.
+    """Return the decisions as local constraints in the input format of TripCraft, a travel planner.
 
     A constraint is None if TripCraft has no term for the decided option.
     """

@@ -1,9 +1,9 @@
 """The measures of a negotiation: per decision, per session, and compared across conditions.
 
-Satisfaction is computed from the members' own scores, which the researcher collects before the
-mediation. The same scores are used under all conditions. First choices, coverage, splits and
-feedback are computed from the source study's scores of texts. Groups are the unit of analysis.
-`strict_tables` and `repeated_statements` prepare data for checks that all study types share.
+Satisfaction comes from the members' own scores, which the researcher collects before the mediation
+and uses under all conditions. Other measures come from scores that a fixed rule gives to the
+members' texts. The unit of analysis is the group. `strict_tables` and `repeated_statements` prepare
+data for checks that all study types share.
 """
 
 from __future__ import annotations

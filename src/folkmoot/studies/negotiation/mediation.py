@@ -100,16 +100,14 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class MediatorReply(NamedTuple, Generic[M]):
-    """A parsed reply of the mediator.
-
-    `first_problems` are the problems of a first reply that caused a re-ask. `address` is the
-    address of the reply in the journal.
-    """
+    """A parsed reply of the mediator."""
 
     value: M
     parse_step: str
     finish: str | None
+    # Problems of the first reply, if the mediator was asked again.
     first_problems: Problems
+    # The address of the reply in the journal.
     address: str
 
 

@@ -1,7 +1,6 @@
 """The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-Both files are rewritten completely while sessions finish. Sessions are always in the order of the
-plan.
+As sessions finish, both files are written anew. Sessions are always in the order of the plan.
 """
 
 from __future__ import annotations

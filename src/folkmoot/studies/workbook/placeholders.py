@@ -88,12 +88,11 @@ def with_source(value: Scalar, source: Source, recorded: str) -> object:
 
 @dataclass(frozen=True)
 class _Branch:
-    """One branch of an `if` in a text. The condition is None for `else`.
+    """One branch of an `if` in a text."""
 
-    `words` is the condition as the researcher wrote it.
-    """
-
+    # None for `else`.
     condition: ast.expr | None
+    # The condition as the researcher wrote it.
     words: str
     body: list[_Part]
 

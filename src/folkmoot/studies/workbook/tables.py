@@ -322,9 +322,10 @@ def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, st
 
 
 def missing_responses(state: SessionState) -> list[Response]:
-    """Return a missing response for each question that was not asked because the session was cut.
+    """Return a response without an answer for each question that was not asked.
 
-    A session is cut when its conversation reaches the maximum length.
+    A question is not asked if the session was cut because its conversation reached the maximum
+    length.
     """
     answered = {(response.task.var_name, response.speaker_id) for response in state.responses}
     # Contexts ask no question.

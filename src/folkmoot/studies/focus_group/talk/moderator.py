@@ -150,7 +150,7 @@ class Moderator:
         return DiscussionTexts(self.config, self.group, self.stimulus)
 
     def speaker(self, scope: Scope) -> Speaker:
-        """Return the moderator as a speaker of `folkmoot.conversation`."""
+        """Return the moderator as a speaker with a system prompt."""
         system = scope.prompt(
             "moderator_system",
             category=self.texts.category,

@@ -1,6 +1,6 @@
 """Read free text with a coder, a lexicon and codebooks.
 
-After each answer, the coder gives the position and the message to which the answer responds. A
+The coder is a model. After each answer, it gives the position and the message that is answered. A
 lexicon rates the tone. Codebooks give objections, needs, themes and private stances.
 """
 

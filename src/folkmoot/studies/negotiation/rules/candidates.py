@@ -112,7 +112,10 @@ def _own_words(text: str) -> set[str]:
 
 
 def _wish_object(words: Sequence[str]) -> list[str]:
-    """Return what the words after "prefer" wish for ("to visit the castle" → "castle")."""
+    """Return the thing that is wished for, from the words after "prefer".
+
+    For example, "to visit the castle" gives "castle".
+    """
     with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
     return _between_small_words(words[2:] if with_object else words)
 

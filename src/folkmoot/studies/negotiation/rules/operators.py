@@ -361,10 +361,10 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
     """Remove the options that a binding member strongly rejects, then pick from the rest.
 
-    Binding members have the strategy's binding role (such as parent). The pick is the remaining
-    option with their highest total score. For house rules, all remaining options that they support
-    apply together. If no option remains, the outcome is infeasible and selects the least rejected
-    option.
+    Binding members have the role that decides under this strategy (such as parent). The pick is the
+    remaining option with their highest total score. If several house rules remain, all that these
+    members support apply. If no option remains, the least rejected one is picked, but the outcome
+    is infeasible.
     """
     binding = tally.of_role(case.strategy.binding)
     removed = {
@@ -475,7 +475,10 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """Give all members one shared option by least misery, plus each member's own first choice."""
+    """Give all members one shared option, plus each member's own first choice.
+
+    The shared option is the one with the fewest strong rejections.
+    """
     frame = least_misery(tally, case)
     shared_option = frame.selected_option or ""
     pick = Pick(shared_option, frame.decided_by, frame.margin)
@@ -555,7 +558,10 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
 
 
 def _traded_options(tally: Tally) -> dict[str, list[str]]:
-    """Return member id → the options that this member gets in `log_roll`, most valued first."""
+    """Return the options that each member gets in a trade across days, by member id.
+
+    The option that a member values most comes first.
+    """
     points = {member.id: _score_points(tally, member.id) for member in tally.voters}
     wins: dict[str, list[str]] = {member.id: [] for member in tally.voters}
     for option in tally.ranked_options():
@@ -673,7 +679,10 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
 
 
 def decide_together(tally: Tally, case: Case) -> Outcome:
-    """Pick an option for all members by least misery, if a subgroup operator finds no conflict."""
+    """Pick the option with the fewest strong rejections for all members.
+
+    This is used when a rule that would split the group finds that the members agree.
+    """
     outcome = least_misery(tally, case)
     steps = ("Nobody wants to part, so all stay together.", *outcome.steps)
     return replace(outcome, steps=steps, fell_back_to="least_misery")
@@ -701,10 +710,11 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
-    """Give all members a shared option by least misery, and some members an optional branch.
+    """Give all members a shared option, and some members an optional branch.
 
-    The branch is the best-scored other option among members who did not get their first choice.
-    Only those who support the branch join it.
+    The shared option has the fewest strong rejections. The branch is another option. It has the
+    highest total score among members who did not get their first choice. Those of them who support
+    it join the branch.
     """
     outcome = least_misery(tally, case)
     backbone = outcome.selected_option or ""

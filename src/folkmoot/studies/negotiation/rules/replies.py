@@ -274,18 +274,16 @@ def json_answer(
 
 @dataclass(frozen=True, slots=True)
 class BallotRead:
-    """A parsed ballot.
+    """A parsed ballot."""
 
-    - `ballot`: None if the ballot is missing or empty.
-    - `missing`: the reason for this.
-    - `unmatched`: kind of value that is expected (such as option) → entries without a match.
-    - `address`: the address of the reply in the journal.
-    """
-
+    # None if the ballot is missing or empty.
     ballot: Ballot | None
+    # Kind of value that is expected (such as option) → entries without a match.
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # Why there is no ballot.
     missing: str = ""
     asked_again: bool = False
+    # The address of the reply in the journal.
     address: str = ""
 
 

@@ -151,12 +151,7 @@ ConditionId = Literal["C1", "C2", "C3", "C4", "C5"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of the study.
-
-    `synthesis` tells how the mediator proposes a decision. With `none` there is no proposal. With
-    `raw` the mediator reasons freely. With `canonical` the mediator follows the strategy table,
-    with votes and subgroups. `one_member` is True if only one member is heard.
-    """
+    """A condition of the study."""
 
     id: str
     title: str

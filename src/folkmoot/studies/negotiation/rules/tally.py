@@ -235,7 +235,10 @@ def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
-    """Return the words that belong to no option, by kind: `refused`, `wanted` and `plain`."""
+    """Return the words outside of option names, by kind.
+
+    The kinds are "refused" (near a negation), "wanted" (after a wish) and "plain".
+    """
     words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
     for clause in clauses:
         for i, word in enumerate(clause.words):
@@ -349,18 +352,17 @@ def _kept_together(
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """One member's ballot. Options have their listed names.
-
-    If the ballot has `scores`, the scores replace the member's stated preference and all other
-    fields except `hard_no`. `objections` are firm rejections in the member's words. An objection
-    counts as soon as an option with the same words is on the table.
-    """
+    """One member's ballot."""
 
     member_id: str
     top_choice: str = ""
     acceptable: tuple[str, ...] = ()
     hard_no: tuple[str, ...] = ()
+    # If there are scores, they replace the member's stated preference and all other fields except
+    # `hard_no`.
     scores: Mapping[str, float] = field(default_factory=dict)
+    # Firm rejections in the member's words. An objection counts as soon as an option with the same
+    # words is on the table.
     objections: tuple[str, ...] = ()
 
 
@@ -371,14 +373,14 @@ Voters = Sequence[Member]
 class Tally:
     """The scores of every member for every option.
 
-    `top` maps voters to the option that they put first. Options are in alphabetical order, and
-    voters in the order of their ids. Methods with a parameter `voters` count all voters if it is
-    None.
+    Methods with a parameter `voters` count all voters if it is None.
     """
 
+    # Options are in alphabetical order, voters in the order of their ids.
     options: tuple[str, ...]
     voters: tuple[Member, ...]
     scores: Mapping[str, Mapping[str, float]]
+    # Voter → the option that the voter puts first.
     top: Mapping[str, str] = field(default_factory=dict)
 
     def score_of(self, voter: str, option: str) -> float:
@@ -559,13 +561,12 @@ class VoteSummary(TypedDict):
 
 
 class Coverage(TypedDict):
-    """The promise to a minority.
-
-    `minority_targets` maps member ids to promised options. `commitment` is the promise in words.
-    """
+    """The promise to a minority."""
 
     slot: str
+    # Member id → promised option.
     minority_targets: dict[str, str]
+    # The promise in words.
     commitment: str
 
 

@@ -1,4 +1,7 @@
-"""Convert texts of a survey from HTML to plain text, and find the piped texts in them."""
+"""Convert texts of a survey from HTML to plain text, and find the piped texts in them.
+
+A piped text is a placeholder for another value, such as an earlier answer.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,10 @@ _SPACES = re.compile(r"[^\S\n]+")
 
 @dataclass(frozen=True)
 class PlainText:
-    """A text without HTML. `lost` describes the parts that plain text cannot represent."""
+    """A text without HTML."""
 
     text: str
+    # Descriptions of the parts that plain text cannot represent.
     lost: tuple[str, ...] = ()
 
 
@@ -116,7 +120,7 @@ class _Reader(HTMLParser):
 
 
 def split_pipes(text: str) -> Iterator[str | Pipe]:
-    """Split a plain text at its piped texts and yield all pieces in order."""
+    """Split a plain text at its piped texts (placeholders) and yield all pieces in order."""
     at = 0
     for match in _PIPE.finditer(text):
         if match.start() > at:
