@@ -1,7 +1,7 @@
-"""Write the files of a focus group: transcript and statistics per discussion, and one topline.
+"""Write the files of a focus group: transcript and statistics per discussion, and one summary.
 
 The files of a single discussion are in the run folder. The files of several discussions are below
-`groups/`. The topline gives purchase intent, movement, objections, needs and themes with quotes.
+`groups/`. The summary (`topline.md`) tells how opinions moved, and quotes objections and needs.
 """
 
 from __future__ import annotations

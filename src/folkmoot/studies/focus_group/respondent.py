@@ -139,9 +139,9 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions that the system prompt states in words.
+    """Return the range of the first opinion that the system prompt states in words.
 
-    The words name the first opinion, such as "strongly against it". Return None without them.
+    Such words are "strongly against it". Return None if the prompt states no first opinion.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -554,7 +554,7 @@ def summarise_views(reported_views: Iterable[ReportedView]) -> str:
 
 
 def ask_probe(mind: SimulatedRespondent) -> str:
-    """Return a probe that asks why, or a second probe that asks why the reason matters."""
+    """Return a follow-up question that asks why, or a second one: why the reason matters."""
     asked_names, own_texts = people_named(mind), own_words(mind)
     # It is the second probe if the moderator's last words named the same participant and at most
     # one answer followed.

@@ -40,11 +40,9 @@ class Where(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DiscussionTexts:
-    """The texts of one concept (`stimulus`) in one group, each with its source.
+    """The texts of one concept (`stimulus`) in one group, each with its source."""
 
-    `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`).
-    """
-
+    # The settings for this concept (`DiscussionConfig.for_stimulus`).
     config: DiscussionConfig
     group: str = ""
     stimulus: str = ""

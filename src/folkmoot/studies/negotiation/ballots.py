@@ -77,14 +77,13 @@ Problems = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 class Question(NamedTuple):
-    """A question to one speaker.
-
-    `about` says in a few words what the question is about. `options` are the options in the prompt.
-    """
+    """A question to one speaker."""
 
     speaker: Speaker
     prompt: str
+    # What the question is about, in a few words.
     about: str
+    # The options in the prompt.
     options: Sequence[str] = ()
 
 
@@ -398,7 +397,7 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
     """Ask every member whether the recorded decision is the result of the dialogue.
 
     A member answers yes or no, or refuses an option that the decision gives to this member. A
-    refusal does not change the decision, but is recorded in `overridden` and `refused`.
+    refusal is recorded but does not change the decision.
     """
     topic = case.topic(decision.topic)
     lines = (_show_line(case, topic, decision, line) for line in decision.lines)

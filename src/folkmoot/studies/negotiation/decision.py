@@ -118,15 +118,13 @@ NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 
 
 class Share(NamedTuple):
-    """One portion of a decision (option, members and time) as texts for prompts.
-
-    `when` is empty for the whole trip. `owner` is the name of the member who chose the option, or
-    empty if the rule lets no single member choose.
-    """
+    """One portion of a decision (option, members and time) as texts for prompts."""
 
     option: str
     who: str
+    # Empty for the whole trip.
     when: str
+    # The name of the member who chose the option. Empty if the rule lets no single member choose.
     owner: str
 
 
@@ -266,12 +264,11 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The theory terms in a text, spelled as in the text.
+    """The theory terms in a text, spelled as in the text."""
 
-    `quoted` terms also occur in an option or in a member's text. `theory` holds all other terms.
-    """
-
+    # The terms that are not in `quoted`.
     theory: tuple[str, ...] = ()
+    # The terms that also occur in an option or in a member's text.
     quoted: tuple[str, ...] = ()
 
 
@@ -388,17 +385,16 @@ class DialogueTurn:
 
 
 class Origin(NamedTuple):
-    """The origin of an utterance: a reply (`address`) and a part of it.
+    """The origin of an utterance: a reply, or a part of it."""
 
-    - `author`: who wrote the text, or "" if it was rendered from data.
-    - `finish`: the finish reason of the reply.
-    - `round`: the number of the feedback round.
-    """
-
+    # The address of the reply.
     address: str = ""
     part: str = ""
+    # Who wrote the text, or "" if it was rendered from data.
     author: str = ""
+    # The finish reason of the reply.
     finish: str | None = None
+    # The number of the feedback round.
     round: int | None = None
 
 
@@ -554,7 +550,8 @@ class Negotiation:
     ) -> DialogueTurn:
         """Record an utterance of a member (by id) or of the System.
 
-        `intent` is a key of `PHASES`. Without `origin` the text counts as rendered from data.
+        `intent` is a key of `PHASES`, such as "user_vote". `origin` is None if a program wrote the
+        text from data.
         """
         # These texts are rendered. The text of a member is never changed.
         if speaker == SYSTEM or intent == "user_vote":
@@ -604,44 +601,35 @@ class FeedbackRound:
 
 @dataclass(frozen=True, slots=True)
 class SlotDecision:
-    """The complete audit trail of one decision.
-
-    - `source`: who decided: single_user, preferences, synthesis, operator, vote or feedback.
-    - `said`: the mediator's text.
-    - `stated`: the decision in the mediator's text.
-    - `proposed`: the label that the model gave to its strategy, None if it could not be read.
-    - `parse_step`: the step that read the proposal. `minimal` means that it was unreadable.
-    - `outcome`: the operator's decision.
-    - `portions`: the final decision after feedback.
-    - `cause`: the reason why nothing is decided, if it is known (see `undecided_reason`).
-    - `terms`: theory terms (see lexicon.yaml) in the mediator's final reply. C3 forbids them.
-    - `terms_first`: theory terms in a first reply that was replaced by a re-ask.
-    - `asked_again`: the reasons for re-asks before this decision (theory, unmatched).
-    - `came_up`: options that no statement named → the condition in which the option was added.
-    - `late_scores`: members' own scores of the options in `came_up`.
-    - `overridden`: option → members who get it against their strong rejection.
-    - `overridden_unasked`: the value of `overridden` before members were asked to confirm.
-    - `confirmed`: member → True if the member confirms the decision, or a missing answer.
-    - `refused`: member → options of the decision that the member refused when asked to confirm.
-    """
+    """The complete audit trail of one decision."""
 
     topic: str
+    # Who decided: single_user, preferences, synthesis, operator, vote or feedback.
     source: str
     has_conflict: bool
     resolution_text: str
     conflict_description: str = ""
     proposal: str = ""
+    # The mediator's text.
     said: str = ""
+    # The decision in the mediator's text.
     stated: Settlement | None = None
     dropped: tuple[str, ...] = ()
+    # Option → members who get it against their strong rejection.
     overridden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # The value of `overridden` before members were asked to confirm.
     overridden_unasked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Member → True if the member confirms the decision, or a missing answer.
     confirmed: Mapping[str, bool | Missing] = field(default_factory=dict)
+    # Member → options of the decision that the member refused when asked to confirm.
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strategy: Strategy | None = None
+    # The label that the model gave to its strategy, None if it could not be read.
     proposed: str | None = None
     options: tuple[str, ...] = ()
+    # The operator's decision.
     outcome: Outcome | None = None
+    # The final decision after feedback.
     portions: tuple[Portion, ...] = ()
     selected_option: str | None = None
     ballots: str = "none"
@@ -651,15 +639,22 @@ class SlotDecision:
     split: tuple[Branch, Branch] | None = None
     feedback: tuple[FeedbackRound, ...] = ()
     lines: tuple[DialogueTurn, ...] = ()
+    # The step that read the proposal. `minimal` means that it was unreadable.
     parse_step: str = ""
     dropped_lines: int = 0
     source_winner: str | None = None
+    # The reason why nothing is decided, if it is known (see `undecided_reason`).
     cause: str = ""
+    # Theory terms (see lexicon.yaml) in the mediator's final reply. C3 forbids them.
     terms: Terms = NO_TERMS
+    # Theory terms in the first reply, if the mediator was asked again.
     terms_first: tuple[str, ...] = ()
+    # The reasons for re-asks before this decision (theory, unmatched).
     asked_again: tuple[str, ...] = ()
     ballots_read: Mapping[str, BallotRead] = field(default_factory=dict)
+    # Members' own scores of the options in `came_up`.
     late_scores: OwnScoresOfTopic = field(default_factory=dict)
+    # Option that no statement named → the condition in which the option was added.
     came_up: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -580,7 +580,8 @@ def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], state
 def tripcraft_csv(trips: pl.DataFrame) -> str:
     """Return the rows as CSV text.
 
-    TripCraft's columns come first, in the order of its files, then the reference columns.
+    TripCraft's columns come first, in the order of its files. Columns with reference information
+    follow.
     """
     references = [column for column in trips.columns if column.startswith(REFERENCE)]
     rows = trips.select(*TRIPCRAFT_COLUMNS, *references).fill_null("")

@@ -157,15 +157,12 @@ def text_scores_of(
 
 @dataclass(frozen=True, slots=True)
 class DecisionMeasures:
-    """The measures of one decision. A value is NaN if the measure does not apply.
-
-    - `satisfaction`: member id → satisfaction.
-    - `unknown`: member id → the reason why the satisfaction is unknown.
-    - `covered`: member id → 1.0 if the member gets an option with a positive score, otherwise 0.0.
-    """
+    """The measures of one decision. A value is NaN if the measure does not apply."""
 
     satisfaction: ByMember
+    # Member id → the reason why the satisfaction is unknown.
     unknown: Mapping[str, str]
+    # 1.0 if the member gets an option with a positive score, otherwise 0.0.
     covered: ByMember
     minority_coverage: float
     minority_promised: float
@@ -357,7 +354,7 @@ def _means_of_members(
 class Figure(TypedDict):
     """An estimate as JSON: value, 95 % interval, p-value and number of groups.
 
-    Unknown values are null. If there are few groups, `each` holds the value of every group.
+    Unknown values are null.
     """
 
     estimate: float | None
@@ -365,6 +362,7 @@ class Figure(TypedDict):
     high: float | None
     p: float | None
     n: int
+    # The value of every group, if there are few groups.
     each: list[float]
 
 
@@ -382,27 +380,25 @@ class Difference(Figure):
 class NotAskedAgain(TypedDict):
     """The comparison of conditions, computed without decisions that needed a re-ask.
 
-    `decisions` is the number of decisions left out. A decision with a re-ask under one condition is
-    left out under all conditions of the group.
+    A decision with a re-ask under one condition is left out under all conditions of the group.
     """
 
+    # The number of decisions left out.
     decisions: int
     conditions: dict[str, dict[str, Figure]]
     paired_differences: list[Difference]
 
 
 class Comparison(TypedDict):
-    """The content of comparison.json.
-
-    `conditions` maps condition → measure → estimate. `conflict_rate_by_slot` maps condition → topic
-    → share of groups (0 to 1).
-    """
+    """The content of comparison.json."""
 
     groups: int
     measures: dict[str, str]
+    # Condition → measure → estimate.
     conditions: dict[str, dict[str, Figure]]
     paired_differences: list[Difference]
     without_asked_again: NotAskedAgain | None
+    # Condition → topic → share of groups (0 to 1).
     conflict_rate_by_slot: dict[str, dict[str, float]]
     intervals: str
 
@@ -592,15 +588,15 @@ def _mean_by_key(rows: Sequence[ByMember]) -> dict[str, float]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return `confirmations` and `decisions` without the answers in `excluded`.
+    """Return the tables `confirmations` and `decisions` without the answers in `excluded`.
 
-    `excluded` holds addresses of the form `negotiation/group-condition/topic/confirm/member/ask0`.
-    Excluded answers become null in `confirmations`. A refusal remains in `decisions` if an answer
-    that is not excluded gave it.
-
-    If C5 does not change a decision of C4, members are not asked again. Their answers under C4 then
-    count for C5 as well.
+    `excluded` holds addresses of answers, of the form
+    `negotiation/group-condition/topic/confirm/member/ask0`. In `confirmations`, excluded answers
+    become null. In `decisions`, a decision counts as refused only if an answer that is not excluded
+    refused it.
     """
+    # If C5 does not change a decision of C4, members are not asked again. Their answers under C4
+    # then count for C5 as well.
     keys = ["group_id", "condition", "topic", "member_id"]
     excluded_answers = _confirmed_at(excluded["address"])
     answered = _confirmed_at(run.read_table("answers")["address"])
@@ -645,10 +641,11 @@ def group_of_answer(row: Mapping[str, Any]) -> Hashable:
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:
-    """Return pairs of two answers by the same member on the same matter, for the retest measures.
+    """Return pairs of two answers by the same member, for the measures of test and retest.
 
-    - about an option: the score of the stated preference, and the member's own score
-    - about a decision: the option with the highest own score, and the top choice on the ballot (C4)
+    The first kind of pair compares two scores of an option: from the stated preference, and by the
+    member. The second kind compares the option that the member scored highest with the top choice
+    on the ballot.
     """
     scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()

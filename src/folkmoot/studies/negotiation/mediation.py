@@ -169,28 +169,26 @@ def _voiced_names(case: Negotiation) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The mediator's parsed proposal for one decision.
-
-    - `label`: the name that the mediator gave to the strategy, or None if it could not be read.
-    - `said`: the mediator's complete text.
-    - `stated`: the decision in that text.
-    - `terms`: the theory terms (see lexicon.yaml) in that text, under C3.
-    - `terms_first`: theory terms in a first reply that caused a re-ask.
-    """
+    """The mediator's parsed proposal for one decision."""
 
     has_conflict: bool
     conflict_description: str
     explanation: str
+    # The name that the mediator gave to the strategy, or None if it could not be read.
     label: str | None
     opening: str
+    # The mediator's complete text.
     said: str
+    # The decision in that text.
     stated: Settlement
     responses: tuple[tuple[str, str], ...]
     parse_step: str
     dropped_lines: int
     finish: str | None = None
     address: str = ""
+    # The theory terms (see lexicon.yaml) in that text, under C3.
     terms: Terms = NO_TERMS
+    # Theory terms in the first reply, if the mediator was asked again.
     terms_first: tuple[str, ...] = ()
     asked_again: tuple[str, ...] = ()
 

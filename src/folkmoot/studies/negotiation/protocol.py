@@ -579,15 +579,13 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 
 
 class Talks(NamedTuple):
-    """The texts of a session that coders read.
+    """The texts of a session that coders read."""
 
-    - `wishes`: the stated preferences.
-    - `mediators`: the mediator's texts under C3.
-    - `talks`: the dialogues.
-    """
-
+    # The stated preferences.
     wishes: tuple[coding.TextToCode, ...] = ()
+    # The mediator's texts under C3.
     mediators: tuple[coding.TextToCode, ...] = ()
+    # The dialogues.
     talks: tuple[coding.TextToCode, ...] = ()
 
 

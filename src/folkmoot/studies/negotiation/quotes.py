@@ -1,8 +1,6 @@
 """The texts that prompts show, with their sources: names, topics, options, rules and decisions.
 
-All functions `quote_…` return text that carries its source (`folkmoot.provenance`). A decision has
-rows in two tables: its shares in `shown_shares`, and its sentences in `shown_decisions`. The rows
-are recorded when a prompt first shows the decision.
+All functions `quote_…` return text that carries its source (`folkmoot.provenance`).
 """
 
 from __future__ import annotations

@@ -549,7 +549,9 @@ def decision_rows(
 ) -> Iterator[Row]:
     """Yield the rows of all tables about one decision.
 
-    `satisfaction`, `unknown` and `covered` are the measures of the decision by member id.
+    All three measures are by member id. `satisfaction` has the known values, and `unknown` the
+    reasons for unknown ones. `covered` is 1 for members who get an option that they favour, and
+    otherwise 0.
     """
     topic = case.topic(slot_decision.topic)
     decision_key = ids_of_decision(case, topic)

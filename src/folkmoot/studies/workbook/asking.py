@@ -223,14 +223,12 @@ def special_label(state: SessionState, special: str) -> str:
 
 @dataclass(frozen=True)
 class TaskPrompt:
-    """The prompt of a task for one participant, with images and answer type.
-
-    `about` is the text of the task alone, for the embedded respondent.
-    """
+    """The prompt of a task for one participant, with images and answer type."""
 
     prompt: str
     images: tuple[str, ...]
     answer_type: WorkbookAnswer
+    # The text of the task alone, for the embedded respondent.
     about: str
 
 

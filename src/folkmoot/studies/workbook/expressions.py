@@ -137,17 +137,14 @@ class MissingValue(SourcedText):
 
 @dataclass(frozen=True)
 class EvaluationContext:
-    """The names and values that expressions can use.
-
-    `value(name, participant)` returns the number or text of a variable or computed value. The
-    function returns Missing if an expected value is missing, and None if the participant was never
-    asked. For a value of the session, `participant` is None.
-    """
+    """The names and values that expressions can use."""
 
     participants: Sequence[str]
     personal: frozenset[str]
     shared: frozenset[str]
     constants: Mapping[str, object]
+    # Called with a name and a participant (None for a value of the session). Returns Missing if an
+    # expected value is missing, and None if the participant was never asked.
     value: Callable[[str, str | None], Scalar | Missing | None]
 
 
@@ -360,12 +357,10 @@ def _calculate_value(
 
 @dataclass(frozen=True)
 class _Column:
-    """The values of an aggregate's argument by participant, such as those of `x` in `sum(x)`.
-
-    `failures` holds the exceptions of the participants for whom the argument has no value.
-    """
+    """The values of an aggregate's argument by participant, such as those of `x` in `sum(x)`."""
 
     values: Mapping[str, Any]
+    # The exceptions of the participants for whom the argument has no value.
     failures: Mapping[str, Exception]
 
 

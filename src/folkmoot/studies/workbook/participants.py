@@ -236,9 +236,10 @@ QUESTIONS = "study.workbook.profiles.questions"
 
 @dataclass(frozen=True)
 class SessionParticipant:
-    """One participant in one session. `row` is the index of the participant's profile, from 0."""
+    """One participant in one session."""
 
     id: str
+    # The index of the participant's profile, from 0.
     row: int
     role: str
     name: str

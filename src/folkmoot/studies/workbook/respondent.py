@@ -159,10 +159,9 @@ def giving_inclination(mind: SimulatedRespondent) -> float:
 
 
 def argument_push(mind: SimulatedRespondent) -> float:
-    """Return by how much arguments change the share that the participant gives.
+    """Return by how much arguments change the share of an amount that the participant gives.
 
-    The change is strength × susceptibility × balance. The balance (−1 to 1) is positive if the
-    texts hold more distinct words for giving than against it.
+    The change is positive if the texts hold more distinct words for giving than against it.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (
@@ -170,6 +169,7 @@ def argument_push(mind: SimulatedRespondent) -> float:
         for pattern in (_FOR, _AGAINST)
     )
     balance = max(-1.0, min(1.0, (len(give) - len(keep)) / _MAX_BALANCE))
+    # The change is strength × susceptibility × balance (−1 to 1).
     kappa = _STRENGTH * mind.knobs.kappa_read * mind.knobs.persuasion
     return kappa * mind.who.susceptibility * balance
 

@@ -27,13 +27,11 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
 class PrivateAnswers(NamedTuple):
-    """The private answers of one participant at one time: opinion and purchase intent.
-
-    `retest` is the second opinion, if the participant is asked twice before the discussion.
-    """
+    """The private answers of one participant at one time: opinion and purchase intent."""
 
     statement: Statement
     intents: tuple[PurchaseIntent, ...]
+    # The second opinion, if the participant is asked twice before the discussion.
     retest: Statement | None = None
 
 

@@ -101,9 +101,9 @@ class TableDiscussion:
     def _remaining_respondents(
         self, asked: DiscussionMessage, waiting: list[Participant]
     ) -> list[Participant] | None:
-        """Return the participants who still answer the question if a probe is made.
+        """Return the participants who still answer after a follow-up question of the moderator.
 
-        A probe may take the place of one of them. Return None if no probe can be made.
+        The follow-up may take the place of one of them. Return None if no follow-up can be asked.
         """
         if self.probes >= self.config.all_questions // 2:
             return None

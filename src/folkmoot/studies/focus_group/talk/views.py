@@ -1,8 +1,7 @@
 """Find the product and the views of others in a prompt, for the embedded respondent.
 
-`respondent` forms opinions from the product and the views. Each text is a passage with a known
-source (`texts`): the concept, the material, the price, an utterance. A view is a first-person
-sentence of an utterance with a word for or against the product.
+The module `respondent` forms opinions from them. A view is a first-person sentence of an utterance
+with a word for or against the product.
 """
 
 from __future__ import annotations
@@ -187,14 +186,12 @@ def passages_since(mind: SimulatedRespondent) -> list[Passage]:
 
 
 class ReportedView(NamedTuple):
-    """A sentence of another participant with words for or against the product.
+    """A sentence of another participant with words for or against the product."""
 
-    `views` holds these words. `name` is the name of the participant, or an empty string if the name
-    is not known.
-    """
-
+    # The name of the participant. Empty if it is not known.
     name: str
     sentence: str
+    # The words for or against the product.
     views: tuple[View, ...]
 
 

@@ -28,13 +28,13 @@ class Portion:
     """One option in a decision, with its members and its time.
 
     Portions with the same `when` apply at the same time, for example several house rules. Portions
-    with different times follow each other. `owner` is the id of the member who chose the option. It
-    is empty if no single member chose.
+    with different times follow each other.
     """
 
     option: str
     members: tuple[str, ...]
     when: str = WHOLE_TRIP
+    # The id of the member who chose the option. Empty if no single member chose.
     owner: str = ""
 
     def to_json(self) -> dict[str, object]:
@@ -44,32 +44,29 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The decision of an operator with its audit trail.
+    """The decision of an operator with its audit trail."""
 
-    - `selected_option`: the option that sums up the decision, or None if there is no such option.
-    - `portions`: the complete decision.
-    - `steps`: the reasoning in sentences.
-    - `decided_by`: the criterion that decided: rule, score or alphabetical.
-    - `removed`: pairs of a removed option and the members who removed it.
-    - `owed`: pairs of a member and the option that this member is promised for giving way.
-    - `fell_back_to`: the operator that decided if the strategy's own operator could not.
-    - `infeasible`: True if every option breaks a hard constraint, or if all members strongly reject
-      every option.
-    - `operator`: set by `apply_operator`.
-    - `margin`: the lead of the selected option over the next one, by the rule's first criterion. It
-      is None if the rule does not compare options.
-    """
-
+    # The option that sums up the decision, or None if there is no such option.
     selected_option: str | None
+    # The complete decision.
     portions: tuple[Portion, ...]
+    # The reasoning in sentences.
     steps: tuple[str, ...] = ()
+    # The criterion that decided: rule, score or alphabetical.
     decided_by: str = ""
+    # Pairs of a removed option and the members who removed it.
     removed: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # Pairs of a member and the option that this member is promised for giving way.
     owed: tuple[tuple[str, str], ...] = ()
+    # The operator that decided if the strategy's own operator could not.
     fell_back_to: str = ""
+    # True if every option breaks a hard constraint, or if all members strongly reject every option.
     infeasible: bool = False
     details: Mapping[str, object] = field(default_factory=dict)
+    # Set by `apply_operator`.
     operator: str = ""
+    # The lead of the selected option over the next one, by the rule's first criterion. None if the
+    # rule does not compare options.
     margin: float | None = None
 
     def to_json(self) -> dict[str, object]:
@@ -90,12 +87,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The inputs of an operator besides the tally.
+    """The inputs of an operator besides the tally."""
 
-    `strategy` is the row of the strategy table. `days` is the length of the trip.
-    """
-
+    # The row of the strategy table.
     strategy: Strategy
+    # The length of the trip.
     days: int = 3
 
 
@@ -148,14 +144,12 @@ def counterfactual_outcomes(
 
 
 class Pick(NamedTuple):
-    """The option that a rule selects.
-
-    `settled` names the criterion that decided: "rule", "score" (total score) or "alphabetical".
-    `margin` is the lead over the next option in the rule's first criterion.
-    """
+    """The option that a rule selects."""
 
     option: str
+    # The criterion that decided: "rule", "score" (total score) or "alphabetical".
     settled: str
+    # The lead over the next option in the rule's first criterion.
     margin: float | None
 
 
@@ -558,10 +552,7 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
 
 
 def _traded_options(tally: Tally) -> dict[str, list[str]]:
-    """Return the options that each member gets in a trade across days, by member id.
-
-    The option that a member values most comes first.
-    """
+    """Return the options that each member gets in a trade, the member's favourite first."""
     points = {member.id: _score_points(tally, member.id) for member in tally.voters}
     wins: dict[str, list[str]] = {member.id: [] for member in tally.voters}
     for option in tally.ranked_options():
@@ -679,10 +670,7 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
 
 
 def decide_together(tally: Tally, case: Case) -> Outcome:
-    """Pick the option with the fewest strong rejections for all members.
-
-    This is used when a rule that would split the group finds that the members agree.
-    """
+    """Pick the least rejected option, because the members agree and no split is needed."""
     outcome = least_misery(tally, case)
     steps = ("Nobody wants to part, so all stay together.", *outcome.steps)
     return replace(outcome, steps=steps, fell_back_to="least_misery")

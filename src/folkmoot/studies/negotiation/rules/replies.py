@@ -418,15 +418,13 @@ OPEN_TIME = "time left open"
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A parsed statement of a decision.
+    """A parsed statement of a decision."""
 
-    - `portions`: the options, each with its members and time.
-    - `dropped`: options that no member gets.
-    - `unmatched`: kind of value (option, member or time) → entries that match no listed value.
-    """
-
+    # The options, each with its members and time.
     portions: tuple[Portion, ...] = ()
+    # Options that no member gets.
     dropped: tuple[str, ...] = ()
+    # Kind of value (option, member or time) → entries that match no listed value.
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -437,17 +435,15 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The values that a mediator's statement may name: options, members and times.
-
-    `in_force` is the current decision. A revision may repeat its times. `forbidden` lists new
-    options that are rejected, because they contain theory terms (lexicon.yaml).
-    """
+    """The values that a mediator's statement may name: options, members and times."""
 
     group: Group
     topic: str
     options: tuple[str, ...]
     days: int = 60
+    # The current decision. A revision may repeat its times.
     in_force: tuple[Portion, ...] = ()
+    # New options that are rejected, because they contain theory terms (lexicon.yaml).
     forbidden: tuple[str, ...] = ()
 
     @property

@@ -2,8 +2,7 @@
 
 The strategy table (strategies.csv, 5 × 8 rows) and the usual options (options.yaml) are data files.
 
-A *topic* is one decision: a slot, or one of the two parts of the slot lodging. This study uses
-topics as keys everywhere, except that dialogue intents and the planner's payload name the slot.
+A *topic* is one decision: a slot, or one of the two parts of the slot lodging.
 """
 
 from __future__ import annotations
@@ -68,29 +67,25 @@ def _topic_catalogue() -> tuple[Topic, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role in a group type.
-
-    - `name`: the name of its members without a number.
-    - `size`: the default number of members.
-    - `needed`: the minimum number of members.
-    """
+    """A role in a group type."""
 
     id: str
+    # The name of its members without a number.
     name: str
+    # The default number of members.
     size: int
+    # The minimum number of members.
     needed: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupType:
-    """A type of group with its roles.
-
-    `largest` is the maximum number of members, or None without a maximum.
-    """
+    """A type of group with its roles."""
 
     id: str
     title: str
     roles: tuple[Role, ...]
+    # The maximum number of members, or None without a maximum.
     largest: int | None = None
 
     def role(self, role_id: str) -> Role | None:
@@ -194,16 +189,14 @@ OPERATORS = VOTE_OPERATORS | {
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One row of the strategy table.
-
-    `binding` is the role with the right to rule options out or to vote alone. It is `all` or empty
-    if no role has such a right.
-    """
+    """One row of the strategy table."""
 
     group_type: str
     topic: str
     strategy_id: str
     operator: str
+    # The role with the right to rule options out or to vote alone. It is `all` or empty if no role
+    # has such a right.
     binding: str
     rule: str
     style: str
@@ -295,17 +288,14 @@ RESERVED = frozenset({"system", "mediator", "moderator", "facilitator", "assista
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One traveller of a group.
-
-    `preferences` maps topics to texts that the researcher gave. If the mapping is empty, the member
-    is asked.
-    """
+    """One traveller of a group."""
 
     id: str
     name: str
     role: str
     weight: float = 1.0
     persona: str = ""
+    # Topic → preference in the researcher's words. If it is empty, the member is asked.
     preferences: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -144,27 +144,24 @@ def content_words(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A mention of an option by its full name in a text.
-
-    `negated` is True if a negation cue (such as "not") applies to the option. `wanted` is True if a
-    positive cue (such as "prefer") applies to it.
-    """
+    """A mention of an option by its full name in a text."""
 
     option: str
+    # True if a negation cue (such as "not") applies to the option.
     negated: bool
+    # True if a positive cue (such as "prefer") applies to it.
     wanted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A clause of stemmed words.
-
-    `taken` holds for each word its option, or None. `spans` holds (start, end, option) for each
-    named option, in word indices. All options of a list ("A or B") have the span of the whole list.
-    """
+    """A clause of stemmed words."""
 
     words: tuple[str, ...]
+    # For each word its option, or None.
     taken: tuple[str | None, ...]
+    # (start, end, option) for each named option, in word indices. All options of a list ("A or B")
+    # have the span of the whole list.
     spans: tuple[tuple[int, int, str], ...]
 
     def cue_near(self, start: int, end: int) -> bool:
@@ -330,9 +327,9 @@ def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -
 def _kept_together(
     words: Sequence[str], spans: Sequence[tuple[int, int, str]], run: list[int]
 ) -> list[list[int]]:
-    """Divide a run of neighbouring options into lists.
+    """Divide neighbouring options of a sentence into lists ("A, B or C" is one list).
 
-    `run` and the lists hold indices of `spans`.
+    `run` and the result hold indices of `spans`.
     """
     gaps = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
     first = spans[run[0]][0]

@@ -199,14 +199,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table.
-
-    `cells` maps the canonical names of columns to cells, and `columns` to column numbers.
-    """
+    """One row of a table."""
 
     sheet: Sheet
     number: int
+    # Canonical name of a column → cell.
     cells: Mapping[str, Cell]
+    # Canonical name of a column → column number.
     columns: Mapping[str, int]
     titles: Mapping[str, str]
 

@@ -31,9 +31,10 @@ MAX_RANGES = 20
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell that is not blank. `text` is the text that a spreadsheet program shows."""
+    """A cell that is not blank."""
 
     value: Scalar
+    # The text that a spreadsheet program shows.
     text: str
     date: bool = False
 
@@ -62,13 +63,11 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A whole spreadsheet: its sheets in order, and the problems and notes of their cells.
-
-    `hidden` holds the names of hidden sheets.
-    """
+    """A whole spreadsheet: its sheets in order, and the problems and notes of their cells."""
 
     sheets: dict[str, Sheet]
     problems: Problems
+    # The names of hidden sheets.
     hidden: frozenset[str]
 
 

@@ -50,7 +50,7 @@ class Column:
 
 @dataclass
 class EmbeddedData:
-    """The embedded data fields of a survey."""
+    """The embedded data fields of a survey: named values that it stores without asking for them."""
 
     # Returns a unique name.
     new_name: Callable[[str], str]

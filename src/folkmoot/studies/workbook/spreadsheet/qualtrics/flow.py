@@ -120,14 +120,12 @@ class PlannedTask:
 
 @dataclass
 class _PendingText:
-    """A descriptive text that waits for the next question.
-
-    An earlier task has already shown the text to participants for whom `shown_if` holds.
-    """
+    """A descriptive text that waits for the next question."""
 
     where: str
     condition: Condition
     text: str
+    # The participants to whom an earlier task has already shown the text.
     shown_if: Condition = False
 
 

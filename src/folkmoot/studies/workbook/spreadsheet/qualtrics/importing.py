@@ -46,8 +46,7 @@ _FACILITATOR = "You hand out the questionnaire and pose its questions."
 
 
 def import_survey(path: Path) -> ImportedStudy:
-    """Return the workbook of a survey in a QSF file, and a text that lists what the workbook lacks.
-
+    """Return the workbook of a survey in a QSF file, and notes on what could not be imported.
     The file is read in a separate process, because hostile HTML can take long to read. Raises
     InputError if the file is no QSF export or has no question that can be asked.
     """
@@ -70,7 +69,10 @@ def _make_study_or_problems(path: str) -> ImportedStudy | Problems:
 
 
 def make_study(path: Path) -> ImportedStudy:
-    """Return the workbook of a survey, like `import_survey`, but read the file in this process."""
+    """Read a survey in a QSF file and return it as the files of a workbook study.
+
+    Unlike `import_survey`, it reads the file in this process, where hostile HTML can take long.
+    """
     try:
         flow = SurveyFlow(read_survey(path))
         flow.plan_tasks()

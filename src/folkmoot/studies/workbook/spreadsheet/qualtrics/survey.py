@@ -34,11 +34,9 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class ImportNote:
-    """A difference between survey and workbook: a part is left out, or asked in another form.
+    """A difference between survey and workbook: a part is left out, or asked in another form."""
 
-    `where` is the id of the question or of the part of the survey.
-    """
-
+    # The id of the question or of the part of the survey.
     where: str
     text: str
     is_left_out: bool = True
@@ -46,16 +44,17 @@ class ImportNote:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice, statement or scale point. `keys` holds its other entries in the QSF file."""
+    """A choice, statement or scale point."""
 
     id: str
     html: str
+    # The other entries of the choice in the QSF file.
     keys: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question of the survey. `keys` holds all keys of the question in the export."""
+    """A question of the survey."""
 
     id: str
     kind: str
@@ -63,6 +62,7 @@ class Question:
     subselector: str
     name: str
     html: str
+    # All keys of the question in the export.
     keys: Mapping[str, Any]
 
     def choices(self, of: str = "Choices", order: str = "ChoiceOrder") -> list[Choice]:

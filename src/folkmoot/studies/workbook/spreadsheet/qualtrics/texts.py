@@ -43,13 +43,11 @@ class PlainText:
 
 @dataclass(frozen=True)
 class Pipe:
-    """A piped text `${scheme://path}`: a place where the survey inserts a value.
-
-    `written` is the original notation.
-    """
+    """A piped text `${scheme://path}`: a place where the survey inserts a value."""
 
     scheme: str
     path: str
+    # The original notation.
     written: str
 
 
