@@ -1,7 +1,4 @@
-"""The study file of a focus group, and the claims that it declares.
-
-The keys are those of the source study, followed by the keys for several groups and concepts.
-"""
+"""The study file of a focus group, and the claims that it declares."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ class Opinion(NamedTuple):
 def form_opinion(mind: SimulatedRespondent) -> Opinion:
     """Return the opinion of the persona that is asked.
 
-    The first opinion is the sum of a taste, the product's claims and the price. Words of other
-    participants for or against the product then pull the opinion towards their mean.
+    The first opinion depends on the persona's taste, the product's claims and the price. Words of
+    other participants for or against the product then pull the opinion towards their mean.
     """
     # first = taste + Σ weight · tanh(net claims / 1.5) − price effect
     # pull  = min(1, susceptibility · persuasion · kappa_read · n / (n + 8) + sycophancy)

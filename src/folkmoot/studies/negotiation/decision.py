@@ -399,7 +399,10 @@ class Origin(NamedTuple):
 
 
 def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> dict[str, Any]:
-    """Return this study's columns in a row of `utterances`. `intent` is a key of `PHASES`."""
+    """Return the columns that this study adds to a row of the table `utterances`.
+
+    `intent` is a key of `PHASES`, such as "user_vote".
+    """
     return {
         "group_id": group.id,
         "group_type": group.type.id,

@@ -577,7 +577,10 @@ def coded_findings(run: RunFolder) -> Iterator[Finding]:
 def _against_the_record(
     codings: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
-    """Build the finding on how often coder and record agree on the options of each member."""
+    """Build the finding on how often the codes of a dialogue agree with the recorded decision.
+
+    It compares each option of each member.
+    """
     member_names = members.select("group_id", "member_name", "member_id")
     ids = {(group, name): member_id for group, name, member_id in member_names.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")

@@ -293,14 +293,7 @@ def _reaction_sentence(
 
 
 class Meeting:
-    """The data that a mediator finds in a request.
-
-    - `names`: the members' names.
-    - `texts`: member's name → stated preference.
-    - `in_force`: the shares of the decision in the request.
-    - `told`: the sentence about this decision.
-    - `asked`: the member who is asked in a feedback round.
-    """
+    """The data that a mediator finds in a request."""
 
     def __init__(self, mind: SimulatedRespondent) -> None:
         self.mind = mind
@@ -319,9 +312,11 @@ class Meeting:
             (by_id.get(passage.source.speaker, ""), passage.text)
             for passage in _stated_preferences(mind)
         )
+        # Member's name → stated preference.
         self.texts = {name: text for name, text in named_texts if name}
         members = [Member(name, name, "") for name in self.names]
         self.tally = count_votes(members, self.texts, _on_table(mind, "Share", "option"))
+        # The shares of the decision in the request.
         self.in_force = self._current_shares()
         self.told = _text_of(mind, quotes.SENTENCE).rstrip(". ")
         self.asked = self._member_name(_text_of(mind, quotes.TARGET_NAME))

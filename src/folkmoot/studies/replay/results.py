@@ -217,9 +217,11 @@ def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
 
 
 def _fidelity(both: pl.DataFrame) -> Finding:
-    """Build the finding that compares simulated and human effects over items.
+    """Build the finding that compares, item by item, the effects on simulated and human
+    participants.
 
-    An effect is the change in an arm, or the difference between the first arm and another arm.
+    An effect is the change of the answers in one arm, or the difference between the changes in two
+    arms.
     """
     arms = both["arm"].unique(maintain_order=True).to_list()
     rows: list[Row] = []

@@ -141,7 +141,7 @@ def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
 
 
 def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
-    """Return all valid numbers in long format.
+    """Return all valid numeric answers and computed values, one number per row.
 
     Columns: name, experiment, session, treatment, participant, number, computed.
     """

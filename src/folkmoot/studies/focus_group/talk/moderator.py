@@ -221,7 +221,8 @@ class Moderator:
         """Return the next question: the planned one, adapted to the discussion so far.
 
         `index` counts the questions of the phase from 0. The planned question is asked unchanged if
-        the reply is missing, or if it rewords a question of the researcher.
+        the moderator's reply is missing. The same holds if the reply changes the wording of a
+        question that the researcher gave.
         """
         planned = self.discussion_guide[phase][index]
         is_fixed = bool(self.texts.researcher_questions(phase))
@@ -275,10 +276,10 @@ class Moderator:
     async def generate_followup(
         self, scope: Scope, response: DiscussionMessage, so_far: Sequence[DiscussionMessage]
     ) -> str | None:
-        """Return a probe of one answer, or None if there is no probe.
+        """Return a follow-up question to one answer, or None if nothing is asked.
 
-        A first probe asks for the reason. Only a random share (PROBE_SHARE) of the surprising
-        answers gets one. A second probe asks why the reason matters.
+        A first follow-up asks for the reason. It is asked only after some of the surprising
+        answers, chosen at random. A second one asks why the reason matters.
         """
         if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):
             return None

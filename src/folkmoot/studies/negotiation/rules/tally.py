@@ -545,7 +545,7 @@ class OptionDetails(TypedDict):
 
 
 class VoteSummary(TypedDict):
-    """The audit trail of a vote, with the field names of the source."""
+    """The audit trail of a vote, with the field names of the source study."""
 
     method: str
     strategy_id: str

@@ -202,7 +202,7 @@ class LogicReader:
     def _condition_at(
         self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
-        """Return the condition on the answer to a question at one position of the flow.
+        """Return the condition on a question's answer, for one place where it is asked.
 
         Return None if the workbook cannot express the condition.
         """

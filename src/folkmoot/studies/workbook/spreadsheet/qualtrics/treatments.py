@@ -63,9 +63,10 @@ def drawn_questions(block: Block) -> tuple[int, list[str]]:
 
 
 class Treatments:
-    """All treatments of a survey. `labels` holds their names in order.
+    """All treatments of a survey.
 
-    An arm is an element of a randomizer. Some treatments show it and others do not.
+    A randomizer shows some of its elements (its arms) to each participant. Each combination of arms
+    is a treatment.
     """
 
     def __init__(self, survey: Survey, notes: list[ImportNote]) -> None:
@@ -80,6 +81,7 @@ class Treatments:
             key for key, numbers in self._sets.items() if 0 < len(numbers) < len(self._combinations)
         ]
         self._make_names_distinct()
+        # The names of the treatments, in order.
         self.labels = [self._label_of_arms(arms) for arms in self._combinations]
 
     def condition_of(self, key: ArmKey) -> Condition:
