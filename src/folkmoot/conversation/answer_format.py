@@ -75,10 +75,7 @@ def _describe_object(
 
 
 def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema]]:
-    """Yield groups of neighbouring fields that refer to the same definition.
-
-    A group holds the names of the fields and their shared schema.
-    """
+    """Yield (field names, schema) for neighbouring fields that share one definition."""
     names: list[str] = []
     last_field: Schema = {}
     for name, field in properties.items():

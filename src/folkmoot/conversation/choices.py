@@ -392,7 +392,6 @@ def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> s
 
 @lru_cache(maxsize=4096)
 def _pattern_of(option: str) -> re.Pattern[str]:
-    """Return a pattern that matches an option's normalised text as whole words."""
     return re.compile(rf"(?<!\w){re.escape(comparison_key(normalise_text(option)))}(?!\w)")
 
 
@@ -578,9 +577,7 @@ class Number(AnswerType[float]):
     def _has_ambiguous_separator(self, number_text: str) -> bool:
         """Return True if the dot in a number may separate thousands, as in `1.000`.
 
-        The dot is ambiguous only if the number times 1,000 is within the bounds. In addition, one
-        of three conditions must hold: both bounds are given, fractions are excluded, or the number
-        ends in 0. For example, `1.259` without an upper bound counts as a fraction.
+        The dot is ambiguous only if the number times 1,000 is within the bounds.
         """
         match = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", number_text)
         if match is None:

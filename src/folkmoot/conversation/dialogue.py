@@ -183,8 +183,7 @@ async def interview(
 def _own_words(text: str, speaker: Speaker, other: Speaker) -> str:
     """Return the part of a reply before a line that begins with the other speaker's name.
 
-    If the reply begins with this name, return the whole reply, because its text does not show which
-    part is the speaker's own.
+    If the reply begins with this name, return the whole reply.
     """
     names = {other.name, other.role} - {speaker.name, speaker.role, ""}
     return text_before_other_speaker(text, names) or text

@@ -55,11 +55,9 @@ def _build_schema(
 
 
 class _SentSchemaGenerator(GenerateJsonSchema):
-    """The schema generator of pydantic, changed so that docstrings of pinned models are not sent.
+    """The schema generator of pydantic, but without the docstrings of pinned models.
 
-    A pinned model has a title in its `model_config` (see `answer_types.pin_schema`). The
-    description of a pinned model comes from its `json_schema_extra`. All other models get their
-    docstring as usual.
+    A pinned model has a title in its `model_config` (see `answer_types.pin_schema`).
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:

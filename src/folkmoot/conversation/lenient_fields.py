@@ -220,7 +220,6 @@ def _drop_unreadable(
 
 
 def _has_empty_default(field: FieldInfo) -> bool:
-    """Return True if a field is optional and its default is None or empty."""
     if field.is_required():
         return False
     default = field.get_default(call_default_factory=True)

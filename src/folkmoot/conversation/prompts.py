@@ -305,10 +305,7 @@ class PromptLibrary:
 # as those of a grid or of a notebook.
 @lru_cache(maxsize=256)
 def _compile_source(source: str, untrusted: bool) -> CodeType:
-    """Return the compiled code of a template.
-
-    All environments with the same `untrusted` share the code.
-    """
+    # All environments with the same `untrusted` share the compiled code.
     return create_environment(untrusted=untrusted).compile(source)
 
 

@@ -187,7 +187,6 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
 
 
 def _check_node(node: nodes.Node, allowed: tuple[type[nodes.Node], ...]) -> None:
-    """Raise TemplateSyntaxError if a node or one of its arguments is not allowed."""
     problem = ""
     if not isinstance(node, allowed):
         problem = f"`{type(node).__name__.lower()}` is not allowed here"
@@ -302,10 +301,7 @@ def _own_words(node: nodes.Expr) -> nodes.Expr:
 
 
 def _mark_as_instruction(value: object) -> SourcedText:
-    """Return a literal text of the template as a `SourcedText` without spans.
-
-    Text outside all spans is shown as an instruction of the study.
-    """
+    # Text outside all spans is shown as an instruction of the study.
     return SourcedText(str(value))
 
 

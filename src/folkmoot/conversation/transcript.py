@@ -247,7 +247,6 @@ def build_messages(
 
 
 def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
-    """Return the span of an utterance and the spans of the texts that it quotes."""
     text = utterance.text
     source = source_of(text)
     if source is not None and source[:3] == utterance.source[:3]:
@@ -260,7 +259,6 @@ def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
 
 
 def _spans_of_prompt(text: str) -> tuple[Span, ...]:
-    """Return the spans of a prompt. A plain string becomes one unattributed span."""
     if isinstance(text, SourcedText):
         return text.spans
     return (Span(0, len(text), UNKNOWN),) if text else ()

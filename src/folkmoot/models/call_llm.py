@@ -158,10 +158,7 @@ def list_models(
 
 
 def _missing_requirement(spec: ModelSpec) -> str:
-    """Return the reason why a local model cannot run, or an empty string.
-
-    Models of vendors run elsewhere, so the result for them is always an empty string.
-    """
+    """Return the reason why a local model cannot run, or an empty string."""
     if spec.provider == LOCAL_MODEL:
         try:
             # Opening a local model only checks its files. The server starts with the first call.
@@ -260,11 +257,7 @@ def _backoff_seconds(error: TransientError, request: ModelRequest, attempt: int)
 
 
 def _run_coroutine(make: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Run a coroutine to its end and return its result.
-
-    If an event loop is already running, as in notebooks, the coroutine runs in a separate thread,
-    because `asyncio.run` cannot be nested.
-    """
+    # `asyncio.run` cannot be nested, so a notebook with a running loop needs a separate thread.
     try:
         asyncio.get_running_loop()
     except RuntimeError:

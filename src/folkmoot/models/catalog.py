@@ -302,7 +302,6 @@ def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
 
 
 def _split_model_name(name: str) -> tuple[str, str]:
-    """Return the vendor and the API model ID of a name."""
     if not name:
         raise InputError(Problem("the model has no name", hint="e.g. gpt-4o or synthetic"))
     vendor, slash, rest = name.partition("/")
@@ -331,11 +330,6 @@ def _split_model_name(name: str) -> tuple[str, str]:
 
 
 def _resolve_bare_name(name: str) -> tuple[str, str]:
-    """Return the vendor and the API model ID for a model name without a vendor.
-
-    The name must be in `KNOWN_MODELS`, or among the models that the price library lists for a
-    vendor.
-    """
     if name in KNOWN_MODELS:
         return KNOWN_MODELS[name]
     vendor_by_model = _vendors_by_priced_model()

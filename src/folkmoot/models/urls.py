@@ -139,10 +139,6 @@ def _is_private(host: str) -> bool:
 
 
 def _is_private_address(text: str) -> bool:
-    """Return True for an address of a private network.
-
-    Raises ValueError if the text is no address.
-    """
     address = ipaddress.ip_address(text.partition("%")[0])
     # `::ffff:10.0.0.1` is an IPv4 address in IPv6 notation. Compare it as IPv4.
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:

@@ -142,11 +142,7 @@ def to_json_types(value: object) -> object:
 
 
 def _encode_pieces(data: object) -> Iterator[bytes]:
-    """Yield the text of a JSON file in pieces, so that the whole text is never in memory.
-
-    A piece is one member of the outermost object. If a member is an object or an iterator, each of
-    its entries is a piece.
-    """
+    """Yield the text of a JSON file in pieces, so that the whole text is never in memory."""
     if isinstance(data, Iterator):
         items = (_encode_member(value, f"$[{number}]", 2) for number, value in enumerate(data))
         yield from _join_block(b"[", items, b"]", 2)
@@ -198,7 +194,6 @@ def _encode_member(data: object, path: str, indent: int = 0) -> bytes:
 def _to_orjson_types(value: object, path: str) -> object:
     """Convert a value so that orjson writes it in the format of `format_json`.
 
-    Lists of scalars and vectors become fragments on one line, and other values become plain types.
     `path`: the location of the value for error messages.
     """
     match value:

@@ -226,7 +226,6 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[
 
 
 def _summarise_broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, object]:
-    """Return the number of replies that broke off, and their maximum cost in USD."""
     if not broken:
         return {}
     bounds = [usd for _, usd in broken if usd is not None]
@@ -259,7 +258,6 @@ def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, 
 
 
 def _killed_since(facts: RunFacts) -> int:
-    """Return the number of processes that were killed during calls since the last manifest."""
     killed_processes = sum(
         borrower_kind == "process" for borrower_kind, _, _ in facts.possibly_paid
     )
@@ -347,7 +345,6 @@ def _count_prompts_of_unknown_source(provenance: pl.LazyFrame | None) -> int:
 
 
 def _human_section(facts: RunFacts) -> dict[str, object]:
-    """Return the provenance label and the note of a run with human answers, for the manifest."""
     answerers = [f"people in {format_count(facts.people, 'seat')}"]
     if facts.synthetic:
         answerers.append(f"the embedded respondent as {', '.join(facts.synthetic)}")
@@ -365,7 +362,6 @@ def _human_section(facts: RunFacts) -> dict[str, object]:
 
 
 def _describe_hosted_models(facts: RunFacts) -> str:
-    """Return the hosted models that answered, with their roles, or an empty string."""
     roles = {
         model: model_roles
         for model in facts.models
@@ -401,7 +397,6 @@ def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
 
 
 def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
-    """Return the columns of the table `answers` that the manifest needs, or None."""
     if answers is None:
         return None
     known_columns = answers.collect_schema().names()

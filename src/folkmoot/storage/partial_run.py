@@ -152,7 +152,6 @@ class PartialRun(PartsView):
 
     @cached_property
     def _answered_by(self) -> set[str]:
-        """The kinds of answerers so far: human, synthetic or model."""
         if not self._run.has_table(ANSWERS):
             return set()
         answerers = self._run.scan_table(ANSWERS).select(

@@ -307,11 +307,8 @@ class RunFolder:
         return rows.rename(LEGACY_COLUMN_NAMES, strict=False) if name == "answers" else rows
 
     def _refuse_inflated(self, path: Path) -> None:
-        """Raise StorageError for a table that claims more cells than its bytes can hold.
-
-        A forged file of one megabyte can claim a hundred million equal rows, which would fill the
-        memory.
-        """
+        # A forged file of one megabyte can claim a hundred million equal rows, which would fill the
+        # memory.
         if path in self._measured_tables:
             return
         table = pl.scan_parquet(path, glob=False)

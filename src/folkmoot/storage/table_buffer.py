@@ -295,7 +295,6 @@ class TableBuffer:
         return self._file.rows(self.name)
 
     def _frames(self, schema: Mapping[str, pl.DataType]) -> Iterator[pl.DataFrame]:
-        """Yield frames of `FRAME_ROWS` rows. Without rows, yield one empty frame."""
         rows = iter(self._iterate_rows())
         column_indices = [
             [list(schema).index(column) for column in columns] for columns in self._columns
@@ -408,10 +407,7 @@ def _check_cell(value: object, name: str, table: str) -> TableCell:
 
 
 def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
-    """Return the polars type of a column, or None if all its cells are missing.
-
-    Raises ProtocolError for mixed kinds.
-    """
+    """Return the polars type of a column, or None if all its cells are missing."""
     kinds = kinds - {"NoneType"}
     if not kinds:
         return None

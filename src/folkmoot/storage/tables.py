@@ -176,7 +176,6 @@ MAX_ROWS_DESCRIBED_IN_MEMORY = 5_000
 
 
 def _describe_table(data: pl.LazyFrame, find_meaning: Callable[[str], str]) -> dict[str, object]:
-    """Return the codebook entry of a table. `find_meaning`: column → meaning."""
     rows = data.select(pl.len()).collect().item()
     in_memory = data.collect() if rows <= MAX_ROWS_DESCRIBED_IN_MEMORY else None
     return {

@@ -237,7 +237,6 @@ class BatchQueue:
             self._start_wave(wave)
 
     def _start_wave(self, wave: Sequence[QueuedCall]) -> None:
-        """Submit the new calls of a wave. Wait for calls that an earlier process has submitted."""
         new_calls: dict[tuple[str, str], list[QueuedCall]] = {}
         earlier_calls: dict[str, list[QueuedCall]] = {}
         for call in wave:
@@ -257,11 +256,7 @@ class BatchQueue:
                 self._start_task(self._submit_calls(calls), calls)
 
     def _start_task(self, work: Awaitable[None], calls: Sequence[QueuedCall]) -> None:
-        """Start `work` as a task for some calls.
-
-        If the task fails, the error is passed to these calls. An error that stops the run is also
-        passed to the run.
-        """
+        """Start `work` as a task. If it fails, pass its error to `calls`."""
 
         async def run_task() -> None:
             try:
@@ -283,7 +278,6 @@ class BatchQueue:
         task.add_done_callback(self._tasks.discard)
 
     async def _submit_calls(self, calls: Sequence[QueuedCall]) -> None:
-        """Submit calls of one model in batches of the size that the vendor accepts."""
         batches = calls[0].provider.batches
         for batch_calls in _split_into_batches(calls, batches.max_calls, batches.max_bytes):
             task = asyncio.ensure_future(self._submit_recorded(batch_calls))
@@ -294,7 +288,6 @@ class BatchQueue:
             self._start_task(self._collect_results(batch, batch_calls), batch_calls)
 
     async def _submit_recorded(self, calls: Sequence[QueuedCall]) -> BatchRecord:
-        """Journal one batch, submit it, and journal the vendor's id."""
         submitted_at = time.time()
         due_at = submitted_at + PROMISED_HOURS * 3600
         name = f"{self._run}-{len(self._known)}"
@@ -318,8 +311,7 @@ class BatchQueue:
     async def _submit_once(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> str:
         """Submit one batch and return the vendor's id.
 
-        If the outcome of a submission is unknown, first look for the batch at the vendor. So no
-        batch is submitted twice.
+        If the outcome is unknown, first look for the batch at the vendor.
         """
         batches, path = calls[0].provider.batches, calls[0].path
         has_tried = False
@@ -343,10 +335,7 @@ class BatchQueue:
         return await self._retry_vendor_call(batch, submit_batch)
 
     async def _resume_batch(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
-        """Continue a batch of an earlier process.
-
-        If the vendor never received the batch, submit the batch again.
-        """
+        # A batch that the vendor never received is submitted again.
         batches = calls[0].provider.batches
         # The earlier process ended before it had journaled the id.
         if not batch.id:
@@ -366,7 +355,6 @@ class BatchQueue:
         await self._collect_results(batch, calls)
 
     async def _collect_results(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
-        """Wait until a batch has ended and pass each answer to its call."""
         earlier = batch.name in self._earlier
         try:
             status, responses = await self._read_results(batch, calls[0].provider.batches)
@@ -396,7 +384,6 @@ class BatchQueue:
     async def _read_results(
         self, batch: BatchRecord, batches: BatchApi
     ) -> tuple[BatchStatus, dict[str, HttpResponse]]:
-        """Wait until a batch has ended. Return the status of the batch and its answers by key."""
         try:
             while not (
                 status := await self._retry_vendor_call(batch, lambda: batches.get_status(batch.id))
@@ -423,8 +410,8 @@ class BatchQueue:
     ) -> None:
         """Resubmit a batch that the vendor did not start.
 
-        If the vendor's queue was full, split the batch and submit the halves one after the other.
-        If the batch is from an earlier process, submit it unchanged. Otherwise stop the run.
+        A full queue halves the batch. A batch of an earlier process is submitted unchanged. Any
+        other failure stops the run.
         """
         if status.queue_was_full and len(calls) > MIN_SPLIT_CALLS:
             self._notify(
@@ -444,11 +431,7 @@ class BatchQueue:
     async def _retry_vendor_call(
         self, batch: BatchRecord, call_vendor: Callable[[], Awaitable[R]]
     ) -> R:
-        """Call the vendor's batch API, and retry after transient errors as for a model call.
-
-        Raises the error that stops the run if the retries are used up, the quota is empty, or the
-        vendor refuses.
-        """
+        # A transient error is retried as for a model call.
         config, failures = self._config, 0
         while True:
             try:
@@ -494,7 +477,6 @@ async def _wait_until_answered(call: QueuedCall) -> None:
 def _split_into_batches(
     calls: Sequence[QueuedCall], max_calls: int, max_bytes: int
 ) -> Iterator[list[QueuedCall]]:
-    """Yield lists of calls. Each list is within the vendor's limits for one batch."""
     batch: list[QueuedCall] = []
     batch_bytes = 0
     for call in calls:

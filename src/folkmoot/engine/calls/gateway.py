@@ -264,7 +264,6 @@ class Gateway:
         fingerprint: bytes,
         has_alternative: bool,
     ) -> JournalEntry:
-        """Make the call of a request and journal the completion or the refusal."""
         wire_model = model_state.spec.wire_model
         wire_request = request
         # Build the request without `replace`, which costs as much as a lookup in the journal.
@@ -362,11 +361,7 @@ class Gateway:
     async def _ask_human(
         self, seat_manager: SeatManager, address: str, request: ModelRequest, fingerprint: bytes
     ) -> JournalEntry:
-        """Put a request to a human and journal the answer.
-
-        The answer costs nothing and needs no slot of a rate limiter. If the run stops, the question
-        is withdrawn. A resume then asks the question again.
-        """
+        # If the run stops, the question is withdrawn. A resume then asks it again.
         if self.stop_error is not None:
             raise self.stop_error.with_traceback(None)
         question, asked_at = seat_manager.enqueue(address, request), time.time()
@@ -416,7 +411,6 @@ class Gateway:
         request_data: dict[str, Any],
         fingerprint: bytes,
     ) -> JournalEntry:
-        """Request one batch of embeddings and journal the result."""
         texts: list[str] = request_data["texts"]
         call = ModelCall(address, byte_count(*texts), lambda: 0)
 
@@ -457,13 +451,8 @@ class Gateway:
     def _record_broken_replies(
         self, model_state: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> Callable[[], Awaitable[R]]:
-        """Return a version of `send` that charges and journals each reply that breaks off.
-
-        The vendor may bill such a reply at an unknown price, so the budget counts the full
-        reservation. The record is on disk before the call is retried, so that a resume counts the
-        reply too.
-        """
-
+        # The vendor may bill such a reply. Its record is on disk before the retry, so a resume
+        # counts it.
         async def send_and_keep_broken() -> R:
             try:
                 return await send()
@@ -478,9 +467,8 @@ class Gateway:
         return send_and_keep_broken
 
     def _charge_broken(self, model_state: ModelState, call: ModelCall) -> float | None:
-        """Charge a broken-off reply to the budget.
-
-        Returns the maximum cost (USD), or None if the price is unknown.
+        """Charge a broken-off reply to the budget. Return its maximum cost (USD), or None if
+        unknown.
         """
         max_usd = model_state.price(
             call.max_input_tokens, call.max_output_tokens(), batched=call.batched
@@ -498,10 +486,8 @@ class Gateway:
         get_result: Callable[[], Awaitable[R]],
         build_entry: Callable[[R], JournalEntry],
     ) -> JournalEntry:
-        """Make a call, journal its entry and settle its cost.
-
-        No await separates the answer from the journal, so a cancellation cannot lose a paid answer.
-        """
+        # No await separates the answer from the journal, so a cancellation cannot lose a paid
+        # answer.
         entry: JournalEntry | None = None
         self.in_flight += 1
         try:
@@ -535,15 +521,11 @@ class Gateway:
         return entry
 
     def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
-        """Stop the run if there is a budget in USD and the cost of a new completion is unknown.
-
-        The completion is already journaled, so a resume does not pay for it again.
-        """
+        # The completion is already journaled, so a resume does not pay for it again.
         if self.budget.usd is not None and entry.cost_usd is None and not replayed:
             self._stop_for_unknown_cost(f"{model} does not report how many tokens its replies used")
 
     def _stop_for_unknown_cost(self, reason: str) -> NoReturn:
-        """Stop the run: a budget in USD cannot be guaranteed for a model of unknown cost."""
         error = FatalModelError(unknown_cost_message(reason))
         self.stop_calls(error)
         raise error
@@ -605,7 +587,7 @@ def unknown_cost_message(reason: str) -> str:
 
 
 def _max_input_tokens(request: ModelRequest) -> int:
-    """Return an upper bound of a request's input tokens, including the overhead of wire formats."""
+    """Return an upper bound of a request's input tokens, including the overhead of the format."""
     # A byte is at most one token. 200 bytes bound the wrapper of a schema, 16 tokens that of a
     # message.
     schema_bytes = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
@@ -623,8 +605,7 @@ _IMAGE_ERROR_PATTERN = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
 def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
     """Return whether an error is about the images of the prompt.
 
-    An error is about images if its text mentions images. A rejection of a prompt with images counts
-    as well if the model has never accepted such a prompt.
+    A rejected prompt with images counts if the model has never accepted one.
     """
     if isinstance(error, RejectedError) and not model_state.accepts_images:
         return True
@@ -633,17 +614,13 @@ def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
 
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
-    """Return the token limit that the provider sends, including reasoning tokens.
-
-    Returns None if the provider sends no limit.
-    """
+    """Return the token limit that the provider sends, including reasoning tokens, or None."""
     get_limit = getattr(provider, "max_output_tokens", None)
     limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
     return limit
 
 
 def _remove_lone_surrogates(text: str) -> str:
-    """Return the text with "?" in place of lone surrogates, which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

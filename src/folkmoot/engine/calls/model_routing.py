@@ -253,7 +253,6 @@ class ModelRouter:
         return self._opened[spec], spec
 
     def _provider_settings(self, spec: ModelSpec) -> list[ProviderSettings]:
-        """Return the provider settings of a model, one for each of its servers."""
         environ = load_environment()
         return [
             self._settings_at(
@@ -267,8 +266,7 @@ class ModelRouter:
     ) -> ProviderSettings:
         """Return the provider settings for one server.
 
-        `own_key` is true if the headers or the query of the server hold a key. No other key is then
-        sent to this server.
+        `own_key`: the server's headers or query hold a key, so no other key is sent to this server.
         """
         config = self._config
         key = None if spec.local or own_key else resolve_key(spec, self._explicit_key(spec))
@@ -295,10 +293,7 @@ class ModelRouter:
         )
 
     def _explicit_key(self, spec: ModelSpec) -> str | None:
-        """Return the key given with `--key`, or None if this model does not use that key.
-
-        The key is for the main model, and for models with a key in the same environment variable.
-        """
+        """Return the key given with `--key` if this model uses it, otherwise None."""
         default_spec = resolve_model(self.default, self._config.endpoints)
         return self._key if spec.key_env == default_spec.key_env else None
 

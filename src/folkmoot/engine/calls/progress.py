@@ -460,7 +460,7 @@ class RunLog:
             self._write_line(self.tally.format_line(), "info", None)
 
     def _stage_milestone(self, event: Event) -> str:
-        """Return a line if another tenth of a stage's items is done, otherwise an empty string."""
+        """Return a log line after each tenth of a stage's items, otherwise an empty string."""
         stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
         if stage is None or not stage.total:
             return ""

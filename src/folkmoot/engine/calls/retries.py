@@ -373,11 +373,8 @@ class RetryPolicy:
                 await self._sleep_until_stopped(wait)
 
     async def _cover_call(self, model_state: ModelState, call: ModelCall) -> None:
-        """Cover a call by a loan on disk, before the call is sent.
-
-        After a kill the loan shows that the call may be billed. The call waits for the disk only if
-        calls start much faster than before.
-        """
+        # After a kill the loan on disk shows that the call may be billed. The call waits for the
+        # disk only if calls start much faster than before.
         loan = self._loan
         if loan is None or call.covered_usd is not None or call.batched or model_state.spec.local:
             return
@@ -400,10 +397,6 @@ class RetryPolicy:
         call.covered_usd = usd
 
     async def _pause_until_model_accepts(self, model_state: ModelState, call: ModelCall) -> None:
-        """Wait while the model has rejected every recent prompt.
-
-        Meanwhile the call is not sent and reserves no money.
-        """
         # A paused call cannot bring the answer that others wait for.
         model_state.calls_in_progress -= 1
         if call.reserved_usd is not None:
@@ -428,7 +421,6 @@ class RetryPolicy:
         model_state.limiter.release()
 
     async def _acquire_slot(self, model_state: ModelState, call: ModelCall) -> None:
-        """Wait for a slot of the model's rate limiter and of all models together."""
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
         if call.batched:
@@ -450,11 +442,7 @@ class RetryPolicy:
             raise self.stopped.with_traceback(None)
 
     async def _reserve_budget(self, model_state: ModelState, call: ModelCall) -> None:
-        """Wait until the budget admits a call, or stop the run.
-
-        The budget is asked before the limiter, because a call that waits for money must not hold a
-        slot that a retry needs.
-        """
+        # Ask the budget before the limiter: a call that waits for money must not hold a slot.
         try:
             price = model_state.price(
                 call.max_input_tokens,
@@ -479,7 +467,7 @@ class RetryPolicy:
     ) -> float:
         """Return the seconds to wait before the next attempt, with full jitter.
 
-        If the retries are used up, pause the run and raise RunPausedError.
+        Raises RunPausedError if the retries are used up.
         """
         config = self._config
         model_state.usage.retries += 1
@@ -505,10 +493,9 @@ class RetryPolicy:
     def _handle_quota_error(
         self, model_state: ModelState, call: ModelCall, error: QuotaError
     ) -> float:
-        """Stop calls to a model for some time if the account is empty.
+        """Stop calls to a model for some time if the account is empty, or pause the run.
 
-        If the account is still empty after this wait, pause the run. Returns 0 as the seconds to
-        wait, because the limiter already delays all calls.
+        Returns 0 seconds to wait, because the limiter already delays all calls.
         """
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
@@ -539,7 +526,7 @@ class RetryPolicy:
                 return
 
     async def _yield_to_event_loop(self) -> None:
-        """Let other coroutines run now and then, since providers in this process never wait."""
+        # Providers in this process never wait, so other coroutines would not run.
         now = time.perf_counter()
         if now - self._yielded > EVENT_LOOP_YIELD_SECONDS:
             await asyncio.sleep(0)
@@ -547,8 +534,4 @@ class RetryPolicy:
 
 
 def _hold_seconds(error: TransientError) -> float | None:
-    """Return the seconds for which the vendor asks us to send no calls, or None.
-
-    The time is at most `MAX_RETRY_AFTER_SECONDS`.
-    """
     return None if error.retry_after is None else min(error.retry_after, MAX_RETRY_AFTER_SECONDS)

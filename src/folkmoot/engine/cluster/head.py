@@ -213,7 +213,7 @@ class ClusterExecutor:
         self._workers.clear()
 
     async def _start_worker(self) -> str:
-        """Start a worker. Return the reason if the worker cannot work, or an empty string."""
+        """Start a worker. Return the reason if it cannot work, or an empty string."""
         try:
             actor = self._actor.remote()
             ready: WorkerReady = await asyncio.wait_for(
@@ -242,7 +242,6 @@ class ClusterExecutor:
         return ""
 
     async def _monitor_worker(self, worker: WorkerHandle) -> None:
-        """Exchange reports and leases with a worker until it ends."""
         lease = Lease()
         while True:
             try:
@@ -263,7 +262,6 @@ class ClusterExecutor:
                 self._run.gateway.stop_calls(error)
 
     def _handle_report(self, worker: WorkerHandle, report: WorkerReport) -> Lease:
-        """Process a worker's report and return its next lease."""
         gateway = self._run.gateway
         for address in report.superseded_addresses:
             # An empty fingerprint differs from every stored one, so the entry is superseded.
@@ -313,9 +311,8 @@ class ClusterExecutor:
         return lease
 
     def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
-        """Count the calls of journaled entries, and replace the budget lent for them by their cost.
-
-        `worker` is None if a worker of an earlier process wrote the entries.
+        """Settle the calls of journaled entries. `worker` is None for entries of an earlier
+        process.
         """
         for entry in entries:
             is_paid = entry.kind != "compute"
@@ -327,7 +324,6 @@ class ClusterExecutor:
                     self._leases.record_cost(worker.number, entry.cost_usd)
 
     async def _replace_lost_worker(self, worker: WorkerHandle, error: Exception) -> None:
-        """Recover the shard of a lost worker and start another worker in its place."""
         worker.lost = True
         self._workers.remove(worker)
         with suppress(StorageError):
@@ -384,7 +380,6 @@ class ClusterExecutor:
         fork_items: Sequence[ForkItem[I]],
         results: dict[int, R],
     ) -> dict[int, BaseException]:
-        """Run a chunk on the least busy worker. If the worker is lost, run it on another worker."""
         run, scopes = self._run, ["/".join((*path, fork_item.key)) for fork_item in fork_items]
         while True:
             # Send the journaled entries of the chunk along, so that a resume needs no message for
@@ -421,7 +416,6 @@ class ClusterExecutor:
     def _record_chunk_result(
         self, outcome: ChunkResult, results: dict[int, R]
     ) -> dict[int, BaseException]:
-        """Record the results, rows, files and usage of a chunk, and return its errors."""
         run, journal = self._run, self._journal
         for address in outcome.used_addresses:
             entry = journal.entry_at(address, expand_texts=False)
@@ -451,11 +445,7 @@ class ClusterExecutor:
         return {number: self._explain_error(error) for number, error in outcome.failures.items()}
 
     def _explain_error(self, error: BaseException) -> BaseException:
-        """Return an error of a worker, with a ShardDriftError replaced by a full DriftError.
-
-        The full error shows the difference between the requests. A worker cannot show this
-        difference, because only the head's journal has the earlier request.
-        """
+        # Only the head's journal has the earlier request, so a worker cannot show the difference.
         if isinstance(error, ShardDriftError):
             try:
                 self._journal.lookup_entry(error.address, b"", lambda: error.request)
@@ -577,10 +567,7 @@ def _worker_setup(run: RunContext, study_file: StudyFile, *, accept_changes: boo
 
 
 def _study_reference(study_file: StudyFile) -> bytes | str | tuple[str, Consent]:
-    """Return the reference by which workers find the study type.
-
-    The reference is a name, a file with the consent to run it, or the pickled study type.
-    """
+    """Return the study type as its name, its file with the consent, or its pickle."""
     study_name = study_file.config.study or study_file.study.name
     code = study_code_path(study_name, study_file.study_folder)
     if code is not None:

@@ -217,7 +217,6 @@ class Leases:
         return {model: seconds for model, seconds in hold_seconds.items() if seconds}
 
     def _apply_demand(self, model: str, demand: ModelDemand) -> None:
-        """Apply a worker's report on a model to the head's limiter of the model."""
         limiter = self._get_limiter(model)
         for bucket, tokens_left in (
             (limiter.requests, demand.starts_left),
@@ -236,7 +235,6 @@ class Leases:
             limiter.hold_calls(demand.hold_seconds)
 
     def _grant_for(self, model: str, worker: int) -> Grant:
-        """Return a worker's grant for a model: a fair share of slots, call starts and tokens."""
         limiter, all_models = self._get_limiter(model), self._shared_limits.total_concurrency
         now, accounts = limiter.current_time(), list(self._accounts.values())
         index = list(self._accounts).index(worker)
@@ -278,10 +276,9 @@ class Leases:
         )
 
     def _budget_share(self, worker: int) -> tuple[float, int]:
-        """Return a worker's share of the budget (USD, calls).
+        """Return a worker's share of the free budget (USD, calls).
 
-        This is a fair share of the free budget. If the worker's oldest waiting call needs more, the
-        share is raised to the need of this call, provided that the free budget covers the call.
+        If possible, it covers the worker's oldest waiting call.
         """
         budget, accounts = self._budget, list(self._accounts.values())
         index = list(self._accounts).index(worker)
@@ -321,10 +318,8 @@ class Leases:
     ) -> tuple[float, float]:
         """Return the budget (USD, calls) to lend for a call that may cost more than is free.
 
-        The result is 0 while other calls are in flight, because they may cost less than they
-        reserved. If all other workers and the head are idle, the call may run alone. The free
-        budget must then cover the expected cost of the call. Otherwise the budget is used up and
-        the run is stopped.
+        Returns 0 while other calls are in flight. Afterwards the free budget must cover the
+        expected cost of the call. If it does not, the run stops.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         others_are_busy = not self._budget.is_idle or any(
@@ -365,8 +360,8 @@ class Leases:
 def _fair_share(free: float, demands: Sequence[float], index: int, first: float) -> float:
     """Return a fair share of a free amount for the demand at `index`.
 
-    `first` is the amount that the oldest call of this demand needs. If `first` exceeds the fair
-    share and is free, the function returns `first`.
+    `first`: what the oldest call of this demand needs. If it is free, the share is at least
+    `first`.
     """
     share = divide_fairly(free, demands)[index]
     return first if share < first <= free else share
@@ -375,11 +370,7 @@ def _fair_share(free: float, demands: Sequence[float], index: int, first: float)
 def _bucket_share(
     bucket: TokenBucket | None, now: float, demands: Sequence[float], index: int, first: float
 ) -> float:
-    """Take a worker's fair share out of a token bucket and return it.
-
-    `demands` are those of all workers, and `index` selects this worker. `first` is the need of the
-    worker's oldest waiting call (see `_fair_share`).
-    """
+    """Take a worker's fair share out of a token bucket and return it (see `_fair_share`)."""
     if bucket is None:
         return UNLIMITED
     bucket.seconds_until(0.0, now)

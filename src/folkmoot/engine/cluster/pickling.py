@@ -155,11 +155,7 @@ async def run_pickled_locally(
 
 
 def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
-    """Return the closure variables of a function: values of plain types, lengths of containers.
-
-    The snapshot shows that a variable was assigned or that a list has grown. Deep comparisons would
-    be slow.
-    """
+    """Return the closure variables of a function: values of plain types, lengths of containers."""
     closure: dict[str, object] = {}
     for name, value in _closure_variables(fn):
         if isinstance(value, (list, dict, set)):

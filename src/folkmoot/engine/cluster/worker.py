@@ -415,17 +415,13 @@ class Worker:
         shutil.rmtree(self._run.folder, ignore_errors=True)
 
     async def _fetch_entry(self, address: str) -> None:
-        """Get the journal entry of an address outside the chunk's scopes from the head."""
         if address not in self._requested_entries:
             self._requested_entries[address] = asyncio.get_running_loop().create_future()
             self._schedule_report()
         await self._requested_entries[address]
 
     def _collect_leftover_shards(self, shards: Path) -> tuple[tuple[Path, list[JournalEntry]], ...]:
-        """Return the shards of ended workers on this machine, with their entries.
-
-        A shard that another worker has locked is left to that worker.
-        """
+        # A shard that another worker has locked is left to that worker.
         locked_shards = [(path, lock_shard(path)) for path in list_shards(shards)]
         self._locks += [lock for _, lock in locked_shards if lock is not None]
         return tuple(
@@ -433,7 +429,6 @@ class Worker:
         )
 
     def _load_function(self, fork_number: int, function_bytes: bytes) -> Fork[object, object]:
-        """Return the function of a fork. The function is unpickled only once."""
         if fork_number not in self._closures:
             # Drop the oldest function. Dictionaries keep the order of insertion.
             while len(self._closures) >= FUNCTION_CACHE_SIZE:
@@ -444,7 +439,6 @@ class Worker:
         return self._closures[fork_number]
 
     def _report_demand(self, urgent: bool) -> None:
-        """Report to the head that limits are short. Report at once if `urgent`, otherwise soon."""
         (self._schedule_report if urgent else self._shortage.set)()
 
     def _schedule_report(self) -> None:
@@ -460,7 +454,7 @@ class Worker:
 def _load_study_type(reference: bytes | str | tuple[str, Consent]) -> Study:
     """Return the study type that the head runs.
 
-    Raises InputError if the file of the study type is not on this machine.
+    Raises InputError if its file is not on this machine.
     """
     if isinstance(reference, bytes):
         return cast("Study", unpickle_value(reference))

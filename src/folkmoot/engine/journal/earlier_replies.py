@@ -86,8 +86,6 @@ class ReplyChange:
 
 
 class _Readable(Protocol):
-    """A journal that can be read."""
-
     def entry_at(self, address: str, /) -> JournalEntry | None: ...
 
     def close(self) -> None: ...

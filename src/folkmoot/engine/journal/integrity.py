@@ -97,10 +97,7 @@ def hash_rows(rows: Iterable[Cells]) -> str:
 
 
 def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
-    """Return the SHA-256 of values as JSON, followed by blobs (bytes or None).
-
-    Raises TypeError if a blob has another type.
-    """
+    """Return the SHA-256 of values as JSON, followed by blobs (bytes or None)."""
     hasher = hashlib.sha256(orjson.dumps(values))
     for blob in blobs:
         if blob is None:
@@ -230,7 +227,6 @@ def find_damage(db: sqlite3.Connection, format_version: int) -> list[Damage]:
 
 
 def _find_damaged_texts(db: sqlite3.Connection) -> list[Damage]:
-    """Return the damage to long texts: each is missing or does not match its hash."""
     intact = set[str]()
     damaged_addresses = []
     for key, text in db.execute("SELECT hash, text FROM texts"):
@@ -259,7 +255,7 @@ def _is_of_hash(text: str, key: bytes) -> bool:
 
 
 def _find_damaged_rows(db: sqlite3.Connection) -> list[Damage]:
-    """Return entries that were changed, and signs of entries that were added or removed."""
+    """Return entries that were changed, and signs of added or removed entries."""
     found: list[Damage] = []
     superseding_events: list[tuple[int, bytes]] = []
     for table in ("entries", "superseded"):
@@ -331,7 +327,6 @@ def _rebuild_chain(db: sqlite3.Connection, superseding_events: Sequence[tuple[in
 def _merge_in_order(
     written: Iterable[tuple[int, bytes]], superseding_events: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the events of written and of superseded entries in the order of their numbers."""
     waiting = list(superseding_events)[::-1]
     for number, event in written:
         while waiting and waiting[-1][0] < number:

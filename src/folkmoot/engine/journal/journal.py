@@ -247,7 +247,6 @@ class Journal(JournalReader):
         return self._run_in_writer(lambda db: write_broken(db, broken))
 
     def _run_in_writer(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
-        """Let the writer thread write data other than entries, in a separate transaction."""
         written: Future[None] = Future()
         self.changed = True
         self.notify_change()
@@ -288,7 +287,6 @@ class Journal(JournalReader):
             raise self._error
 
     def _run_writer(self) -> None:
-        """Take queued items and commit them as one group, until the journal is closed."""
         try:
             # A separate connection, so that lookups of the event loop do not wait for transactions.
             db = open_for_writing(self.path)
@@ -321,11 +319,7 @@ class Journal(JournalReader):
         db.close()
 
     def _next_group(self) -> tuple[list[JournalEntry], list[Callable[[], object]], bool]:
-        """Return the entries of one commit, the callbacks to run after it, and whether to continue.
-
-        The function sleeps while a group gathers. A thread that woke for every entry would
-        interrupt the event loop each time.
-        """
+        """Return the entries of one commit, the callbacks after it, and whether to continue."""
         group: list[JournalEntry] = []
         notices: list[Callable[[], object]] = []
         item = self._queue.get()
@@ -355,7 +349,7 @@ class Journal(JournalReader):
                 return group, notices, True
 
     def _fail_queue(self) -> None:
-        """Run the callbacks of the queue after a failed start, so that no caller waits for ever."""
+        # No caller may wait for ever after a failed start.
         while (item := self._queue.get()) is not None:
             if isinstance(item, _AfterCommit):
                 item.callback()
@@ -368,7 +362,7 @@ class Journal(JournalReader):
 
 
 def _refuse_damaged(path: Path) -> None:
-    """Raise ForeignJournalError if a journal of the present format changed since it was written.
+    """Raise ForeignJournalError if the journal was changed outside Folkmoot.
 
     The file is opened read-only, so a refusal leaves no SQLite files beside it.
     """

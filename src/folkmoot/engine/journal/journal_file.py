@@ -166,7 +166,6 @@ class BrokenReply(NamedTuple):
 
 
 def _to_sql_values(entry: JournalEntry, request: str) -> tuple[object, ...]:
-    """Return the cells of an entry, converted to the types that SQLite returns."""
     # Convert numpy numbers and the like: the hashes are computed from these cells and checked
     # against those that SQLite returns.
     token_counts = (entry.input_tokens, entry.output_tokens, entry.cached_tokens)
@@ -252,10 +251,9 @@ def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageEr
 def _open_connection(
     path: Path, database: str | Path, **connect_options: Any
 ) -> Iterator[_Connection]:
-    """Context manager that opens a connection and closes it only if the block raises an error.
+    """Open a connection, and close it only if the block raises an error.
 
-    An open connection would leave its write-ahead log beside a rejected file. If the researcher
-    then put the right journal back, SQLite would apply the log to it.
+    An open connection would leave its write-ahead log beside a rejected file.
     """
     try:
         with ExitStack() as cleanup:
@@ -313,9 +311,8 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _read_format(db: sqlite3.Connection, path: Path) -> int:
-    """Return the format of a journal, or 0 for a new file.
-
-    Raises ForeignJournalError if the file is not a journal.
+    """Return the format of a journal, or 0 for a new file. Raises ForeignJournalError for other
+    files.
     """
     application_id = db.execute("PRAGMA application_id").fetchone()[0]
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}

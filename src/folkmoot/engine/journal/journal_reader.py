@@ -153,7 +153,7 @@ class JournalReader:
     def _read_rows(
         self, where: str, parameters: Sequence[object] = (), table: str = "entries"
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the cells of entries. Raises ForeignJournalError at an entry that was changed.
+        """Yield the cells of entries. Raises ForeignJournalError at a changed entry.
 
         `where` is the end of the SQL query: a condition, an order, or both.
         """
@@ -449,10 +449,6 @@ class JournalReader:
         return self._read_entries("WHERE rowid > ? ORDER BY rowid", (row,))
 
     def _restore_texts(self, value: Any) -> Any:
-        """Return a stored request with its long texts restored.
-
-        Raises ForeignJournalError if a text is missing.
-        """
         if isinstance(value, dict):
             if set(value) == {"$text"}:
                 key = bytes.fromhex(value["$text"])

@@ -265,7 +265,6 @@ class Budget:
         return self.spent_usd + self._reserved + self._lent_usd + usd <= self.usd + _USD_TOLERANCE
 
     def _admit_waiting_calls(self) -> None:
-        """Admit waiting calls as far as they fit. If no waiting call can fit, stop the run."""
         self._admit_in_order()
         if self._ask_for_more is not None:
             if self._waiting:
@@ -315,7 +314,7 @@ class Budget:
 
     @property
     def _has_calls_in_flight(self) -> bool:
-        """True if a call in flight, here or on a worker, may still release money."""
+        """Return whether a call in flight, here or on a worker, may still release money."""
         return bool(self._in_flight or self._lent_calls or self._lent_usd > _USD_TOLERANCE)
 
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:

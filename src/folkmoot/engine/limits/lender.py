@@ -215,7 +215,6 @@ class Loan:
                 waiter.covered.set_result(False)
 
     def _take_arrivals(self) -> None:
-        """Apply a loan or an error that arrived from the writer thread."""
         arrived, self._arrived = self._arrived, None
         if isinstance(arrived, StorageError):
             self.stop_calls(arrived)
@@ -383,10 +382,7 @@ class LoanManager:
         self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
     def _grant_wish(self, borrower: int, wish: LoanWish) -> Amount:
-        """Lend the amount that a process asks for, and return the total lent to the process.
-
-        The budget limits the amount that is lent ahead of need.
-        """
+        """Lend the amount that a process asks for. Return the total lent to this process."""
         account = self._accounts.setdefault(borrower, Account())
         needed = wish.begun.add_amount(wish.waiting)
         ahead = self._ahead_of(
@@ -411,10 +407,9 @@ class LoanManager:
         self._budget.out_usd += more.usd
 
     def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
-        """Return the amount to lend ahead of need (number of calls and USD).
+        """Return the amount to lend ahead of need (calls, USD).
 
-        `needed` covers the borrower's calls that are not settled or are about to start. `had` is
-        the borrower's outstanding loan.
+        `needed`: for calls that are not settled or about to start. `had`: the outstanding loan.
         """
         # Loans of the other borrowers are already promised.
         lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)

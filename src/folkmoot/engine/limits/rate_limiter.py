@@ -305,10 +305,6 @@ class RateLimiter:
         return 0.0
 
     def _admit_waiting_calls(self) -> None:
-        """Admit waiting calls in order.
-
-        If the next call only has to wait for some time, a timer calls this method again.
-        """
         while self._waiting:
             first = self._waiting[0]
             # The call was cancelled while it waited.
@@ -346,7 +342,6 @@ def _filled_bucket(amount: float, capacity: float) -> TokenBucket | None:
 
 
 def _empty_bucket(bucket: TokenBucket | None) -> float:
-    """Empty a bucket and return the amount that was in it."""
     if bucket is None:
         return UNLIMITED
     left, bucket.available = bucket.available, 0.0

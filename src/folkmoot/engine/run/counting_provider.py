@@ -170,7 +170,6 @@ class CountingProvider:
     async def _sampled_reply(
         self, request: ModelRequest, address: str, prompt_texts: Sequence[str]
     ) -> Completion:
-        """Return a new reply, or an earlier reply to a request of the same kind."""
         kind = _kind_of(request, address)
         replies = self.replies.setdefault(kind, [])
         self._met[kind] += 1
@@ -234,7 +233,7 @@ class CountingProvider:
     def _cached_prefix_tokens(self, request: ModelRequest) -> float:
         """Return the tokens of the longest beginning shared with an earlier request of the model.
 
-        Returns 0 if this beginning is too short for the cache of any vendor.
+        Returns 0 if no vendor would cache a beginning of this length.
         """
         # Each digest covers the one before it, so the time is linear in the number of messages.
         prefix_digest, tokens, repeated_tokens = b"", 0.0, 0.0
@@ -297,7 +296,7 @@ class CountsSnapshot(NamedTuple):
 
 
 def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
-    """Return a key that is equal for requests with replies of similar form and length."""
+    """Return a key that is equal for requests with similar replies."""
     hints = request.hints
     address_kind = re.sub(r"\d+", "", address.rpartition("/")[0]), address.rpartition("/")[2]
     schema = json.dumps(request.schema, sort_keys=True) if request.schema is not None else ""

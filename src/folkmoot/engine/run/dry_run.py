@@ -359,10 +359,7 @@ class _RenamingPickler(pickle.Pickler):
 
 
 def _bounds_of(calls_per_item: Sequence[float]) -> tuple[float, float]:
-    """Return assumed bounds of the calls of an item that was not run.
-
-    The bounds are derived from the calls of the items that were run.
-    """
+    """Return the assumed (lowest, highest) number of calls of an item that was not run."""
     if not calls_per_item:
         return 0.0, 0.0
     # A few items say little about how far the others differ.
@@ -498,8 +495,8 @@ def _dry_run(
 ) -> DryRun:
     """Run a study with the embedded respondent in a temporary folder.
 
-    With `sample` only some items of outermost forks are run. With `within` only some items of inner
-    forks are run as well.
+    `sample`: run only some items of outermost forks. `within`: run only some items of inner forks
+    too.
     """
     config = study_file.config
     part = study_file.study.respondent_part
@@ -542,9 +539,9 @@ def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]
 
 
 def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
-    """Return a part of a study, with about the same share of humans in its seats as the study.
+    """Return a part of a study, with about the same share of humans in its seats.
 
-    Seats that the study file names may not be in the part.
+    The part may lack seats that the study file names.
     """
     part = apply_limit(study_file, limit)
     study, settings = part.study, part.config.seats
@@ -567,13 +564,12 @@ def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
 
 
 def _kinds_of_seats(study_file: StudyFile) -> set[tuple[str, str]]:
-    """Return role and condition of the seats that humans take."""
+    """Return (role, condition) of the seats that humans take."""
     seats = select_study_seats(study_file.study, study_file.config, study_file.study_folder)
     return {(seat.role, seat.condition) for seat in seats}
 
 
 def _open_seats(study_file: StudyFile, kinds: Collection[tuple[str, str]]) -> list[Seat]:
-    """Return the seats of these roles and conditions that humans can take."""
     if not kinds:
         return []
     seats = study_file.study.seats(study_file.config, study_file.study_folder)
@@ -613,7 +609,7 @@ def _limit_size(study_file: StudyFile) -> int:
 
 
 def _smallest_limit(study_file: StudyFile, size: int) -> int:
-    """Return the number of participants or sessions in the smallest part of a study."""
+    """Return the size of the study's smallest part, in participants or sessions."""
     # If it holds one participant of each condition, all lower limits give the same part.
     smallest_config = apply_limit(study_file, 1).config
     larger_limits = (
@@ -627,8 +623,7 @@ def _smallest_limit(study_file: StudyFile, size: int) -> int:
 def _summarise_stages(counting: CountingProvider, scale: float) -> list[StageEstimate]:
     """Return one row for each stage, with all counts multiplied by `scale`.
 
-    If there are many stages, stages with names that differ only in a number are added up in one
-    row.
+    If there are many stages, names that differ only in a number share a row.
     """
     merged: dict[str, TokenUse] = {}
     merge_numbered = len(counting.stages) > MAX_STAGE_ROWS

@@ -290,7 +290,7 @@ class _End:
 
 
 def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
-    """On a resume, write files only after the journal has changed or the run is complete."""
+    """Let a resume write files only after the journal has changed or the run is complete."""
 
     def begin_writing() -> None:
         log.write_held_lines()
@@ -399,7 +399,6 @@ def unknown_cost_text(models: Sequence[str]) -> str:
 
 
 async def _run_protocol(execution: Execution, context: RunContext) -> None:
-    """Run the preflight and the protocol of the study until their end or Ctrl-C."""
     study_file, providers = execution.study_file, execution.providers
     context.progress(
         RunStarted(
@@ -449,10 +448,6 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
 
 @contextlib.asynccontextmanager
 async def _open_executor(execution: Execution, context: RunContext) -> AsyncIterator[None]:
-    """Context manager that sets the fork executor of the run while it is open.
-
-    The executor is a Ray cluster if the options name one.
-    """
     options = execution.options
     # A replay reads the journal only, so it needs no cluster.
     if options.executor is None or execution.replay is not None:
@@ -543,10 +538,9 @@ def build_design(
 def _models_of_speakers(
     study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the models that the study's code names for speakers. The plan seals these models.
+    """Return the models that the study's code names for speakers.
 
-    Plans of earlier versions do not hold these models. A resume of a run with such a plan leaves
-    the models out, so that the designs can be compared.
+    Plans of earlier versions lack these models, so a resume of such a run leaves them out.
     """
     if sealed and "seat_models" not in sealed:
         return {}
@@ -555,10 +549,7 @@ def _models_of_speakers(
 
 
 async def _close_without_outputs(context: RunContext) -> None:
-    """End a resume that changed nothing: close the journal and restore the file of the plan.
-
-    The tables and the manifest stay as the earlier process wrote them.
-    """
+    """End a resume that changed nothing. Its tables and manifest stay as they are."""
     context.gateway.stop_calls(RunHaltedError("the run is over"))
     await context.gateway.wait_for_calls_in_flight()
     context.plan.restore_file()
@@ -568,11 +559,7 @@ async def _close_without_outputs(context: RunContext) -> None:
 async def _write_outputs(
     execution: Execution, context: RunContext, end: _End, started_at: float
 ) -> None:
-    """Write the replies, the tables of a run that is done or paused, and the manifest.
-
-    The tables of a paused run hold the rows so far. These tables are written again when the run
-    continues. The manifest is written in any case and names the outcome.
-    """
+    # The tables of a paused run hold the rows so far. They are written again when it continues.
     outcome = end.outcome
     try:
         # No new call may start while the journal is closed. Calls in flight are paid for, so they
@@ -621,11 +608,8 @@ async def _write_outputs(
 def _derived_tables(
     study: Study, context: RunContext
 ) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
-    """Yield the tables that the study derives from the finished journal and folder.
-
-    If the study's code fails, log a warning and yield no table. The run must not fail, because it
-    is paid for. A table with half of its rows would look complete.
-    """
+    # If the study's code fails, the run must not fail, because it is paid for. A table with half of
+    # its rows would look complete, so there is no table then.
     buffers: dict[str, TableBuffer] = {}
     try:
         with JournalReader(context.journal.path) as journal:
@@ -640,10 +624,7 @@ def _derived_tables(
 
 
 def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
-    """Return the reason why the whole run is unusable, or an empty string.
-
-    The study gives the reason. The engine itself adds one reason: no answer could be parsed.
-    """
+    """Return the reason why the whole run is unusable, or an empty string."""
     study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not study_reason and answers is not None:

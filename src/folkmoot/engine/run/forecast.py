@@ -81,10 +81,9 @@ class Forecast:
         return Cost(*totals)
 
     def _cost_of(self, model: str, calls: int) -> list[float] | None:
-        """Return the middle, low and high cost (USD) of all calls of a model.
+        """Return the middle, low and high cost (USD) of all calls of a model, or None for no price.
 
-        Each cost is the cost so far plus a forecast for the remaining calls. Returns None if the
-        price of the model is unknown.
+        Each is the cost so far plus a forecast for the remaining calls.
         """
         model_counts = self._counted.get(model, _Counted())
         calls_left = max(0, calls - model_counts.calls)
@@ -117,9 +116,8 @@ class Forecast:
         return costs
 
     def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
-        """Return the middle, low and high bound of a range, each divided by the middle.
-
-        Without a range all three are 1.
+        """Return the middle, low and high bound of a range, divided by the middle. No range: all
+        are 1.
         """
         if bounds is None or not bounds.low + bounds.high:
             return 1.0, 1.0, 1.0
@@ -128,8 +126,8 @@ class Forecast:
 
 
 def _blend_estimates(expected: float, total: int, calls: int, trust: float) -> float:
-    """Return the weighted mean of the expected value and the counted mean `total / calls`.
+    """Return the weighted mean of `expected` and the counted mean `total / calls`.
 
-    `trust` is the weight of the counted mean, between 0 and 1.
+    `trust` (0 to 1) is the weight of the counted mean.
     """
     return expected if not calls else trust * total / calls + (1 - trust) * expected

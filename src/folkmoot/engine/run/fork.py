@@ -226,9 +226,7 @@ def _unknown_address_problem(run: RunFolder, journal: JournalReader, address: st
 def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
     """Return the raw reply that contains the new text (`words`) in place of the old utterance.
 
-    If the old reply is JSON, one string in it is replaced, unless the new text is JSON itself. Any
-    other reply is replaced by the new text. Raises InputError if the reply holds several utterances
-    or none.
+    Raises InputError if the reply does not hold exactly one utterance.
     """
     if not _is_structured(entry.reply):
         return words
@@ -263,7 +261,7 @@ def _is_structured(reply: str) -> bool:
 
 
 def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
-    """Return utterance id → text for the utterances in the reply at an address.
+    """Return utterance id → text for the reply at an address.
 
     If `address` is the id of an utterance, return only this utterance.
     """
@@ -277,9 +275,9 @@ def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
 
 
 def _replace_text(value: object, text: str, words: str) -> tuple[object, int]:
-    """Return a JSON value with `words` in place of each string that equals `text`, at any depth.
+    """Replace each string that equals `text` by `words`, at any depth of a JSON value.
 
-    Also return the number of replaced strings.
+    Returns the new value and the number of replaced strings.
     """
     if isinstance(value, str):
         return (words, 1) if value.strip() == text.strip() else (value, 0)

@@ -110,10 +110,6 @@ class _RepeatedFork:
     stopper: RunStopper | None
 
     def run_cells(self, change: ReplyChange) -> RunGrid:
-        """Run every cell that has not finished.
-
-        In each repeat, the cell with the changed reply runs first.
-        """
         with lock_folder(self.grid.path):
             for changed, as_it_was in pairs_of(self.grid):
                 change_of_repeat = replace(change, draw=changed.repeat)
@@ -151,9 +147,9 @@ class _RepeatedFork:
 
 
 def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
-    """Return the cost (USD) so far of all cells but `except_for`.
+    """Return the cost (USD) so far of all cells except `except_for`.
 
-    Raises StorageError if one of these cells has a call of unknown cost.
+    Raises StorageError if a cell has a call of unknown cost.
     """
     total = 0.0
     for cell in grid.cells:

@@ -256,7 +256,6 @@ def run_grid(
 
 
 def _folder_name_part(value: str) -> str:
-    """Replace the characters of a value that a folder name should not contain."""
     return re.sub(r"[^\w.+-]+", "-", value).strip("-.") or "-"
 
 
@@ -265,8 +264,7 @@ def _resolve_design(
 ) -> tuple[Axes, int]:
     """Return the axes and the number of repeats of a grid.
 
-    On a resume the arguments may only add values and repeats to the grid. Raises InputError if the
-    arguments would remove a cell.
+    A resume may only add to them. Raises InputError if the arguments would remove a cell.
     """
     if not (options.resume and is_grid(folder)):
         return given_axes, repeats or 1
@@ -286,10 +284,7 @@ def _resolve_design(
 def _load_cell(
     source: Path, options: RunOptions, cell: GridCell, folder: Path
 ) -> tuple[StudyFile, RunOptions]:
-    """Return the study of a cell and the options of its run.
-
-    The study and the options have no budget, because all cells share the budget of the grid.
-    """
+    # Study and options get no budget here, because all cells share the budget of the grid.
     model = cell.settings.get("model", options.model)
     overrides = [f"{key}={setting}" for key, setting in cell.settings.items() if key != "model"]
     cell_options = replace(
@@ -364,10 +359,7 @@ class _GridExecution:
     samples: Sequence[tuple[GridCell, tuple[ModelRequest, ...]]] = ()
 
     def collect_preflight_requests(self, samples: Samples) -> None:
-        """Collect the preflight requests of the cells of the first repeat.
-
-        Other repeats differ only in their seed, so they need no preflight.
-        """
+        # Other repeats differ only in their seed, so they need no preflight.
         cells = [cell for cell in self.grid.cells if cell.repeat == 1]
         has_new_cells = any(self.grid.run(cell) is None for cell in cells)
         runs = [self.studies_by_cell[cell.name] for cell in cells]
@@ -377,10 +369,7 @@ class _GridExecution:
         )
 
     def require_same_designs(self) -> None:
-        """Raise DriftError if the sealed design of a started cell differs from the present design.
-
-        Cells with different settings, seeds, models or prompts could not be compared.
-        """
+        # Cells with different settings, seeds, models or prompts could not be compared.
         for cell in self.grid.cells:
             run = self.grid.run(cell)
             if run is None or self.options.accept_changes:
@@ -393,7 +382,6 @@ class _GridExecution:
             )
 
     async def run(self, stopper: RunStopper) -> None:
-        """Run the preflight and then all unfinished cells, and report the end of the grid."""
         progress = self.options.progress
         shared_limits = self._shared_limits(progress)
         stoppers: list[RunStopper] = []
@@ -460,10 +448,9 @@ class _GridExecution:
             progress(RunEnded(outcome))
 
     async def _run_preflight(self, shared_limits: SharedLimits) -> None:
-        """Make one real call for each distinct kind of request in the cells of the first repeat.
+        """Make one real call for each distinct kind of request (see `_preflight_key`).
 
-        `_preflight_key` says which requests are of one kind. Each hosted embedding model embeds one
-        text. Raises FatalModelError if a cell cannot work, and every error that stops a run.
+        Raises FatalModelError if a cell cannot work, and every error that stops a run.
         """
         path, progress = self.grid.path / GRID_FILE, self.options.progress
         grid_data = read_json(path)
@@ -547,9 +534,7 @@ class _GridExecution:
     def _shared_limits(self, progress: Progress) -> SharedLimits:
         """Return the budget and the rate limiter of all cells.
 
-        The budget already counts the spending of earlier processes, as the journals of the cells
-        and of the preflight record it. Raises InputError if a cost is unknown and the budget is in
-        USD.
+        The budget counts what earlier processes spent. Raises InputError if that is unknown.
         """
         usd, calls, possible = 0.0, 0, NOTHING
         unpriced: set[str] = set()
@@ -575,10 +560,7 @@ class _GridExecution:
         return SharedLimits(budget, config.concurrency, shared=True)
 
     def _max_concurrent_cells(self) -> int:
-        """Return the number of cells that run at a time.
-
-        Each cell with a local model needs a server process, so such cells run one by one.
-        """
+        # Each cell with a local model needs a server process, so such cells run one by one.
         names = (name for router in self.providers.values() for name in router.list_models())
         return (
             1 if any(name.split(":")[0] == LOCAL_MODEL for name in names) else MAX_CONCURRENT_CELLS
@@ -612,8 +594,8 @@ def _merge_preflight_result(
 ) -> PreflightCheck:
     """Return the result to report for a preflight call, with the cell named in its problem.
 
-    A replayed result does not show the capabilities of the model. If an earlier result of the same
-    call is in `checks_before`, it is removed there and returned instead.
+    If `checks_before` has an earlier result of the call, move that result here: a replayed result
+    does not show the capabilities of the model.
     """
     check = result.check
     check_key = (check.model, check.role, check.answer)

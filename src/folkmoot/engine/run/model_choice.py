@@ -55,7 +55,7 @@ def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> S
 
 
 def _sets_models(overrides: Sequence[str]) -> bool:
-    """Return whether `--set` names a model for the whole run or for a role."""
+    """Return whether `--set` names a model."""
     keys = (text.partition("=")[0].strip().split(".")[0] for text in overrides)
     return any(key in ("model", "models") for key in keys)
 
@@ -73,7 +73,6 @@ def _with_default_model(study_file: StudyFile, default_model: str) -> StudyFile:
 
 
 def _sealed_design(folder: Path) -> Mapping[str, object]:
-    """Return the sealed design in the plan of a run, or an empty mapping if it cannot be read."""
     try:
         sealed = RunFolder(folder).plan["sealed"]["design"]["data"]
     # The resume itself reads the plan again and reports a missing or damaged one.
@@ -85,7 +84,6 @@ def _sealed_design(folder: Path) -> Mapping[str, object]:
 def _with_sealed_models(
     study_file: StudyFile, sealed: Mapping[str, object], folder: Path
 ) -> StudyFile:
-    """Return the study file with the models of its sealed plan, even if the file has changed."""
     config, study = study_file.config, study_file.study
     model, roles = str(sealed["model"]), sealed.get("models")
     roles = dict(roles) if isinstance(roles, Mapping) else {}
@@ -123,10 +121,6 @@ def _has_model_override(folder: Path) -> bool:
 
 
 def _embedded_respondent_note(study_file: StudyFile) -> str:
-    """Return the first message of a run in which no model was chosen.
-
-    The embedded respondent answers such a run.
-    """
     if study_file.config.models or study_file.study.extra_models(study_file.config):
         explanation = (
             "No model is named for the other roles, so the embedded respondent answers them"
@@ -137,11 +131,7 @@ def _embedded_respondent_note(study_file: StudyFile) -> str:
 
 
 def _named_model_hint(study_file: StudyFile) -> str:
-    """Return a hint that suggests a model for this study, with the command that runs it.
-
-    The model is the default of the program that the study type reproduces (`Study.source_model`),
-    or an example if the study type names none.
-    """
+    """Return a hint that suggests a model for this study, with the command that runs it."""
     default = study_file.study.source_model
     if not default:
         return f"To ask a model: {_model_command(study_file, EXAMPLE_MODEL)}"

@@ -253,7 +253,6 @@ def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
 
 
 def _list_withdrawn(run: RunFolder) -> list[str]:
-    """Return a sentence for each withdrawal: which answers cannot be recomputed."""
     return [
         f"{amendment.data['seat']} withdrew: "
         f"{format_count(amendment.data['answers'], 'answer')} of this participant "
@@ -266,10 +265,7 @@ def _list_withdrawn(run: RunFolder) -> list[str]:
 def _compare_with_published(
     verification: Verification, format_version: int, published: str
 ) -> None:
-    """Record in `verification` whether one of its digests equals the published digest.
-
-    If the journal is of an early format, record only that its digest proves nothing.
-    """
+    # The digest of an early format proves nothing.
     if format_version < BINDING_FORMAT:
         messages = verification.not_compared if published else verification.notes
         messages.append(
@@ -288,7 +284,6 @@ def _compare_with_published(
 
 
 def _forged_entries(journal: JournalReader) -> list[str]:
-    """Describe the entries with a request that does not match their fingerprint."""
     forged_addresses = [
         entry.address for entry in journal.read_entries() if not _fingerprint_matches(entry)
     ]
@@ -303,7 +298,6 @@ def _forged_entries(journal: JournalReader) -> list[str]:
 
 
 def _fingerprint_matches(entry: JournalEntry) -> bool:
-    """Return whether the fingerprint of an entry was made from its request."""
     request = entry.request
     # The journal does not store the arguments of a computation.
     if entry.kind == "compute":
@@ -418,7 +412,6 @@ def study_as_it_was_run(
 
 
 def _changed_prompts(recorded: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
-    """Return the names of the prompts of a run that are changed or missing today, sorted."""
     return sorted(name for name in recorded if recorded[name] != present.get(name))
 
 
@@ -430,16 +423,12 @@ def _other_prompts_error(run: RunFolder, changed_prompts: Sequence[str]) -> NotR
 
 
 def _describe_code_difference(run: RunFolder) -> str:
-    """Return the version that made the run, in brackets.
-
-    Return an empty string if it is this version.
-    """
+    """Return the version that made the run in brackets, or an empty string for this version."""
     other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 
 
 def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verification) -> None:
-    """Compare all tables and files of the rebuilt run with the run, and record the result."""
     code_difference = _describe_code_difference(run)
     table_differences: list[str] = []
     for name in dict.fromkeys([*run.table_names(), *rebuilt.table_names()]):
@@ -507,14 +496,12 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
 
 
 def _sealed_prompts(plan: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the hashes of the prompts in a plan, by name."""
     design = plan.get("sealed", {}).get(DESIGN, {}).get("data")
     prompts = design.get("prompts") if isinstance(design, Mapping) else None
     return prompts if isinstance(prompts, Mapping) else {}
 
 
 def _without_prompts(plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a plan without the prompts and without the hash of its sealed design."""
     sealed = plan.get("sealed", {})
     design = sealed.get(DESIGN, {}).get("data")
     if not isinstance(design, Mapping):
@@ -528,10 +515,7 @@ def _prefixed(name: str, sentences: Iterable[str]) -> list[str]:
 
 
 def _claims_differ_in_wording(recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> bool:
-    """Return whether the claims of two plans differ, but only in their wording.
-
-    Fields that a newer version has added to claims are ignored.
-    """
+    """Return whether two plans differ in claims, but only in the claims' wording."""
     before, now = (plan.get("sealed", {}).get(CLAIMS, {}) for plan in (recorded, rebuilt))
     claims_before, claims_now = before.get("data") or [], now.get("data") or []
     if before == now or len(claims_before) != len(claims_now):
@@ -562,7 +546,6 @@ def _same_columns(run: RunFolder, rebuilt: RunFolder) -> bool:
 def _compare_plans(
     recorded: Mapping[str, Any], rebuilt: Mapping[str, Any], *, ignored: Collection[str] = ()
 ) -> list[str]:
-    """Describe the sealed parts that differ between the plan of a run and the rebuilt plan."""
     sealed_before, sealed_now = recorded.get("sealed", {}), rebuilt.get("sealed", {})
     names = [*sealed_before, *(name for name in sealed_now if name not in sealed_before)]
     # After accepted changes the study may no longer seal a part that it sealed at first.
@@ -600,7 +583,6 @@ def _in_any_order(name: str, value: object) -> object:
 
 
 def _compare_table(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
-    """Describe how a table differs from the rebuilt table: its columns, its rows, its cells."""
     if not rebuilt.has_table(name):
         return ["the run does not write such a table."]
     if not run.has_table(name):
@@ -639,7 +621,6 @@ def _first_cell_difference(old: pl.Series, new: pl.Series) -> list[str]:
 
 
 def _compare_text(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
-    """Describe the first line in which a file differs from the rebuilt file."""
     if not (run.path / name).is_file():
         return ["is not there; the rebuilt run writes it."]
     with (run.path / name).open("rb") as old, (rebuilt.path / name).open("rb") as new:
@@ -655,7 +636,6 @@ def _compare_text(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
 
 
 def _differs_only_in_time(old_line: str, new_line: str) -> bool:
-    """Return whether two lines differ only in the time of day."""
     if TIME_PLACEHOLDER not in new_line:
         return False
     # An ISO 8601 time with seconds and UTC offset has 25 characters.

@@ -229,7 +229,7 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
 class _PersonalTextSearch:
     """One pass over the replies of a run, in the order in which they were given.
 
-    `others` collects all texts that are not the human's: of other speakers and of the design.
+    `others` collects the texts of other speakers and of the design.
     """
 
     def __init__(
@@ -262,7 +262,6 @@ class _PersonalTextSearch:
         self.others = {*design_texts}
 
     def read(self, entry: JournalEntry) -> None:
-        """Read the reply of one entry, and record texts of the human and quotations of them."""
         personal, question = self._found, question_address(entry.address)
         answer_row = self._answers.get(question, {})
         # An option is not the human's, unless they wrote it before a question offered it.
@@ -320,7 +319,7 @@ class _PersonalTextSearch:
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
-        """Return the texts of others and the texts of the human in a request, as two lists."""
+        """Return two lists: the texts of others and the texts of the human in a request."""
         other_texts, personal_texts = list[str](), list[str]()
         for number, message in enumerate(entry.request["messages"]):
             content = message["content"]
@@ -352,10 +351,8 @@ class _PersonalTextSearch:
         )
 
     def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
-        """Return the texts of a reply that are not options.
-
-        These are the texts in the JSON of the reply, or the whole reply. If the reply is a
-        self-description, the text that prompts show for it is included as well.
+        """Return the texts of a reply that are not options: the strings in its JSON, or the whole
+        reply.
         """
         try:
             texts = list(find_texts(json.loads(entry.reply)))

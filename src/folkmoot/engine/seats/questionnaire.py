@@ -28,7 +28,6 @@ FLAGGED, EXCLUDED = "flagged", "excluded"
 
 
 def _one_or_several(given: object) -> object:
-    """Return a list as a tuple, a single value as a tuple with one entry, and None unchanged."""
     if isinstance(given, (list, tuple)):
         return tuple(given)
     return given if given is None else (given,)

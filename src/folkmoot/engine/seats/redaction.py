@@ -116,8 +116,7 @@ class Words:
 def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and letters of each word in a match of `_WORD`.
 
-    A match may hold several words. Escaped characters other than letters and digits separate words,
-    for example an escaped dash.
+    Escaped characters, such as a dash, separate words.
     """
     if "\\" not in word[1]:
         yield word.start(), word.end(), word[1]
@@ -136,7 +135,6 @@ def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _without_escapes(text: str) -> str:
-    """Return a text with the escapes of line breaks and HTML characters decoded."""
     return html.unescape(re.sub(r"\\[nrtbf]", "\n", text))
 
 
@@ -196,7 +194,6 @@ def merge_overlapping(places: Iterable[tuple[int, int]]) -> Places:
 
 
 def _is_sentence(text: str, start: int, end: int) -> bool:
-    """Return whether a part of a text is a whole sentence, line, cell or quotation."""
     return _begins_sentence(text, start) and _ends_sentence(text, end)
 
 

@@ -184,7 +184,6 @@ class SeatManager:
         seats: Sequence[Seat],
         saved_state: Mapping[str, Mapping[str, Mapping[str, str]]],
     ) -> Lobby:
-        """Return the lobby, with the people that an earlier process has admitted."""
         token = saved_state.get("entry", {}).get("token") or make_code().lower()
         occupants = restore_occupants(saved_state.get("seats", {}))
         for seat_state in self:
@@ -316,10 +315,7 @@ class SeatManager:
         return self._views_by_address[address]
 
     def _start_clock(self, seat_state: SeatState) -> None:
-        """Start the clock of the first question if the question has a time limit.
-
-        The clock starts only after the human has arrived.
-        """
+        # The clock starts only after the human has arrived.
         if not seat_state.questions or not self.has_arrived(seat_state):
             return
         minutes = self.minutes_for(seat_state.questions[0].view)

@@ -385,7 +385,6 @@ def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
 
 
 def _find_seat(name: str, seats: Sequence[Seat]) -> Seat | Problem:
-    """Return the open seat with this name, or the problem to report."""
     if not seats:
         *scopes, participant_id = name.split("/")
         return Seat(participant_id, tuple(scopes))

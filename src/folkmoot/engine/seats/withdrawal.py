@@ -213,7 +213,6 @@ def _without_texts(table: pl.DataFrame, name: str, personal: PersonalTexts) -> p
 def _with_spans(
     table: pl.DataFrame, spans: Mapping[str, Sequence[Span]], redaction: Redaction
 ) -> pl.DataFrame:
-    """Return the table `provenance` with the new spans of all requests that have changed."""
     parts: list[pl.DataFrame] = []
     for (address,), rows in table.group_by("address", maintain_order=True):
         span_rows = [
@@ -367,7 +366,6 @@ def _blank_embeddings(blob: bytes, old_texts: Sequence[str], new_texts: Sequence
 
 
 def _with_new_fingerprint(entry: JournalEntry, request: Mapping[str, Any]) -> JournalEntry:
-    """Return the entry with a redacted request and a fingerprint that matches it."""
     fingerprint = entry.fingerprint
     if request != entry.request and entry.kind == "embed":
         fingerprint = digest(request["model"], *request["texts"])

@@ -72,7 +72,6 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
 
 
 def _statement(attribute: ControlQuestion, speaker_id: str, seed: int, language: Language) -> str:
-    """Return the sentence that states one attribute, with the value drawn for a participant."""
     rng = generator(seed, ("confounders", attribute.id, speaker_id))
     if attribute.number is None:
         value = attribute.options[int(rng.integers(len(attribute.options)))]

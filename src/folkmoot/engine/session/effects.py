@@ -225,7 +225,6 @@ async def _ask_for_more(
 def _parse_reply(
     run: RunContext, address: str, answer_type: AnswerType[T], reply: Completion
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
-    """Parse one reply: return the answer, the problem, or the reason why there is no answer."""
     if reply.finish.startswith("refused:"):
         return Missing(reply.finish.removeprefix("refused:"), f"asked at {address}", reply.text)
     is_cut = reply.finish == FINISH_LENGTH
@@ -319,8 +318,7 @@ def build_answer_row(
 def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Return how an answer was obtained: exact, stated, clarified, refused or unreadable.
 
-    `tables.py` defines these words for the column `how`. Free text needs no parser, so the result
-    is None, unless the answer is missing.
+    Returns None for free text, which needs no parser.
     """
     if isinstance(result.value, Missing):
         if result.value.reason in REFUSAL_REASONS:
@@ -339,9 +337,8 @@ def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
 def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Return whether the first reply mentions the recorded answer as an option.
 
-    The result is "same" (only this option), "other" (only another option), "several" (several
-    options) or "none" (no option). If the answer type cannot find options in a reply, the result is
-    None.
+    "same": only this option. "other": only another one. "several": several. "none": no option.
+    Returns None if the answer type cannot find options in a reply.
     """
     values = answer_type.find_mentioned_values(result.said)
     if values is None:
@@ -358,10 +355,7 @@ def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) 
 # A run has millions of rows and few different lists of options: sharing one string saves memory.
 @lru_cache(maxsize=10_000)
 def _options_cell(options: tuple[str, ...]) -> str:
-    """Return the options as one table cell.
-
-    Equal options give the same string object, which saves memory.
-    """
+    # Equal options share one string, which saves memory.
     return json.dumps(options, ensure_ascii=False)
 
 
@@ -407,7 +401,6 @@ async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> Fl
 
 
 def _allocate_vectors(folder: Path, rows: int, columns: int) -> FloatArray:
-    """Return an array for vectors, mapped from a temporary file if it needs much memory."""
     if rows * columns * 4 <= MAX_EMBEDDING_BYTES_IN_MEMORY:
         return np.zeros((rows, columns), dtype=np.float32)
     with storage_errors(folder), tempfile.TemporaryFile(dir=folder) as file:

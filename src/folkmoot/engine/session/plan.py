@@ -183,7 +183,6 @@ def _shorten(value: object) -> str:
 
 
 def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
-    """Return whether a setting is a list of dictionaries."""
     return isinstance(setting, list) and all(isinstance(part, dict) for part in setting)
 
 

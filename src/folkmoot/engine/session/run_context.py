@@ -398,8 +398,7 @@ class RunContext:
     def _place_for(self, name: str) -> Path:
         """Return the path to which a study's file is written.
 
-        A resume that is refused must not change an existing file. While files are held back, the
-        result for an existing file is therefore a temporary path.
+        While files are held back, an existing file is spared: the path is then a temporary one.
         """
         target = self._path_in_run_folder(name)
         self.study_files.add(name)
@@ -453,7 +452,6 @@ class RunContext:
         self._next_flush = loop.call_later(FLUSH_SECONDS, self._flush_rows)
 
     def _flush_rows(self) -> None:
-        """Write the rows in memory to disk, so that other processes can read them."""
         self._next_flush = None
         # A resume that may still be refused must change no file.
         if self.held_files is not None:

@@ -116,11 +116,7 @@ def record_announcements(run: RunContext) -> None:
 
 
 async def _ask_check(run: RunContext, seat: Seat, number: int, check: SeatCheck) -> bool:
-    """Ask one check up to its final outcome, and return False if the human is screened out.
-
-    The human may pass the check, leave, or fail. Depending on the check, a human who fails is asked
-    again, is flagged in the data, or is screened out.
-    """
+    """Ask one check until its outcome is final. Return False if the human is screened out."""
     row_order = _row_order_of(run, seat, number)
     for attempt in count(1):
         text = check.question if attempt == 1 else f"{check.hint or TRY_AGAIN}\n\n{check.question}"
@@ -234,7 +230,6 @@ def format_answer(answer: object) -> str:
 def _with_title(
     view: QuestionView, address: str, own_answers: list[tuple[str, str]] | None
 ) -> QuestionView:
-    """Return a page with a title that names the kind of question, and with answers to review."""
     if own_answers is not None:
         pairs = (
             (Utterance("", question), Utterance(view.speaker.id, answer))

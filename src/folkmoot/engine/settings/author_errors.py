@@ -135,11 +135,7 @@ def _is_author_frame(frame: FrameType) -> bool:
 
 
 def _is_author_file(file: str, module: str) -> bool:
-    """Return whether a file belongs to the code of a study author.
-
-    The file may be a study in Python, or be in the folder of a study in Python. Or the file may
-    belong to a package that registers a study type.
-    """
+    """Return whether a file belongs to the code of a study author."""
     packages = {
         point.value.partition(":")[0].partition(".")[0]
         for point in installed_entry_points(STUDIES).values()

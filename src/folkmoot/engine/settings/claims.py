@@ -283,25 +283,17 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:
-    """Return whether a column holds shares.
-
-    The decision depends on the ending of the column's name, as in reports, and on the range of its
-    values.
-    """
+    # The ending of the name decides as in reports, and so does the range of the values.
     known = values.drop_nulls()
     return column.endswith(("_share", "_rate")) and bool(known.is_between(0.0, 1.0).all())
 
 
 def _arm_columns(claim: Claim, column: str) -> list[str]:
-    """Return the columns of both arms of a claim that compares two columns of a row."""
     return [f"{arm}_{column}" for arm in claim.contrast]
 
 
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
-    """Return a table with one row for each arm, made from a table with one column for each arm.
-
-    The claim compares two columns of the given table.
-    """
+    """Turn a table with one column for each arm into a table with one row for each arm."""
     return pl.concat(
         table.with_columns(pl.col(arm_column).alias(column), pl.lit(arm).alias(ACROSS))
         for arm, arm_column in zip(claim.contrast, _arm_columns(claim, column), strict=True)
@@ -392,7 +384,6 @@ def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tupl
 
 
 def _describe_estimand(claim: Claim) -> str:
-    """Return a description of the estimand for a claim without one, such as a hypothesis."""
     first, second = claim.arm_labels
     return (
         f"Among simulated cases like those of this run: the {claim.kind} of "

@@ -56,7 +56,7 @@ class LocalSettings(BaseModel):
 
 
 def _as_given(settings: object) -> object:
-    """Return the settings unchanged. The embedded respondent checks these settings later."""
+    # The embedded respondent checks these settings later.
     # The loader checks them later with `RespondentSettings.from_mapping`, which names all problems.
     return settings
 

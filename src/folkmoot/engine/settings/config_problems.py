@@ -200,8 +200,7 @@ def _format_limit(value: object) -> object:
 def _split_key_prefix(path: KeyPath, message: str, tree: YamlTree) -> tuple[KeyPath, str]:
     """Move the key at the beginning of a message, such as `mapping: …`, into the path.
 
-    A validator that checks several keys begins its message with the invalid key. If the message
-    does not begin with a key of the file, path and message are returned unchanged.
+    Without such a key, path and message are returned unchanged.
     """
     key, colon, rest = message.partition(": ")
     parent = tree.value

@@ -100,11 +100,7 @@ class ControlQuestion(BaseModel):
 
 
 def _read_own_questions(given: Any, info: ValidationInfo) -> Any:
-    """Return the negative controls that a study file defines, in a list or in another file.
-
-    The name of a file is replaced by the questions in it, so that the plan seals them. Raises
-    ValueError.
-    """
+    # The questions replace the name of their file, so that the plan seals them.
     if isinstance(given, bool):
         return given
     where = ""

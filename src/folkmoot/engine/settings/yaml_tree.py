@@ -131,11 +131,7 @@ class _YamlLoader(yaml.SafeLoader):
 
 
 class _TreeBuilder:
-    """Turn YAML nodes into values and record their locations.
-
-    The builder counts the values again, because an alias builds the same node several times.
-    """
-
+    # An alias builds the same node several times, so the values are counted again here.
     def __init__(self, file: str, tree: YamlTree) -> None:
         self._file = file
         self._tree = tree

@@ -159,7 +159,6 @@ def describe_model_loading(model: Path) -> str:
 
 
 def _normalise_url(url: str) -> str:
-    """Return an address without quotation marks, final slash and `/v1`, for comparisons."""
     return url.strip(" '\"").rstrip("/").removesuffix("/v1")
 
 
@@ -176,7 +175,6 @@ def _default_address(name: str) -> str | None:
 
 
 def _consent_file() -> Path:
-    """Return the path of the stored consents in the usual folder of the operating system."""
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -195,10 +193,7 @@ def _load_consents() -> set[str]:
 
 
 def _save_consent(digest: str, file: Path) -> None:
-    """Store the consent to a file by the digest of its content.
-
-    If storing fails, the researcher is asked again next time.
-    """
+    # If storing fails, the researcher is asked again next time.
     with suppress(OSError, RuntimeError):
         consent_file = _consent_file()
         consent_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -130,10 +130,9 @@ ComparedFinding = tuple[Finding, Mapping[str, TableCell]]
 def _compare_conclusions(
     finding: Finding, strict: Finding | None, kept_text: str
 ) -> ComparedFinding:
-    """Return a finding with a sentence on conclusions that differ from the strict finding.
+    """Return a finding that names its differences from the strict finding.
 
-    Also return the row of the finding in the comparison of all findings, or an empty row if nothing
-    differs.
+    Also return its row in the comparison of all findings, or an empty row if nothing differs.
     """
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
@@ -291,10 +290,7 @@ def _significant_rows(finding: Finding) -> dict[str, bool]:
 
 
 def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
-    """Return the finding on how answers to closed questions were obtained.
-
-    The finding also gives the number of answers that contradict their first reply.
-    """
+    """Return the finding on how answers to closed questions were obtained."""
     # Without closed answers the shares below would divide by zero.
     if closed.is_empty():
         return _build_noise_finding(

@@ -367,7 +367,6 @@ def planned_parts(study: Study, run: RunFolder) -> frozenset[str]:
 
 
 def _parts_of(study: Study, run: RunFolder) -> Parts | None:
-    """Return the planned parts of a run, or None if the plan names no parts."""
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     planned_rows = (
         next(

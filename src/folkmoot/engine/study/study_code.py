@@ -139,8 +139,7 @@ class StudyCode:
     def _folder_of(self, origin: Path) -> Path | None:
         """Return the folder of a study file that contains a module at any depth, or None.
 
-        Installed packages below such a folder do not count, for example those of a virtual
-        environment.
+        Packages of a virtual environment in such a folder do not count.
         """
         location = _location_of(origin)
         # Symbolic links may lead into a study folder and out of it. So both the written folders and
@@ -178,7 +177,6 @@ def agreement_for_workers(path: Path) -> Consent:
 
 @cache
 def _installed_finder() -> StudyCode:
-    """Return the finder of this process, and install it on the first call."""
     # Remember `sys.path` before any study code can change it.
     _paths_at_start()
     code = StudyCode()
@@ -189,7 +187,6 @@ def _installed_finder() -> StudyCode:
 
 @cache
 def _paths_at_start() -> tuple[Path, ...]:
-    """Return the folders of `sys.path` as they were before any study code ran."""
     return tuple(Path(entry or os.curdir).resolve() for entry in sys.path)
 
 
@@ -199,7 +196,6 @@ def _location_of(origin: Path) -> Path:
 
 
 def _is_imported_by_study_code() -> bool:
-    """Return whether study code is on the call stack."""
     # A walk over the stack, because an import may be several calls away from the study code.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -210,7 +206,6 @@ def _is_imported_by_study_code() -> bool:
 
 
 def _read_with_consent(path: Path, consent: Consent | None) -> bytes:
-    """Read a file of code once. Raises InputError without consent."""
     try:
         source = path.read_bytes()
     except OSError as error:

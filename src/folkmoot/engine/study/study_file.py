@@ -246,8 +246,8 @@ def _validate_config(
 ) -> tuple[StudyConfig | None, list[Problem]]:
     """Return the configuration, or None, and all problems.
 
-    Checks of several keys run only when each key is valid by itself. So after a failure, unknown
-    keys and invalid optional values are removed, and all other keys are validated again.
+    Checks of several keys run only when each key is valid. So invalid optional values are removed
+    after a failure, and the rest is validated again.
     """
     problems: list[Problem] = find_hidden_characters(tree)
     pruned = _strip_hidden_characters(tree.value) if problems else copy.deepcopy(tree.value)
@@ -371,16 +371,12 @@ def _seat_problems(study: Study, config: StudyConfig, folder: Path) -> list[Prob
 def _independent_problems(
     known_problems: Sequence[Problem], further_problems: Sequence[Problem]
 ) -> list[Problem]:
-    """Return the problems of later checks, except those of keys that already have a problem.
-
-    An invalid key was removed, so a later check has seen its default and not its value.
-    """
+    # An invalid key was removed, so a later check has seen its default and not its value.
     keys = {problem.key for problem in known_problems if problem.key}
     return [problem for problem in further_problems if problem.key not in keys]
 
 
 def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
-    """Return a problem for each model name in the file that does not exist."""
     raw = tree.value
     role_models = raw.get("models") if isinstance(raw.get("models"), dict) else {}
     models_by_path: dict[tuple[str, ...], object] = {

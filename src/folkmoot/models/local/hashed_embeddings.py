@@ -171,7 +171,6 @@ def _hash_slot(feature: str) -> tuple[int, float]:
 
 @lru_cache(maxsize=65536)
 def _bigram_slot(first_word: str, second_word: str) -> Features:
-    """Return the dimension and the weight of two consecutive words as one feature."""
     slot, sign = _hash_slot(f"{first_word} {second_word}")
     return [slot], [
         sign * _BIGRAM_WEIGHT * math.sqrt(word_weight(first_word) * word_weight(second_word))

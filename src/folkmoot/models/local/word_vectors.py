@@ -115,7 +115,6 @@ def load_vectors(vector_path: Path, token_path: Path) -> tuple[FloatArray, Token
 
 
 def _verify_digest(path: Path, digests: Sequence[str]) -> None:
-    """Raise InputError if the SHA-256 digest of a package file is not among `digests`."""
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() not in digests:
             raise InputError(

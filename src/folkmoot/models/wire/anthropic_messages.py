@@ -95,11 +95,8 @@ def _add_cache_control(
     `cache_breakpoints`: character offsets into the concatenated text. `system_length`: the length
     of the system message in characters.
 
-    Text after the last breakpoint is not cached, because writing to the cache costs 25 % more than
-    reading input. The text is split into blocks at all breakpoints, in the same way in every
-    request. Anthropic looks for cached text up to 20 blocks before a marked block, and allows four
-    marks. Two marks are therefore set in the messages, 19 blocks apart, and two marks in the system
-    message. A text below the minimum size is not cached and costs nothing extra.
+    Anthropic allows four marks and looks for cached text up to 20 blocks before a mark. So two
+    marks are set in the messages, 19 blocks apart, and two in the system message.
 
     Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
     """
@@ -131,8 +128,8 @@ def _split_at_breakpoints(
 ) -> list[JsonObject]:
     """Return a text as content blocks, one up to each breakpoint and one for the rest.
 
-    `start` is the offset of the text in the concatenated text. Blocks that end at one of the
-    `marked_offsets` get a cache mark (`cache_control`).
+    `start`: the offset of the text in the concatenated text. `marked_offsets`: the ends of blocks
+    that get a cache mark.
     """
     ends = [end - start for end in cache_breakpoints if start < end < start + len(text)]
     return [
@@ -211,8 +208,7 @@ def _split_system_prompt(
 ) -> tuple[str, list[JsonObject]]:
     """Return the system prompt and the other messages in the Anthropic format.
 
-    In this format, the first message must be a user message. If it is an assistant message, a user
-    message is added before it.
+    The first message must be a user message, so one is added before an assistant message.
     """
     systems = [message for message in messages if message.role == "system"]
     turns = [message for message in messages if message.role != "system"]
@@ -246,10 +242,7 @@ def _content_block(part: MessagePart) -> JsonObject:
 
 
 def _parse_usage(data: object, text: str) -> Usage:
-    """Return the usage of a response.
-
-    Anthropic does not count cached input as input, but `Usage.input_tokens` includes cached input.
-    """
+    """Return the usage of a response. Anthropic does not count cached input as input, but we do."""
     if not isinstance(data, dict):
         return Usage()
     cached = parse_token_count(data.get("cache_read_input_tokens"))

@@ -382,9 +382,9 @@ def _parse_number(value: str | None) -> float | None:
 
 
 def _parse_duration(value: str | None) -> float | None:
-    """Return the seconds in a duration such as `6m0s`, `20ms` or `1.5`.
+    """Return the seconds in a duration such as `6m0s`, `20ms` or `1.5`, or until an ISO time.
 
-    For an ISO time, return the seconds from now until this time. Returns None for other values.
+    Returns None for other values.
     """
     if not value:
         return None
@@ -399,7 +399,6 @@ def _parse_duration(value: str | None) -> float | None:
 
 
 def _error_message(body: bytes) -> str:
-    """Return the message and the code of an error body, in any of the usual formats."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):

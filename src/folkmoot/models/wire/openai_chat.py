@@ -239,7 +239,6 @@ def provider(settings: ProviderSettings) -> OpenAIProvider:
 
 
 def _join_content(content: object) -> str:
-    """Return the content of a message as one text. The content may be a text or a list of parts."""
     if isinstance(content, list):
         content = "".join(map(part_text, content))
     if isinstance(content, Mapping):
