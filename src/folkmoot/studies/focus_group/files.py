@@ -553,9 +553,10 @@ def _describe_leaning(position: float | None) -> str:
 
 
 def _representativeness(position: float, message: DiscussionMessage) -> float:
-    """Return how well the tone of a message (−1 to 1) fits a participant's position.
+    """Return how typical a message is for a participant with this position.
 
-    Near position 0, the absolute tone is returned.
+    It is the tone of the message (−1 to 1), with the opposite sign for a negative position. Near
+    position 0, it is the strength of the tone.
     """
     tone = message.sentiment or 0.0
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone

@@ -58,9 +58,9 @@ def measure_approach(
     """Return by how many points a participant came closer to the others' mean first position.
 
     `before` and `after` are the participant's positions, and `start` holds all first positions. The
-    result is negative if the distance grew, and None if a position is unknown. Noise in the
-    positions does not bias it.
+    result is negative if the distance grew, and None if a position is unknown.
     """
+    # First positions are the reference, so noise in later positions does not bias the result.
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id
     ]

@@ -83,7 +83,7 @@ class PositionRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of the check, with groups as independent units.
+    """The result of the sycophancy check, with groups as independent units.
 
     A value is NaN if there is nothing to compare.
     """

@@ -145,7 +145,7 @@ def text_scores_of(
 ) -> Scores:
     """Return the scores of the stated preferences: member id → option → score.
 
-    The scores follow the rules of the source study. Members who stated nothing are left out.
+    Options of `portions` are scored too. Members who stated nothing are left out.
     """
     all_options = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
     return {
@@ -338,8 +338,8 @@ def _means_of_members(
 ) -> list[float]:
     """Return the mean satisfaction of each member over all decisions.
 
-    `values`: reason → number that replaces a satisfaction that is unknown for this reason. A member
-    is left out if no number is known.
+    `values`: the number to use for an unknown satisfaction, by the reason why it is unknown.
+    Members with no number at all are left out.
     """
     means = (
         _mean_of_known(

@@ -156,8 +156,9 @@ def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str
 
 
 class _Words(TypedDict):
-    """The content of travellers.yaml: lives by role, and texts that fit any life."""
+    """The descriptions in travellers.yaml, from which personas are put together."""
 
+    # Role → descriptions such as "a 44-year-old electrician and father of two".
     lives: dict[str, list[str]]
     manners: list[str]
     tastes: list[str]

@@ -1,7 +1,7 @@
 """Fill the texts of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark #}`.
 
-Expressions are those of `expressions`, without aggregates. A value that is filled in is never
-searched for placeholders.
+An expression is as in the module `expressions`, but without aggregates. A value that is filled in
+is never searched for placeholders.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class Truth(QuotedInt):
 
 
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
-    """Return a value for placeholders that carries its source.
+    """Return a value that placeholders can show, together with its source.
 
-    `recorded` is the value as the source writes it.
+    `recorded` is the text of the value in its source. If the value prints differently, it is marked
+    as altered.
     """
     # Exposure looks up values as recorded, so a value that prints otherwise is marked as altered.
     source = source._replace(altered=str(value) != recorded)

@@ -307,7 +307,7 @@ class Moderator:
         """Return the participants who answer a question, in speaking order.
 
         `called` holds the ids of those whom the question addresses by name. `questions_left` is the
-        number of questions that follow. The rules are those of `choose_respondents`.
+        number of questions that follow.
         """
         shares = self.speaking_shares(so_far, questions_left)
         willing = [

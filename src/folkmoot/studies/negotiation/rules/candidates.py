@@ -92,9 +92,9 @@ def _add_candidate(
 
 
 def _own_words(text: str) -> set[str]:
-    """Return options that a member describes in own words, such as phrases after "prefer".
+    """Return the options that a member describes in own words, such as phrases after "prefer".
 
-    A very short text without such a word is one option as a whole.
+    A very short text without a word like "prefer" or "not" is itself an option.
     """
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES

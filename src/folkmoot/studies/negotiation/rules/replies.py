@@ -351,10 +351,10 @@ def read_hard_no(
     unmatched: list[str],
     own_option: str = "",
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the options that a member firmly rejects, and the member's objections.
+    """Return the options that a member firmly rejects, and rejections that name no option.
 
-    `own_option` is a new option that the member adds to `options`, or "". An objection is a text:
-    the field `objection`, or an entry of `hard_no` that names no option. These entries are also
+    `own_option` is a new option that the member adds to `options`, or "". Rejections come from the
+    fields `hard_no` and `objection` of the form. Entries of `hard_no` that name no option are also
     added to `unmatched`.
     """
     unmatched_rejections: list[str] = []

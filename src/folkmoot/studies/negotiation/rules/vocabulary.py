@@ -53,7 +53,7 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
 
 
 def is_empty(entry: str) -> bool:
-    """Return True if a field `new_option` is blank or says that there is no new option."""
+    """Return True if an entry for a new option is blank or says that there is none."""
     return not entry.strip() or parse_way_out(entry) is not None or words_of(entry) in NOTHING
 
 
@@ -65,8 +65,7 @@ def fold_name(name: str) -> str:
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
     """Return phrase → member ids, for phrases that mean several members, such as "the parents".
 
-    There is one phrase for all members. A role has a phrase only if more than one member, but not
-    every member, has this role.
+    There is one phrase for all members, and one for each role with several (but not all) members.
     """
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:

@@ -1,8 +1,8 @@
 """Simplify the conditions under which a question is asked, and write them as expressions.
 
-A condition on treatments is a set of treatments. So the module can decide whether two conditions on
-treatments exclude each other. All other conditions are comparisons in the workbook's expression
-language.
+A condition on treatments is stored as the set of treatments in which it holds. So the module can
+decide whether two such conditions exclude each other. Other conditions are comparisons in the
+workbook's expression language.
 """
 
 from __future__ import annotations

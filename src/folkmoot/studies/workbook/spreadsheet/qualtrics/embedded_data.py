@@ -100,10 +100,7 @@ class EmbeddedData:
         self.columns[field] = Column(self.new_name(field), field, value)
 
     def is_set_by_flow(self, field: str) -> bool:
-        """Return whether the flow of the survey can set a field.
-
-        A field that the flow sets may have another value than its column.
-        """
+        """Return whether the flow of the survey can set a field."""
         return field in self._set_by_flow
 
     def set_value(self, field: str, setting: Setting) -> None:

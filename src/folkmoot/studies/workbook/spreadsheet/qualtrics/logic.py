@@ -109,11 +109,7 @@ def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
 
 
 class LogicReader:
-    """Reads the logic of a survey at the current point of its flow.
-
-    `find_asked` returns where a question was asked before, or None if the workbook cannot ask it.
-    `compare_field` returns the condition on an embedded data field. `note` records an omission.
-    """
+    """Reads the logic of a survey at the current point of its flow."""
 
     def __init__(
         self,
@@ -121,6 +117,8 @@ class LogicReader:
         compare_field: Callable[[str, str, str], Condition | None],
         note: Callable[[str, str], None],
     ) -> None:
+        # `find_asked` returns where a question was asked before, or None if the workbook cannot
+        # ask it. `compare_field` returns the condition on an embedded data field.
         self._find_asked, self._compare_field, self._note = find_asked, compare_field, note
 
     def read_logic(self, logic: object, where: str) -> Condition | None:
