@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.synced
 DEMO   := outputs/demo
-PARTS  := truths kills pages mutations scale local
+PARTS  := truths wordings alarms kills pages mutations scale local
 CODE   := src tests benchmarks tools
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 

@@ -25,7 +25,9 @@ hypothesis.settings.load_profile("fuzz" if os.environ.get("FOLKMOOT_FUZZ") else 
 
 # What the parts of `make nightly` are; each should end within forty minutes on two quiet cores.
 PARTS = {
-    "truths": "planted effects, coverage and false alarms over many seeds; figures computed anew",
+    "truths": "planted effects over many seeds; figures of reports computed anew",
+    "wordings": "planted effects with other wordings of all prompts",
+    "alarms": "coverage of intervals, false alarms, faults that the controls have to find",
     "kills": "processes, workers and machines that end at any moment",
     "pages": "whole studies in a browser, and examples as the pages show them",
     "mutations": "damaged input, and properties with new draws",

@@ -77,7 +77,7 @@ def test_alpha_has_no_interval_where_nothing_tells_it() -> None:
     assert not krippendorff_interval([[1, 1], [1, 1]]).has_interval  # all the same
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 def test_the_interval_of_alpha_covers_the_truth() -> None:
     rng = np.random.default_rng(2)
 

@@ -269,7 +269,7 @@ def test_joint_intervals_hold_together(how: str, effects: tuple[float, ...]) -> 
     assert held_together(how, effects, 150) >= 0.90 * 150  # three standard errors below 95 %
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 @pytest.mark.parametrize("effects", [NOTHING, SOME, ALL])
 @pytest.mark.parametrize("how", TOGETHER)
 def test_they_do_in_2000_data_sets(how: str, effects: tuple[float, ...]) -> None:

@@ -25,7 +25,7 @@ DRAWS = 2_000
 PAGE = Path(__file__).parents[2] / "docs" / "measures.md"
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 @pytest.mark.parametrize("name", CASES)
 def test_an_interval_holds_the_truth_in_at_least_93_of_100_data_sets(name: str) -> None:
     found = cover(name, DRAWS)

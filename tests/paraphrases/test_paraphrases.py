@@ -115,7 +115,7 @@ DAILY = {(study, STYLES[number % len(STYLES)]) for number, study in enumerate(ST
 
 
 @pytest.mark.parametrize(
-    ("study", "style"), sample_daily(product(STUDIES, STYLES), DAILY, part="truths")
+    ("study", "style"), sample_daily(product(STUDIES, STYLES), DAILY, part="wordings")
 )
 def test_other_words_are_read_and_stand_where_the_design_wants_them(
     study: str, style: str, tmp_path: Path, reasks: Callable[[str], int]
@@ -243,7 +243,7 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
     return of
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="wordings")
 @every
 @each
 def test_effects_are_those_of_the_shipped_prompts(
@@ -267,7 +267,7 @@ def mute(study: str, style: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="wordings")
 @every
 @each
 def test_without_the_texts_nothing_is_left_but_a_plain_reask(

@@ -176,7 +176,7 @@ def test_all_primary_claims_of_a_null_report_can_be_tested(study: str) -> None:
         assert found and all(r.is_tested for r in found), [r.why for r in found]
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 @pytest.mark.parametrize("study", NULL)
 def test_reports_of_nothing_raise_few_false_alarms(study: str) -> None:
     found = false_alarms(study, REPORTS)
@@ -217,7 +217,7 @@ def test_a_grid_with_an_effect_is_robust_and_its_noise_is_not() -> None:
     assert robust_grids(GREATER, 5, 40, effect=-1.5) == 0
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 @pytest.mark.parametrize("people", [10, 60])
 @pytest.mark.parametrize("claim", [DIFFERENT, GREATER], ids=lambda claim: claim.direction)
 def test_grids_of_noise_are_seldom_called_robust(claim: Claim, people: int) -> None:

@@ -134,7 +134,7 @@ def test_where_nothing_is_planted_there_is_something_to_test(study: str, tmp_pat
     assert 0 < adjusted <= 1
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 def test_400_null_runs_find_something_as_often_as_the_level_says(tmp_path: Path) -> None:
     rejected = 0
     for study in HEADLINE:

@@ -87,7 +87,7 @@ def alarms_of_run(folder: Path, seed: int, knob: str) -> list[str]:
     return alarms_of(control_findings(run))
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 @pytest.mark.parametrize("knob", PLANTED)
 def test_each_control_finds_its_knob(knob: str, tmp_path: Path) -> None:
     wanted = PLANTED[knob][2]
@@ -169,7 +169,7 @@ def as_cells(answer: object) -> dict[str, object]:
     return {"number": answer} if isinstance(answer, float) else {"value": answer}
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 def test_nothing_planted_raises_few_alarms() -> None:
     margins = {q.id: q.equivalence_margin for q in shipped_questions("en")}
     counts: Counter[str] = Counter()

@@ -46,7 +46,7 @@ def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
     return folkmoot.run("cross_pollination", config, out=folder / "run", provider=provider).folder
 
 
-@pytest.mark.parametrize("revote", sample_daily((True, False), (True,), part="truths"))
+@pytest.mark.parametrize("revote", sample_daily((True, False), (True,), part="alarms"))
 def test_a_coin_is_red(revote: bool, tmp_path: Path) -> None:
     made = build_document(answered_by_lot(tmp_path, revote=revote))
     assert made.front is not None and made.front.colour == "red"
@@ -122,7 +122,7 @@ def reported(study: str, folder: Path) -> Document:
     return build_document(run.folder)
 
 
-@pytest.mark.parametrize("study", sample_daily(STUDIES, ("focus_group", "workbook"), part="truths"))
+@pytest.mark.parametrize("study", sample_daily(STUDIES, ("focus_group", "workbook"), part="alarms"))
 def test_random_answers_fail_in_every_study(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +138,6 @@ def test_random_answers_fail_in_every_study(
     assert "Reliability (retest)" in failed_checks(reported(study, tmp_path))
 
 
-@pytest.mark.parametrize("study", sample_daily(STUDIES, ("workbook",), part="truths"))
+@pytest.mark.parametrize("study", sample_daily(STUDIES, ("workbook",), part="alarms"))
 def test_the_embedded_respondent_does_not_answer_at_random(study: str, tmp_path: Path) -> None:
     assert "instability" not in failed_checks(reported(study, tmp_path))

@@ -95,7 +95,7 @@ def test_a_corrected_effect_is_near_the_true_one_and_not_that_of_the_simulation(
     assert np.mean([row["corrected"] for row in rows]) == pytest.approx(EFFECT, abs=0.1)
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="alarms")
 @pytest.mark.parametrize("design", DESIGNS)
 def test_corrected_effects_hold_the_true_one_in_at_least_93_of_100_data_sets(design: str) -> None:
     share, width = coverage(design, 2_000)
