@@ -160,17 +160,7 @@ class Gateway:
             )
         self.count_usage(request.model, entry, replayed=replayed)
         self._require_known_cost(request.model, entry, replayed=replayed)
-        return Completion(
-            entry.reply,
-            Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),
-            entry.model_served,
-            entry.request_id,
-            entry.finish,
-            entry.latency_s,
-            entry.started_at,
-            entry.cost_usd,
-            replayed,
-        )
+        return completion_of(entry, replayed=replayed)
 
     async def embed_texts(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
         """Return the embeddings of texts as the provider gave them.
@@ -628,3 +618,18 @@ def _decode_vectors(blob: bytes, rows: int) -> FloatArray:
     if not rows:
         return np.zeros((0, 0), dtype=np.float32)
     return np.frombuffer(blob, dtype=np.float32).reshape(rows, -1)
+
+
+def completion_of(entry: JournalEntry, *, replayed: bool) -> Completion:
+    """Return the completion that a journal entry holds. `replayed`: no call was made for it now."""
+    return Completion(
+        entry.reply,
+        Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),
+        entry.model_served,
+        entry.request_id,
+        entry.finish,
+        entry.latency_s,
+        entry.started_at,
+        entry.cost_usd,
+        replayed,
+    )

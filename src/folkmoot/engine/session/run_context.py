@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
+from folkmoot.conversation.answer_types import AnswerType
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.conversation.transcript import Speaker
+from folkmoot.conversation.transcript import BuiltMessages, Speaker
 from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import ItemDone, Notice, Progress, StageStarted
@@ -290,6 +291,20 @@ class RunContext:
         for (_, role), model in self.models_by_seat.items():
             roles_by_model.setdefault(model, set()).add(role)
         return {model: tuple(sorted(roles)) for model, roles in roles_by_model.items()}
+
+    def revise_messages(
+        self,
+        address: str,
+        speaker: Speaker,
+        answer_type: AnswerType[Any],
+        built: BuiltMessages,
+    ) -> BuiltMessages:
+        """Return the messages that are sent for a question.
+
+        In this class they are the messages that the protocol built. A protocol that a control runs
+        again replaces parts of them.
+        """
+        return built
 
     async def complete_request(
         self, address: str, request: ModelRequest, *, has_alternative: bool = False

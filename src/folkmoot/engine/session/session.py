@@ -218,9 +218,12 @@ class Scope:
             else:
                 speaker = with_confounders(speaker, run.config.controls, run.seed)
             try:
-                messages, cache_breakpoints, spans = build_messages(speaker, history, prompt, shows)
+                built = build_messages(speaker, history, prompt, shows)
             except ValueError as error:
                 raise ProtocolError(f"ask(): {error}") from error
+            messages, cache_breakpoints, spans = run.revise_messages(
+                address, speaker, wanted, built
+            )
             request = ModelRequest(
                 model,
                 messages,

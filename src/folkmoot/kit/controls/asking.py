@@ -22,6 +22,7 @@ from folkmoot.engine.run.runner import (
 )
 from folkmoot.engine.run.verify import Verification
 from folkmoot.engine.seats.withdrawal import AMENDMENT_KIND as WITHDRAWAL
+from folkmoot.engine.session.repeated_protocol import FinishedRun
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.controls import (
@@ -52,19 +53,35 @@ from folkmoot.kit.controls.forking import (
 )
 from folkmoot.kit.controls.persona_findings import persona_variance_rows
 from folkmoot.kit.controls.replacing import (
+    COMPUTED,
     LACKING,
     OPEN,
+    REPLIED,
     Refusal,
     Replaced,
+    Treatments,
     describe_left_out,
     read_treatments,
 )
 from folkmoot.kit.controls.reply_graph import ReplyGraph
 from folkmoot.kit.controls.respondent import decision_scope, part_for
+from folkmoot.kit.controls.session_forks import (
+    IN_SESSION,
+    InSession,
+    SessionForks,
+    ask_in_sessions,
+    closed_value,
+    read_finished_run,
+    read_numbers,
+    read_sessions,
+    revise_sessions,
+    scopes_of,
+)
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
     FACT,
     NEGATIVE,
+    ORDER,
     REPLACING,
     RETEST,
     ControlRow,
@@ -275,7 +292,26 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
     # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone)
-        versions = _build_versions(run, journal, samples, conversations, settings.language)
+    treatments = read_treatments(run)
+    versions = _build_versions(run, treatments, samples, conversations, settings.language)
+    forks: list[SessionForks] = []
+    asks_again = any(samples[control] for control in (RETEST, *REPLACING))
+    finished = None
+    if asks_again and _need_the_study(versions, conversations):
+        finished = read_finished_run(run)
+    if finished is not None:
+        numbers = await read_numbers(session.child("answer_types"), finished, conversations)
+        # None: the study of today would not repeat the run exactly, so it cannot run a session
+        # again.
+        if numbers is not None:
+            conversations |= numbers
+            versions = _build_versions(run, treatments, samples, conversations, settings.language)
+            forks = list(_fork_sessions(run, treatments, samples, versions, settings.language))
+            versions |= {
+                (decision.key, fork.control): IN_SESSION
+                for fork in forks
+                for decision in fork.decisions
+            }
     plan: dict[str, Any] = {
         "decisions": {
             name: [controlled_decision.address for controlled_decision in sample]
@@ -286,6 +322,8 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
     # The replies that a fork asks again are known before the first call, so they are sealed too.
     if asked_again := _asked_again(versions):
         plan["asked_again"] = asked_again
+    if forks:
+        plan["run_again"] = {fork.control: fork.scopes for fork in forks}
     await session.seal("controls", plan)
     # Warn before the first call. Until an answer is stored, the researcher can still ask other
     # controls.
@@ -313,16 +351,23 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
         # Negative controls work after any decision. The other controls need a decision with a
         # closed answer, and record why they leave out another one.
         if conversation.answer is not None:
-            _record_answer(
-                scope, decision, AS_DESIGNED, decision.decision, conversation.value, None
+            scope.record(
+                _build_row(
+                    decision,
+                    AS_DESIGNED,
+                    decision.decision,
+                    conversation.value,
+                    None,
+                    scope.address,
+                )
             )
         # Retest the first decision only: later ones also depend on the participant's earlier
         # answers.
         if decision.address in chosen[RETEST] and decision.moment == FIRST:
             asked[decision_scope(RETEST)] = partial(_ask_again, conversation, decision)
         for name in REPLACING:
-            if (decision.key, name) in versions:
-                version = versions[decision.key, name]
+            version = versions.get((decision.key, name))
+            if version is not None and version is not IN_SESSION:
                 asked[decision_scope(name)] = partial(
                     _ask_replaced, conversation, decision, name, version
                 )
@@ -331,38 +376,76 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
     # A withdrawal may have removed the conversation of a decision.
     known = [decision for decision in everyone if decision.address in conversations]
     await session.map(known, ask_control_questions, key=lambda decision: decision.key)
+    if finished is not None:
+        asked_in_sessions = {
+            decision_scope(fork.control): partial(_ask_in_sessions, finished, fork, conversations)
+            for fork in forks
+        }
+        await session.map(asked_in_sessions)
 
 
 # (key of a decision, control) → the version that the control asks, or why it cannot be asked.
-_Versions = dict[tuple[str, str], ForkedDecision | Refusal]
+_Versions = dict[tuple[str, str], ForkedDecision | InSession | Refusal]
 
 
 def _build_versions(
     run: RunFolder,
-    journal: JournalReader,
+    treatments: Treatments,
     samples: Mapping[str, Sequence[ControlledDecision]],
     conversations: Mapping[str, DecisionConversation],
     language: Language,
 ) -> _Versions:
-    treatments = read_treatments(run)
-    graph = ReplyGraph(run, journal, find_study_of_run(run).tables)
-    replacing = {decision.address for control in REPLACING for decision in samples[control]}
-    # Read the replies behind all decisions together, because each scan reads the longest table of
-    # the run. Open decisions are not asked again, so their replies are not needed.
-    graph.read_behind(
-        text
-        for address, conversation in conversations.items()
-        if address in replacing and conversation.answer is not None
-        for text in texts_of(conversation)
+    with JournalReader(run.path / JOURNAL) as journal:
+        graph = ReplyGraph(run, journal, find_study_of_run(run).tables)
+        replacing = {decision.address for control in REPLACING for decision in samples[control]}
+        # Read the replies behind all decisions together, because each scan reads the longest table
+        # of the run. Open decisions are not asked again, so their replies are not needed.
+        graph.read_behind(
+            text
+            for address, conversation in conversations.items()
+            if address in replacing and conversation.answer is not None
+            for text in texts_of(conversation)
+        )
+        return {
+            (decision.key, control): OPEN
+            if conversation.answer is None
+            else fork_decision(control, decision, conversation, treatments, language, graph)
+            for control in REPLACING
+            for decision in samples[control]
+            if (conversation := conversations.get(decision.address)) is not None
+        }
+
+
+def _need_the_study(versions: _Versions, conversations: Mapping[str, DecisionConversation]) -> bool:
+    """Return whether a decision can be asked only with the code of its study."""
+    return any(conversation.answer is None for conversation in conversations.values()) or any(
+        version in (COMPUTED, REPLIED) for version in versions.values()
     )
-    return {
-        (decision.key, control): OPEN
-        if conversation.answer is None
-        else fork_decision(control, decision, conversation, treatments, language, graph)
-        for control in REPLACING
-        for decision in samples[control]
-        if (conversation := conversations.get(decision.address)) is not None
-    }
+
+
+def _fork_sessions(
+    run: RunFolder,
+    treatments: Treatments,
+    samples: Mapping[str, Sequence[ControlledDecision]],
+    versions: _Versions,
+    language: Language,
+) -> Iterator[SessionForks]:
+    """Yield for each control the sessions in which decisions are asked again.
+
+    These are the decisions that no request can ask again without the code of the study.
+    """
+    sessions = read_sessions(run, treatments)
+    for control in REPLACING:
+        decisions = [
+            decision
+            for decision in samples[control]
+            if versions.get((decision.key, control)) in (COMPUTED, REPLIED)
+            # The study lists the options of each question itself, and no span reverses its list.
+            and not (control == ORDER and decision.options)
+        ]
+        if decisions:
+            revise = revise_sessions(control, decisions, sessions, treatments, language)
+            yield SessionForks(control, decisions, scopes_of(decisions, sessions), revise)
 
 
 def _left_out(
@@ -423,7 +506,7 @@ async def _ask_control(
         about=question.text,
     )
     expected = str(decision.age) if question.id == AGE and control == FACT else None
-    _record_answer(scope, decision, control, question.id, got, expected)
+    scope.record(_build_row(decision, control, question.id, got, expected, scope.address))
 
 
 async def _ask_again(
@@ -484,7 +567,19 @@ async def _ask_replaced(
             )
     # The original answer is recorded next to the new one, so that findings need only this table.
     expected = None if conversation.value is None else str(conversation.value)
-    _record_answer(scope, decision, control, decision.decision, got, expected)
+    scope.record(_build_row(decision, control, decision.decision, got, expected, scope.address))
+
+
+async def _ask_in_sessions(
+    finished: FinishedRun,
+    fork: SessionForks,
+    conversations: Mapping[str, DecisionConversation],
+    scope: Scope,
+) -> None:
+    for decision, got, address in await ask_in_sessions(scope, finished, fork, conversations):
+        value = conversations[decision.address].value
+        expected = None if value is None else str(value)
+        scope.record(_build_row(decision, fork.control, decision.decision, got, expected, address))
 
 
 async def _ask_version(
@@ -492,35 +587,34 @@ async def _ask_version(
 ) -> Any:
     """Send messages to a speaker and return the answer. The last message is the question."""
     *before, last = said
-    return await scope.ask(
-        speaker, last.text, history=Transcript(tuple(before)), answer_type=answer
-    )
+    got = await scope.ask(speaker, last.text, history=Transcript(tuple(before)), answer_type=answer)
+    # A number in a workbook is an object with its validation status.
+    return got if isinstance(got, (Missing, str, int, float)) else closed_value(got)
 
 
-def _record_answer(
-    scope: Scope,
+def _build_row(
     decision: ControlledDecision,
     control: str,
     question: str,
     got: Any,
     expected: str | None,
-) -> None:
+    address: str,
+) -> ControlRow:
+    """Return the row of an answer to a control. `address` is empty if no call was made."""
     missing = isinstance(got, Missing)
-    scope.record(
-        ControlRow(
-            control=control,
-            question=question,
-            participant_id=decision.participant_id,
-            condition=decision.condition,
-            unit=decision.unit,
-            moment=decision.moment,
-            decision_address=decision.address,
-            value=str(got) if isinstance(got, str) else None,
-            number=float(got) if isinstance(got, (int, float)) and not missing else None,
-            expected=expected,
-            missing=got.reason if missing else None,
-            address=scope.address,
-        )
+    return ControlRow(
+        control=control,
+        question=question,
+        participant_id=decision.participant_id,
+        condition=decision.condition,
+        unit=decision.unit,
+        moment=decision.moment,
+        decision_address=decision.address,
+        value=str(got) if isinstance(got, str) else None,
+        number=float(got) if isinstance(got, (int, float)) and not missing else None,
+        expected=expected,
+        missing=got.reason if missing else None,
+        address=address,
     )
 
 

@@ -115,6 +115,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     )
     ages = read_ages(run)
     first: dict[tuple[str, str], ControlledDecision] = {}
+    ranks: dict[tuple[str, str], int] = {}
     final: dict[tuple[str, str, str], ControlledDecision] = {}
     for row in rows.iter_rows(named=True):
         who = row["participant_id"]
@@ -132,10 +133,12 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             row["recorded"] if options else None,
             ages.get((row["unit"], who), ages.get(("", who))),
         )
-        known = first.setdefault((row["unit"], who), decision._replace(moment=FIRST))
         # A closed choice can be asked again without the code of its study, so it is preferred.
-        if options and not known.options:
+        # Otherwise prefer a number, because controls can compare it.
+        rank = 2 if options else int(row["recorded"] is not None)
+        if (row["unit"], who) not in first or rank > ranks[row["unit"], who]:
             first[row["unit"], who] = decision._replace(moment=FIRST)
+            ranks[row["unit"], who] = rank
         final[row["condition"], row["unit"], who] = decision
     if not final:
         raise InputError(

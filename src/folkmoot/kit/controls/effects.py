@@ -8,12 +8,14 @@ between the answers of two groups to one decision. User drift is measured in the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 import polars as pl
 
-from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
+from folkmoot.kit.controls.conversations import FINAL, FIRST
 from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED, describe_left_out
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
@@ -32,12 +34,14 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.diagnostics import FAILED, Margin
 from folkmoot.measures.drift import Answers, measure_drift
+from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
     ALPHA,
     Estimate,
     finite_or_none,
     format_percent,
 )
+from folkmoot.measures.inference.proportions import wilson
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
@@ -46,6 +50,59 @@ SECTION = "Controls"
 ANSWERS_AGAIN = "answers_in_each_version"
 # The reversed order may move at most a tenth of the answers, as much as is allowed for user drift.
 MOST_SHIFT = Margin(high=0.1)
+# Compare all pairs of at most this many conditions: six conditions make 15 pairs.
+_MOST_CONDITIONS = 6
+
+
+class Contrast(NamedTuple):
+    """Two groups of control answers to compare. A group is a pair (condition, moment)."""
+
+    first: tuple[str, str]
+    second: tuple[str, str]
+
+    @property
+    def says(self) -> str:
+        """The contrast in words for tables and charts."""
+        if self.first[0] == self.second[0]:
+            return f"{self.first[0]}: {self.second[1]} against {self.first[1]} decision"
+        return f"{self.first[0]} against {self.second[0]}"
+
+
+def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
+    """Yield the contrasts in a table of control answers.
+
+    The contrasts are all pairs of conditions at the final decision. Within each condition, there is
+    also the contrast of the first and the final decision.
+    """
+    groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
+    final = [group for group in groups if group[1] == FINAL]
+    yield from (Contrast(*pair) for pair in combinations(final[:_MOST_CONDITIONS], 2))
+    yield from (
+        Contrast((condition, FIRST), (condition, FINAL))
+        for condition, _ in final
+        if (condition, FIRST) in groups
+    )
+
+
+def unit_name(rows: pl.DataFrame) -> str:
+    """Return the name of the unit of analysis, for the field `unit` of a finding."""
+    alone = rows.select((pl.col("unit") == pl.col("participant_id")).all()).item()
+    return "participant" if alone else "conversation"
+
+
+def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
+    """Return the share of hits with its interval over independent units.
+
+    With one answer per unit, or if all answers are hits, the interval is Wilson's over units.
+    Otherwise it is the interval for clustered data.
+    """
+    if len(set(units)) == len(hits):
+        return wilson(sum(hits), len(hits))
+    found = clustered_share([float(hit) for hit in hits], units)
+    if found.has_interval or not all(hits):
+        return found
+    whole = wilson(len(set(units)), len(set(units)))
+    return replace(found, low=whole.low, high=whole.high, method=whole.method)
 
 
 class Version(NamedTuple):
@@ -203,13 +260,14 @@ def effects_finding(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
             "drift is. 95 % intervals by bootstrap over independent units, p by exchanging them. "
-            "Refused: decisions that could not be asked in this version.",
+            "Refused: decisions that could not be asked, or were not reached, in this version.",
         ),
         interval_chart(lines, "distance of answers", percent=True),
         notes=(
             "An effect that remains with neutral texts of equal length is one of length or of "
             "being asked again. One that is larger without a persona is the model's, and not that "
             "of the people it plays. One that is gone in another order is one of order.",
+            *_describe_sessions(asked),
             *describe_left_out(asked.select("control", "moment", "missing").iter_rows()),
         ),
         section=SECTION,
@@ -221,6 +279,20 @@ def effects_finding(
             default=0,
         ),
     )
+
+
+def _describe_sessions(asked: pl.DataFrame) -> Iterator[str]:
+    """Yield a note if sessions were run again, because their texts changed for all participants."""
+    in_sessions = asked.filter(
+        pl.col("address").str.starts_with(pl.concat_str(pl.lit("decision-"), "control"))
+    )
+    if in_sessions.height:
+        names = ", ".join(NAMES[name] for name in REPLACING if name in in_sessions["control"])
+        yield (
+            f"Sessions were run again for {in_sessions.height:,} answers ({names}), because their "
+            "prompts hold values that the study computes from several replies. In these sessions "
+            "the texts are replaced for all participants."
+        )
 
 
 def _row(contrast: Contrast, version: str, effect: Estimate, refused: int) -> dict[str, TableCell]:

@@ -16,17 +16,20 @@ import polars as pl
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.kit.controls.asking import ControlsConfig, open_controls
 from folkmoot.kit.controls.attributes import read_attributes
-from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
 from folkmoot.kit.controls.effects import (
     SECTION,
+    Contrast,
     Effect,
     answers_again,
+    contrasts_in,
     decision_contrasts,
     effects_finding,
     expected_answers,
     given_answers,
     list_shares,
     measure_effects,
+    share_of_units,
+    unit_name,
 )
 from folkmoot.kit.controls.persona_findings import persona_variance_finding
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, ControlRow

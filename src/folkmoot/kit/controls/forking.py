@@ -69,7 +69,7 @@ def fork_decision(
     """
     texts = texts_of(conversation)
     changed = replaced_texts(control, decision, texts, treatments, language)
-    if not _is_replaced(texts, changed):
+    if not is_replaced(texts, changed):
         # The control would ask the same prompt again. The answer in the run counts, at no cost.
         return UNCHANGED
     asked_at_once = ForkedDecision((), replaced_version(control, decision, conversation, changed))
@@ -93,7 +93,7 @@ def fork_decision(
     asked_again: dict[str, ForkStep] = {}
     # A prompt contains only earlier replies, so one pass in the order of the protocol is enough.
     for step in sorted(reachable.values(), key=lambda step: step.reply.order):
-        if _is_replaced(step.reply.texts, step.texts) or (
+        if is_replaced(step.reply.texts, step.texts) or (
             graph.addresses_in(step.texts) & asked_again.keys()
         ):
             asked_again[step.reply.address] = step
@@ -185,7 +185,8 @@ def texts_of(conversation: DecisionConversation) -> list[str]:
     return [conversation.speaker.system, *(utterance.text for utterance in conversation.asked)]
 
 
-def _is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
+def is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Return whether any of the texts of a request has changed."""
     return [str(text) for text in before] != [str(text) for text in after]
 
 

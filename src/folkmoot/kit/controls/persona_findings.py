@@ -6,8 +6,7 @@ import math
 
 import polars as pl
 
-from folkmoot.kit.controls.contrasts import unit_name
-from folkmoot.kit.controls.effects import SECTION, expected_answers, given_answers
+from folkmoot.kit.controls.effects import SECTION, expected_answers, given_answers, unit_name
 from folkmoot.kit.controls.tables import RETEST, WHOLE_PERSONA, PersonaVarianceRow
 from folkmoot.kit.findings import estimate_cells, interval_chart
 from folkmoot.measures.inference.estimates import Estimate, finite_or_none, format_percent

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +32,9 @@ from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.kit.controls.asking import require_decisions, run_controls, study_of
 from folkmoot.kit.controls.conversations import find_decisions
-from folkmoot.kit.controls.replacing import describe_left_out
+from folkmoot.kit.controls.replacing import NOT_REACHED, describe_left_out, read_treatments
+from folkmoot.kit.controls.respondent import decision_scope
+from folkmoot.kit.controls.session_forks import SessionParts, read_sessions
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, REPLACING, RETEST, ControlRow
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
@@ -79,7 +81,8 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
             (controlled_decision.condition, controlled_decision.moment)
             for controlled_decision in decisions
         )
-        asks = list(_count_asks(controls, settings, there, share))
+        sessions = read_sessions(run, read_treatments(run))
+        asks = list(_count_asks(controls, settings, there, sessions, share))
         return total.plus(*_sum_up(asks), _bounds(asks, share), _describe_unasked(controls, share))
 
 
@@ -89,16 +92,17 @@ def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
 
 
 class _Asked(NamedTuple):
-    """The calls that one control makes at one decision of the small run.
+    """The calls that one control makes at one decision of the small run, or in one of its sessions.
 
-    `weight`: the number of decisions of the study that this decision represents. `tokens`: calls,
-    input tokens and output tokens, by model.
+    `weight`: the number of decisions (sessions) of the study that this one represents, and its
+    bounds. `tokens`: calls, input tokens and output tokens, by model.
     """
 
     control: str
     group: tuple[str, str]
     weight: float
     tokens: Mapping[str, tuple[int, int, int]]
+    bounds: tuple[float, float]
 
     @property
     def calls(self) -> int:
@@ -109,22 +113,29 @@ def _count_asks(
     controls: RunFolder,
     settings: ControlSettings,
     there: Mapping[tuple[str, str], int],
+    sessions: Mapping[str, SessionParts],
     share: float,
 ) -> Iterator[_Asked]:
-    """Yield the calls of each control at each decision.
+    """Yield the calls of each control at each decision, and in each session that is run again.
 
     `there`: the number of decisions in the small run, by (condition, moment). `share`: the factor
     by which the study is larger than the small run.
     """
     rows = (
         controls.read_table(ControlRow.table)
-        # A decision that was not asked has no address. Neither it nor a decision as designed costs
-        # a call.
-        .filter((pl.col("control") != AS_DESIGNED) & (pl.col("address") != ""))
-        .select("control", "condition", "moment", "address")
+        # A decision as designed costs no call, nor does one that was not asked. The session of a
+        # decision that was not reached was run all the same.
+        .filter(pl.col("control") != AS_DESIGNED)
+        .filter((pl.col("address") != "") | (pl.col("missing") == NOT_REACHED))
+        .select("control", "condition", "moment", "unit", "address")
     )
+    # Decisions by control and session, of sessions that were run again.
+    in_sessions: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
     with JournalReader(controls.path / JOURNAL) as journal:
-        for control, condition, moment, address in rows.iter_rows():
+        for control, condition, moment, unit, address in rows.iter_rows():
+            if not address or address.startswith(f"{decision_scope(control)}/"):
+                in_sessions.setdefault((control, unit), Counter())[condition, moment] += 1
+                continue
             # The question for the age is asked with the negative controls and has no size of its
             # own.
             size = settings.size_of(NEGATIVE if control == FACT else control)
@@ -133,17 +144,57 @@ def _count_asks(
             weight = min(size, round(small * share)) / small if share != 1 else 1.0
             # Count re-asks as well, because they are billed. The scope of a control also holds the
             # replies that are asked again before the decision.
-            scope = address.rpartition("/")[0]
-            tokens: dict[str, tuple[int, int, int]] = {}
-            for entry in map(journal.entry_at, journal.addresses_in_scope(scope)):
-                if entry is not None:
-                    calls, read, written = tokens.get(entry.model_asked, (0, 0, 0))
-                    tokens[entry.model_asked] = (
-                        calls + 1,
-                        read + (entry.input_tokens or 0),
-                        written + (entry.output_tokens or 0),
-                    )
-            yield _Asked(control, (condition, moment), weight, tokens)
+            tokens = _tokens_in(journal, [address.rpartition("/")[0]])
+            yield _Asked(control, (condition, moment), weight, tokens, (weight, weight))
+        for (control, unit), decided in in_sessions.items():
+            scopes = sessions[unit].scopes
+            tokens = _tokens_in(journal, [f"{decision_scope(control)}/{scope}" for scope in scopes])
+            weights = (share, share)
+            if share != 1:
+                # Sessions with decisions in the same conditions stand for one another.
+                units = sum(
+                    1
+                    for (name, _), other in in_sessions.items()
+                    if name == control and other.keys() == decided.keys()
+                )
+                weights = _session_weights(settings.size_of(control), decided, there, share, units)
+            yield _Asked(control, ("", ""), math.fsum(weights) / 2, tokens, weights)
+
+
+def _session_weights(
+    size: int,
+    decided: Mapping[tuple[str, str], int],
+    there: Mapping[tuple[str, str], int],
+    share: float,
+    units: int,
+) -> tuple[float, float]:
+    """Return how many sessions of the study one session of the small run stands for.
+
+    Returns the lowest and the highest number.
+
+    A sample of `size` participants of each condition may be crowded in few sessions or spread over
+    many. `decided`: the decisions of the session. `units`: the sessions of the small run.
+    """
+    whole = round(units * share)
+    # The condition with the largest part of its decisions in the sample decides.
+    drawn = max(min(1.0, size / round(there[group] * share)) for group in decided)
+    most = min(whole, math.fsum(min(size, round(there[group] * share)) for group in decided))
+    return max(1.0, drawn * whole) / units, max(drawn * whole, most) / units
+
+
+def _tokens_in(journal: JournalReader, scopes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+    """Return calls, input tokens and output tokens of the calls in some scopes, by model."""
+    tokens: dict[str, tuple[int, int, int]] = {}
+    for scope in scopes:
+        for entry in journal.entries_in_scope(scope):
+            if entry.kind == "ask":
+                calls, read, written = tokens.get(entry.model_asked, (0, 0, 0))
+                tokens[entry.model_asked] = (
+                    calls + 1,
+                    read + (entry.input_tokens or 0),
+                    written + (entry.output_tokens or 0),
+                )
+    return tokens
 
 
 def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
@@ -170,12 +221,19 @@ def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
     low = high = 0.0
     for group in groups.values():
         calls = [asked.calls for asked in group]
-        # A decision of the small run represents itself and `weight - 1` others.
-        others = 0.0 if share == 1 else math.fsum(max(0.0, asked.weight - 1) for asked in group)
-        known = math.fsum(min(1.0, asked.weight) * asked.calls for asked in group)
-        low += known + others * min(calls)
-        high += known + others * max(calls)
+        low += _bound(group, [asked.bounds[0] for asked in group], min(calls), share)
+        high += _bound(group, [asked.bounds[1] for asked in group], max(calls), share)
     return round(low), round(high)
+
+
+def _bound(group: Sequence[_Asked], weights: Sequence[float], extreme: int, share: float) -> float:
+    """Return the calls of a group if all decisions outside the small run take `extreme` calls."""
+    # A decision of the small run represents itself and `weight - 1` others.
+    others = 0.0 if share == 1 else math.fsum(max(0.0, weight - 1) for weight in weights)
+    known = math.fsum(
+        min(1.0, weight) * asked.calls for asked, weight in zip(group, weights, strict=True)
+    )
+    return known + others * extreme
 
 
 def _describe_unasked(controls: RunFolder, share: float) -> list[str]:

@@ -43,9 +43,12 @@ OPEN: Refusal = "open_answer"
 # A fork asked an earlier question again, and the new reply lacks what a later prompt quotes. Unlike
 # the reasons above, this is known only after the new reply.
 LACKING = "reply_lacks_it"
+# A session was run again, and the participant did not come to the decision, because the protocol
+# took another way. This is known only then.
+NOT_REACHED = "not_reached"
 # The decisions that a control leaves out. A decision without a text to replace is not left out: its
 # answer in the run counts.
-NOT_ASKED = (REPLIED, COMPUTED, OPEN, LACKING)
+NOT_ASKED = (REPLIED, COMPUTED, OPEN, LACKING, NOT_REACHED)
 
 # What happens to the decisions that a control does not ask, and why.
 # `LACKING` is not among these reasons: the sentences are also shown before the first call, when it
@@ -54,15 +57,22 @@ _LEFT_OUT = {
     UNCHANGED: ("As designed", "There is nothing to replace, so the answers in the run count."),
     REPLIED: (
         "Not asked",
-        "The participant has replied to what would be replaced, and a reply before the decision "
-        "cannot be asked again without the code of the study.",
+        "The participant has replied to what would be replaced, and only the code of the study "
+        "could ask a reply before the decision again.",
     ),
     COMPUTED: (
         "Not asked",
         "The participant has replied to what would be replaced, and the prompt holds a value that "
         "the study computes from replies, such as the result of a game or of a ballot.",
     ),
-    OPEN: ("Not asked", "The decision is neither a choice nor a form with one closed field."),
+    NOT_REACHED: (
+        "Not answered",
+        "The session was run again, and the participant did not come to this decision.",
+    ),
+    OPEN: (
+        "Not asked",
+        "The decision is neither a choice nor a number, nor a form with one closed field.",
+    ),
 }
 
 # The source of all inserted texts.

@@ -103,7 +103,9 @@ def decision_scope(control: str) -> str:
 
 
 def _is_control(mind: SimulatedRespondent) -> bool:
-    return not mind.at.address.split("/")[-2].startswith(_DECISION)
+    # A session that is run again has the scope of the decision at the root.
+    address = mind.at.address
+    return not (address.startswith(_DECISION) or address.split("/")[-2].startswith(_DECISION))
 
 
 def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:

@@ -1,0 +1,303 @@
+"""Run the protocol of a finished run again with some prompts changed, inside another run.
+
+The study's own code runs. A request that the finished run made as well is answered from its journal
+at no cost. In some scopes, all other requests are made by the other run (the outer run), in its
+journal and within its budget. So the code of the study computes again whatever depends on a changed
+prompt, such as the result of a game. Controls use this module.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from folkmoot.conversation.answer_types import AnswerType
+from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.conversation.transcript import BuiltMessages, Speaker
+from folkmoot.engine.calls.gateway import completion_of
+from folkmoot.engine.calls.model_routing import ModelRouter
+from folkmoot.engine.calls.progress import ignore_progress
+from folkmoot.engine.journal.earlier_replies import ReplyChange
+from folkmoot.engine.journal.journal import Journal, JournalEntry
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.session.plan import Plan
+from folkmoot.engine.session.run_context import RunContext
+from folkmoot.engine.session.session import Scope, Session
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.errors import InputError, Problem
+from folkmoot.models.request import NO_USAGE, Completion, FloatArray, ModelRequest
+from folkmoot.provenance import Source, Span
+from folkmoot.randomness import digest
+from folkmoot.storage.provenance_table import PROVENANCE, pack_spans
+from folkmoot.storage.run_folder import JOURNAL, PERSONAS, PLAN
+from folkmoot.storage.table_buffer import RowOrder
+
+# The finish reason of a request outside the repeated scopes that the finished run did not make.
+NOT_REPEATED = "refused:not_repeated"
+
+
+@dataclass(frozen=True)
+class RepeatedAnswer:
+    """An answer of the repeated protocol at one address.
+
+    `row` is its row in the table `answers`, and `reply` the last raw reply. `asked_at` is the
+    address in the journal of the outer run, or an empty string if the reply is that of the finished
+    run. `is_consistent` is False if a prompt in the scope of the answer quotes an old reply that
+    would have changed as well.
+    """
+
+    row: Mapping[str, object]
+    reply: str
+    asked_at: str
+    is_consistent: bool
+
+
+# Changes the messages of a question before it is asked. Arguments: address, speaker, messages.
+Revision = Callable[[str, Speaker, BuiltMessages], BuiltMessages]
+
+
+def keep_messages(_address: str, _speaker: Speaker, built: BuiltMessages) -> BuiltMessages:
+    """Change nothing: a `Revision` for a repetition that only reads answer types."""
+    return built
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run with what its protocol needs to run again."""
+
+    folder: Path
+    protocol: Callable[[Session[Any]], Awaitable[None]]
+    config: StudyConfig
+    prompts: PromptLibrary
+    study_folder: Path
+    providers: ModelRouter
+    started_at: str
+    change: ReplyChange | None
+
+
+async def repeat_protocol(
+    scope: Scope,
+    finished: FinishedRun,
+    watched: Collection[str],
+    repeated: Sequence[str] = (),
+    revise: Revision = keep_messages,
+) -> RepeatedProtocol:
+    """Run the protocol of a finished run again inside a scope, and return what it did.
+
+    `watched` are the addresses of the answers to keep. `repeated` are the scopes in which prompts
+    are revised and changed requests are asked, as prefixes of addresses without a slash at the end.
+    Elsewhere the old reply counts, so that later stages, such as coding, cost nothing. Raises the
+    errors of the protocol, and those that stop the outer run.
+    """
+    outer = scope._run
+    with (
+        JournalReader(finished.folder / JOURNAL) as journal,
+        tempfile.TemporaryDirectory(prefix="folkmoot-repeated-") as scratch,
+    ):
+        folder = Path(scratch)
+        if (finished.folder / PERSONAS).exists():
+            shutil.copyfile(finished.folder / PERSONAS, folder / PERSONAS)
+        context = RepeatedProtocol(
+            finished.config,
+            finished.prompts,
+            {},
+            finished.study_folder,
+            folder,
+            finished.providers,
+            # Only computations use the journal directly.
+            cast("Journal", _RepeatedJournal(outer, "/".join(scope.path), journal)),
+            outer.gateway,
+            Plan(folder / PLAN, started_at=finished.started_at),
+            # The outer run reports its own calls.
+            ignore_progress,
+            outer.clock,
+            asks_people=False,
+            change=finished.change,
+            row_order=scope._row_order,
+            outer=outer,
+            name="/".join(scope.path),
+            source=journal,
+            watched=frozenset(watched),
+            repeated=repeated,
+            revise=revise,
+        )
+        await finished.protocol(Session(context))
+        context.check_awaited()
+        if context.halt_cause is not None:
+            raise context.halt_cause
+    return context
+
+
+@dataclass(kw_only=True)
+class RepeatedProtocol(RunContext):
+    """The context in which a protocol runs again. `repeat_protocol` creates it.
+
+    `outer` is the run that asks changed requests, and `name` the scope there that begins their
+    addresses. `source` is the journal of the finished run.
+    """
+
+    outer: RunContext
+    name: str
+    source: JournalReader
+    watched: frozenset[str]
+    repeated: Sequence[str]
+    revise: Revision
+    # The answer types of the watched questions, by address.
+    answer_types: dict[str, AnswerType[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Addresses of questions, without the suffix of a re-ask.
+        self._asked: set[str] = set()
+        self._stale: set[str] = set()
+        self._inconsistent: set[str] = set()
+        self._replies: dict[str, str] = {}
+        self._rows: dict[str, Mapping[str, object]] = {}
+        # Address of a request → order key and sources of its texts.
+        self._spans: dict[str, tuple[bytes, Sequence[Span]]] = {}
+
+    @property
+    def is_exact(self) -> bool:
+        """True if outside the repeated scopes all requests were those of the finished run."""
+        return not self._stale
+
+    def answers(self) -> dict[str, RepeatedAnswer]:
+        """Return the answers at the watched addresses that the protocol reached."""
+        return {
+            address: RepeatedAnswer(
+                row,
+                self._replies.get(address, ""),
+                self._outer_address(address) if address in self._asked else "",
+                self._scope_of(address) not in self._inconsistent,
+            )
+            for address, row in self._rows.items()
+        }
+
+    def revise_messages(
+        self, address: str, speaker: Speaker, answer_type: AnswerType[Any], built: BuiltMessages
+    ) -> BuiltMessages:
+        if address in self.watched:
+            self.answer_types[address] = answer_type
+        return self.revise(address, speaker, built) if self._scope_of(address) else built
+
+    async def complete_request(
+        self, address: str, request: ModelRequest, *, has_alternative: bool = False
+    ) -> Completion:
+        entry = self.source.entry_at(address, expand_texts=False)
+        order, spans = self._spans.pop(address, (b"", ()))
+        if entry is not None and entry.fingerprint == request.fingerprint():
+            reply = completion_of(entry, replayed=True)
+        elif not (scope := self._scope_of(address)):
+            self._stale.add(_question_of(address))
+            reply = Completion("", NO_USAGE, finish=NOT_REPEATED)
+            if entry is not None:
+                reply = completion_of(entry, replayed=True)
+        else:
+            if any(span.source.address in self._stale for span in spans):
+                self._inconsistent.add(scope)
+            self._asked.add(_question_of(address))
+            outer_address = self._outer_address(address)
+            if spans:
+                cells = {"address": outer_address, "spans": pack_spans(self._moved(spans))}
+                self.outer.add_row(order, PROVENANCE, cells)
+                self.outer.recorded_at.setdefault(PROVENANCE, None)
+            reply = await self.outer.complete_request(
+                outer_address, request, has_alternative=has_alternative
+            )
+        if (question := _question_of(address)) in self.watched:
+            self._replies[question] = reply.text
+        return reply
+
+    async def embed_texts(self, address: str, texts: list[str]) -> FloatArray:
+        model = self.providers.embedding_choice
+        if isinstance(model, Problem):
+            raise InputError(model)
+        entry = self.source.entry_at(address, expand_texts=False)
+        if entry is not None and entry.fingerprint == digest(model, *texts):
+            vectors = np.frombuffer(entry.blob or b"", dtype=np.float32)
+            return vectors.reshape(len(texts), -1)
+        return await self.gateway.embed_texts(self._outer_address(address), model, texts)
+
+    def record_spans(self, row_order: RowOrder, address: str, spans: Sequence[Span]) -> None:
+        # Whether the request is asked, and so recorded, is known only when it is made.
+        self._spans[address] = row_order.next_key(), spans
+
+    def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
+        """Keep the watched answers, and record new answers in the outer run.
+
+        Other rows are dropped, because the finished run has these tables already.
+        """
+        if table != "answers":
+            return
+        address = str(row["address"])
+        if address in self.watched:
+            self._rows[address] = row
+        if address in self._asked:
+            model = str(row["model_asked"])
+            # The manifest and the labels of the outer run name who answered.
+            self.outer.models_by_seat[model, str(row["role"])] = model
+            scope = self._outer_address(str(row["scope"]))
+            moved = {"address": self._outer_address(address), "stage": self.name, "scope": scope}
+            self.outer.add_row(key, table, {**row, **moved})
+            self.outer.recorded_at.setdefault(table, None)
+
+    def write_json(self, name: str, data: object) -> None:
+        """Do nothing, because the finished run has its files already."""
+
+    def write_text(self, name: str, text: str) -> None:
+        """Do nothing, like `write_json`."""
+
+    def write_content(self, name: str, content: object) -> None:
+        """Do nothing, like `write_json`."""
+
+    def _scope_of(self, address: str) -> str:
+        return next((scope for scope in self.repeated if address.startswith(f"{scope}/")), "")
+
+    def _outer_address(self, address: str) -> str:
+        return f"{self.name}/{address}"
+
+    def _moved(self, spans: Sequence[Span]) -> list[Span]:
+        """Return spans in which texts of this repetition are named by their new address."""
+        return [
+            span._replace(source=span.source._replace(id=self._outer_address(span.source.id)))
+            if self._is_new(span.source)
+            else span
+            for span in spans
+        ]
+
+    def _is_new(self, source: Source) -> bool:
+        if source.address:
+            return source.address in self._asked
+        # The study itself says some utterances, such as the count of a ballot.
+        return source.kind == "utterance" and bool(self._scope_of(source.id))
+
+
+class _RepeatedJournal:
+    """The results of expensive computations: those of the finished run, then those of the outer."""
+
+    def __init__(self, outer: RunContext, name: str, source: JournalReader) -> None:
+        self._outer, self._name, self._source = outer, name, source
+
+    def lookup_entry(
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
+    ) -> JournalEntry | None:
+        entry = self._source.entry_at(address, expand_texts=False)
+        if entry is not None and entry.fingerprint == fingerprint:
+            return entry
+        journal = self._outer.journal
+        return journal.lookup_entry(f"{self._name}/{address}", fingerprint, request)
+
+    def append(self, entry: JournalEntry) -> None:
+        self._outer.journal.append(entry._replace(address=f"{self._name}/{entry.address}"))
+
+
+def _question_of(address: str) -> str:
+    """Return the address of a question. Re-asks have a suffix such as `.r1`."""
+    scope, slash, name = address.rpartition("/")
+    return f"{scope}{slash}{name.partition('.')[0]}"

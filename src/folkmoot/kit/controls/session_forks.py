@@ -1,0 +1,251 @@
+"""Run sessions of a study again by the study's own code, with parts of their prompts replaced.
+
+A prompt may hold values that the study computes from several replies, such as the result of a game.
+Then no request can be built without the code of the study. A repetition answers all requests that
+have not changed from the journal of the run, at no cost, and asks the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from folkmoot.conversation.answer_types import Missing, ParsedAnswer
+from folkmoot.conversation.transcript import BuiltMessages, Speaker
+from folkmoot.engine.journal.earlier_replies import ReplyChange
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.run.verify import NotRebuiltError, study_as_it_was_run
+from folkmoot.engine.session.repeated_protocol import (
+    FinishedRun,
+    RepeatedAnswer,
+    Revision,
+    repeat_protocol,
+)
+from folkmoot.engine.session.session import Scope
+from folkmoot.engine.settings.controls import Language
+from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
+from folkmoot.kit.controls.forking import is_replaced
+from folkmoot.kit.controls.forms import SingleFieldForm
+from folkmoot.kit.controls.replacing import COMPUTED, NOT_REACHED, Treatments, replaced_texts
+from folkmoot.kit.exposure import ExposureRow
+from folkmoot.provenance import SourcedText, spans_of
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+
+
+class InSession(Enum):
+    """The version of a decision that is taken from its session, which is run again."""
+
+    IN_SESSION = auto()
+
+
+IN_SESSION = InSession.IN_SESSION
+
+
+@dataclass(frozen=True)
+class SessionForks:
+    """The sessions that one control runs again for some decisions.
+
+    `scopes` are the scopes of the sessions in the run, as prefixes of addresses. `revise` replaces
+    texts in the prompts of the sessions.
+    """
+
+    control: str
+    decisions: Sequence[ControlledDecision]
+    scopes: Sequence[str]
+    revise: Revision
+
+
+class SessionParts(NamedTuple):
+    """What belongs to one session: scopes, participants, and the treatment texts of all decisions.
+
+    A session is a unit of the study, such as a group or the hall of a set of residents.
+    """
+
+    scopes: tuple[str, ...]
+    participants: frozenset[str]
+    text_ids: frozenset[str]
+
+
+def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionParts]:
+    """Return the parts of each session of a run, by unit.
+
+    A scope belongs to a session if all decisions in it are made in that session. Of scopes inside
+    each other, the outermost one counts.
+    """
+    columns = ("unit", "participant_id", "address")
+    rows = run.scan_table(ExposureRow.table).select(columns).unique().collect().rows()
+    units: dict[str, set[str]] = {}
+    for unit, _, address in rows:
+        for scope in _scopes_around(address):
+            units.setdefault(scope, set()).add(unit)
+    scopes: dict[str, set[str]] = {}
+    participants: dict[str, set[str]] = {}
+    text_ids: dict[str, set[str]] = {}
+    for unit, participant_id, address in rows:
+        around = _scopes_around(address)
+        # A decision may share its scope with other sessions. Then its own scope must do.
+        own = next((scope for scope in around if len(units[scope]) == 1), around[-1])
+        scopes.setdefault(unit, set()).add(own)
+        participants.setdefault(unit, set()).add(participant_id)
+        text_ids.setdefault(unit, set()).update(treatments.at(address))
+    return {
+        unit: SessionParts(
+            tuple(sorted(scopes[unit])), frozenset(participants[unit]), frozenset(text_ids[unit])
+        )
+        for unit in scopes
+    }
+
+
+def scopes_of(
+    decisions: Iterable[ControlledDecision], sessions: Mapping[str, SessionParts]
+) -> list[str]:
+    """Return the scopes of the sessions of some decisions, sorted."""
+    return sorted({scope for decision in decisions for scope in sessions[decision.unit].scopes})
+
+
+def _scopes_around(address: str) -> list[str]:
+    """Return the scopes that contain a call, from the outermost to its own."""
+    *parts, _ = address.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def revise_sessions(
+    control: str,
+    decisions: Iterable[ControlledDecision],
+    sessions: Mapping[str, SessionParts],
+    treatments: Treatments,
+    language: Language,
+) -> Revision:
+    """Return the function that replaces texts in the prompts of sessions that are run again.
+
+    The texts of all participants of the sessions of `decisions` are replaced, not only those of the
+    sampled ones. So a session is run again at most once for each control.
+    """
+    # Any decision of a session can stand for the others, because only its texts and speaker count.
+    samples = {decision.unit: decision for decision in decisions}
+    units = [(scope, unit) for unit in samples for scope in sessions[unit].scopes]
+
+    def revise(address: str, speaker: Speaker, built: BuiltMessages) -> BuiltMessages:
+        unit = next(unit for scope, unit in units if address.startswith(f"{scope}/"))
+        session = sessions[unit]
+        if speaker.id not in session.participants:
+            return built
+        # No list of options is reversed here: `_build_versions` leaves such decisions out.
+        own = samples[unit]._replace(participant_id=speaker.id, address=unit, options=())
+        shown = replace(treatments, shown={unit: session.text_ids})
+        texts = [
+            SourcedText(message.content, [span for span in built.spans if span.message == number])
+            for number, message in enumerate(built.messages)
+        ]
+        changed = replaced_texts(control, own, texts, shown, language)
+        if not is_replaced(texts, changed):
+            return built
+        messages = tuple(
+            message._replace(content=str(text))
+            for message, text in zip(built.messages, changed, strict=True)
+        )
+        spans = (
+            span._replace(message=number)
+            for number, text in enumerate(changed)
+            for span in spans_of(text)
+        )
+        # Breakpoints are offsets into the old texts. They only save costs.
+        return BuiltMessages(messages, (), tuple(spans))
+
+    return revise
+
+
+def read_finished_run(run: RunFolder) -> FinishedRun | None:
+    """Return a run that its study can repeat. None: humans took part, or the study has changed."""
+    with JournalReader(run.path / JOURNAL) as journal:
+        if journal.human_answer_count():
+            return None
+    change = ReplyChange.from_plan(run.plan)
+    try:
+        study_file, providers = study_as_it_was_run(run, None, change)
+    except NotRebuiltError:
+        return None
+    return FinishedRun(
+        run.path,
+        study_file.study.protocol,
+        study_file.config,
+        study_file.prompt_library(),
+        study_file.study_folder,
+        providers,
+        str(run.plan.get("started_at", "")),
+        change,
+    )
+
+
+async def read_numbers(
+    scope: Scope,
+    finished: FinishedRun,
+    conversations: Mapping[str, DecisionConversation],
+) -> dict[str, DecisionConversation] | None:
+    """Repeat a run from its journal, and return its number decisions with their answer types.
+
+    The bounds of a number are not in the journal, so only the study knows them. Returns None if the
+    code of today would send other requests than the run did.
+    """
+    watched = [address for address, each in conversations.items() if each.answer is None]
+    repeated = await repeat_protocol(scope, finished, watched)
+    if not repeated.is_exact:
+        return None
+    found = {}
+    for address, answer in repeated.answers().items():
+        answer_type = repeated.answer_types[address]
+        if answer_type.is_closed and not answer_type.listed_options:
+            value = None if answer.row["missing"] else closed_value(answer.row["recorded"])
+            found[address] = conversations[address]._replace(answer=answer_type, value=value)
+    return found
+
+
+async def ask_in_sessions(
+    scope: Scope,
+    finished: FinishedRun,
+    fork: SessionForks,
+    conversations: Mapping[str, DecisionConversation],
+) -> list[tuple[ControlledDecision, Any, str]]:
+    """Run the sessions of some decisions again with the code of the study.
+
+    All sessions are run in one repetition, because sessions do not depend on each other. Returns
+    each decision with its answer, or the reason why it is missing, and the address of the answer.
+    """
+    watched = [decision.address for decision in fork.decisions]
+    repeated = await repeat_protocol(scope, finished, watched, fork.scopes, fork.revise)
+    answers = repeated.answers()
+    found: list[tuple[ControlledDecision, Any, str]] = []
+    for decision in fork.decisions:
+        answer = answers.get(decision.address)
+        if answer is None:
+            found.append((decision, Missing(NOT_REACHED), ""))
+        elif not answer.is_consistent:
+            found.append((decision, Missing(COMPUTED), answer.asked_at))
+        else:
+            got = _read_answer(conversations[decision.address], answer)
+            found.append((decision, got, answer.asked_at))
+    return found
+
+
+def _read_answer(conversation: DecisionConversation, answer: RepeatedAnswer) -> Any:
+    if reason := answer.row["missing"]:
+        return Missing(str(reason))
+    # The study reads a form in its own way. The run's answer comes from the closed field.
+    if isinstance(conversation.answer, SingleFieldForm):
+        read = conversation.answer.parse_reply(answer.reply)
+        if isinstance(read, ParsedAnswer):
+            return read.value
+        return read if isinstance(read, Missing) else Missing("unparsed")
+    recorded = answer.row["recorded"]
+    is_number = conversation.answer is not None and not conversation.answer.listed_options
+    return closed_value(recorded) if is_number else str(recorded)
+
+
+def closed_value(value: object) -> Any:
+    """Return a closed answer as text or number. The answer type of a study may return an object."""
+    try:
+        return float(str(value))
+    except ValueError:
+        return str(value)
