@@ -72,8 +72,10 @@ class ControlRow(Row, table="control_answers"):
         "why there is no answer; nothing_to_replace: the prompt holds no such text, so the "
         "decision is as designed; replied_to_it: the speaker has replied to the text before, and "
         "such a reply could not be asked again; computed_from_it: the protocol has computed a "
-        "value in the prompt from such a reply, such as the result of a game; open_answer: the "
-        "decision is no choice and has no single closed field, so it could not be asked again; "
-        "reply_lacks_it: a new reply before the decision lacks what a later prompt quotes from it"
+        "value in the prompt from such a reply, and the session could not be run again; "
+        "not_reached: the session was run again, and the participant did not come to the decision; "
+        "open_answer: the decision is no choice or number and has no single closed field, so it "
+        "could not be asked again; reply_lacks_it: a new reply before the decision lacks what a "
+        "later prompt quotes from it"
     )
     address: str = column("the control question, in the journal of the controls")
