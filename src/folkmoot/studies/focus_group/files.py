@@ -99,7 +99,7 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:
-    """Return the topline as Markdown. `mark` is the provenance label, or empty."""
+    """Return the summary of all discussions as Markdown, with the provenance label `mark`."""
     note = data.get("coding_note", "")
     concepts = data["concepts"]
     return _render_page("topline.md", concepts=concepts, mark=mark, note=note, fewest=FEWEST_UNITS)
@@ -298,7 +298,7 @@ WOULD_BUY = INTENTS[3:]
 def topline_data(
     transcripts: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, object]:
-    """Return the data of the topline for JSON, concept by concept.
+    """Return the data of `topline.json`, the summary of all discussions, concept by concept.
 
     `pages` maps "group/stimulus" to the path of the HTML transcript.
     """

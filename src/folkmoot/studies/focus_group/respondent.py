@@ -193,8 +193,7 @@ def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
 def answer_intent(mind: SimulatedRespondent) -> str | None:
     """Return one of the five options of purchase intent, drawn from the opinion with some noise.
 
-    Return None if the question offers other options. The shared part of the embedded respondent
-    then answers the question.
+    Return None if the question offers other options.
     """
     if set(mind.reading.offered) != set(INTENTS):
         return None

@@ -93,8 +93,8 @@ _PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", defau
 class MockLLMClient(LLMClient):
     """A client that asks the embedded respondent, without key and network.
 
-    Equal prompts give equal replies. In a simulator it answers like `--model synthetic`. Elsewhere
-    it reads only the two prompts, and `config` helps to find the concept and the price in them.
+    Equal prompts give equal replies. Outside a `DiscussionSimulator`, `config` helps the respondent
+    to find the concept and the price in the prompts.
     """
 
     config: DiscussionConfig | None = None
@@ -153,8 +153,9 @@ def infer_request(
 ) -> ModelRequest:
     """Build a request from a system prompt and a user prompt.
 
-    The answer type is the one with options or fields that all occur in the user prompt. The system
-    prompt counts as the persona. Texts of `config` that occur in the prompts count as the product.
+    The answer type is the one that the user prompt fits: all its options or fields occur there. The
+    respondent reads the persona from the system prompt. It takes texts of `config` that occur in
+    the prompts as texts of the product.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     role = "moderator" if _MODERATES.search(system_prompt) else "participant"

@@ -513,9 +513,9 @@ class Negotiation:
         return overridden
 
     def find_terms(self, topic: Topic, text: str) -> Terms:
-        """Return the theory terms in the mediator's text.
+        """Return the terms of lexicon.yaml that occur in the mediator's text.
 
-        A term that also occurs in an option of the topic or in a member's statement counts as
+        Terms that also occur in an option of the topic or in a member's statement are returned as
         quoted.
         """
         statement_texts = [
@@ -688,9 +688,10 @@ class SlotDecision:
 
     @property
     def strategy_drifted(self) -> bool | None:
-        """True if the model named another strategy. Differences of spelling are ignored.
+        """True if the model named another strategy than the one that the strategy table assigns.
 
-        The value is None if the table assigns no strategy or the model's label could not be read.
+        Differences of spelling are ignored. The value is None if the table assigns no strategy or
+        the model's label could not be read.
         """
         if self.strategy is None or self.proposed is None:
             return None

@@ -1,8 +1,8 @@
-"""The files of a session: dialogue, decisions, the planner's payload and TripCraft's input.
+"""The files of a session: dialogue, decisions, and input for two programs that plan trips.
 
-The payload is valid under the JSON Schema in this folder. The columns of TripCraft's input are
-those of its query files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one row per group.
-Reference information in the researcher's trip file is exported unchanged.
+`planner_payload.json` follows the JSON Schema in this folder. The other input has the columns of
+TripCraft's query files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one row per group. Reference
+information in the researcher's trip file is exported unchanged.
 """
 
 from __future__ import annotations

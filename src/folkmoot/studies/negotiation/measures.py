@@ -181,8 +181,8 @@ def measure_decision(
 ) -> DecisionMeasures:
     """Return the measures of one decision.
 
-    C2 decides nothing. For C2 each stated first choice is measured as if it were the decision, and
-    the measures are the means.
+    Without mediation (C2) nothing is decided. The measures are then means over the stated first
+    choices, each measured as if it were the decision.
     """
     # C1 hears one member, but it is measured by the statements of all.
     everyone = case.with_all_statements

@@ -171,7 +171,8 @@ def quote_options(
 ) -> list[str]:
     """Return the given options of a topic, with their sources.
 
-    `came_up`: option → condition under which it was added, for options added after the statements.
+    `came_up` names the options that no stated preference mentions, with the condition that added
+    them.
     """
     entered_in = came_up or {}
     return [

@@ -433,7 +433,8 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
     """Return the fields of a proposal.
 
     If the request shows the operator's decision, the mediator states this decision. Otherwise the
-    mediator proposes a decision (`Meeting.propose_shares`, which explains `follows`).
+    mediator proposes one. With probability `follows`, it adds first choices of minorities on other
+    days.
     """
     meeting = Meeting(mind)
     shares = meeting.in_force or meeting.propose_shares(follows)

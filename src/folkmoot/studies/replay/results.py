@@ -298,7 +298,7 @@ def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
 
 
 def _rectified(answered: pl.DataFrame) -> Finding | None:
-    """Build the finding on the mean change in arms where some human final answers are unknown.
+    """Build the finding on the mean change in arms where some humans gave no final answer.
 
     Simulated answers fill the gaps. Their bias is estimated from the known human answers and
     removed.

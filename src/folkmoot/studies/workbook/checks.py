@@ -313,9 +313,10 @@ def _check_shared(
 
 
 def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
-    """Return the attributes `treatment.…` or `role.…` that a text may use.
+    """Return the names such as `role.label` that a text may use to quote a treatment or a role.
 
-    Without `label`, only attributes of all participants' roles are returned.
+    `space` is "treatment" or "role". Only attributes that all treatments, or all roles of
+    participants, have are returned. With `label`, only the role with this label counts.
     """
     parts: Sequence[LabelledPart] = workbook.treatments
     if space == "role":

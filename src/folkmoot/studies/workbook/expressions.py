@@ -276,7 +276,7 @@ def _is_aggregate(node: ast.AST) -> bool:
 
 
 def has_aggregate(node: ast.expr) -> bool:
-    """Return whether an expression contains an aggregate."""
+    """Return whether an expression contains an aggregate such as `sum(x)`."""
     return any(map(_is_aggregate, ast.walk(node)))
 
 
@@ -325,10 +325,7 @@ def evaluate_expression(
 def evaluate_for(
     expression: str, context: EvaluationContext, participants: Sequence[str | None]
 ) -> list[Scalar | Missing]:
-    """Return the values of an expression for several participants, in the same order.
-
-    See `evaluate_expression`.
-    """
+    """Return the values of an expression for several participants, in the same order."""
     tree = parse_expression(expression)
     # One evaluator for all participants, since it caches the columns of aggregates.
     evaluator = Evaluator(context)

@@ -3,9 +3,6 @@
 Most answers depend only on the answer kind. In games with tokens and in donations, the answer is an
 amount that the participant gives to others. The amount starts from a stable inclination. It changes
 with arguments and the gifts of others, and it declines from round to round.
-
-A workbook may be in any language. So the question, options and bounds come from the hints of the
-request.
 """
 
 from __future__ import annotations

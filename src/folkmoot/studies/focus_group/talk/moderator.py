@@ -446,9 +446,9 @@ def choose_respondents(
 ) -> list[str]:
     """Return the ids of the participants who answer, in speaking order.
 
-    Participants in `called` (addressed by name) answer first, all others in random order.
-    Participants who must answer now come before those in `willing`. The quietest participants fill
-    the places up to the minimum. `limits` is (minimum, maximum).
+    Participants in `called` (addressed by name) answer first, all others in random order. Places go
+    to participants who would otherwise speak too rarely, then to those in `willing`. The quietest
+    participants fill the places up to the minimum. `limits` is (minimum, maximum).
     """
     min_count, max_count = limits
     chosen = list(dict.fromkeys(called))[:max_count]

@@ -167,7 +167,7 @@ async def read_position(
 def is_surprising(
     stance: str | None, tone: float | None, last: float | None, changed: bool
 ) -> bool:
-    """Return whether an answer is worth a probe.
+    """Return whether an answer is worth a follow-up question.
 
     An answer is surprising if it changes the speaker's position or openly disagrees with another
     speaker. A tone clearly against the speaker's last position (`last`) is surprising too.

@@ -259,7 +259,10 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
 
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
-    """Pick the best option that all members support. If there is none, apply least misery."""
+    """Pick the best option that all members support.
+
+    If there is none, pick the option with the fewest strong rejections.
+    """
     shared_options = [
         option
         for option in tally.options
@@ -518,10 +521,10 @@ def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
 def log_roll(tally: Tally, case: Case) -> Outcome:
     """Give each option to the member who values it most, then alternate these options by day.
 
-    A member's value of an option is the share of the member's points that the option has. This is
-    the first step of Adjusted Winner (Brams & Taylor 1996). A member without any option then gets
-    the best-liked option that another member can spare.
+    Values are compared as shares of each member's positive scores. A member without any option then
+    gets the best-liked option that another member can spare.
     """
+    # The first step of Adjusted Winner (Brams & Taylor 1996).
     wins = _traded_options(tally)
     order = [member.id for member in tally.voters if wins[member.id]]
     if not order:

@@ -269,8 +269,8 @@ def _claim_words(
 ) -> list[tuple[int, int, str]]:
     """Assign words to options and return (start, end, option) for each option that is named.
 
-    `by_length`: number of words → words of an option → option. Longer options take precedence, then
-    those further left.
+    Longer options take precedence, then those further left. `by_length` maps a number of words to
+    the options of that length, by their words.
     """
     taken = [False] * len(words)
     spans: list[tuple[int, int, str]] = []
@@ -570,7 +570,7 @@ class Coverage(TypedDict):
 def summarise_vote(
     tally: Tally, strategy_id: str, selected: str | None, ballots: str
 ) -> VoteSummary:
-    """Return the audit trail of a vote for the planner.
+    """Return the audit trail of a vote for the program that plans the trip.
 
     `ballots` is the state of the ballots: `collected`, `partial` or `missing`.
     """
