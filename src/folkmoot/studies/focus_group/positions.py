@@ -132,7 +132,8 @@ def position_pairs(
 def repeated_positions(run: RunFolder) -> list[Repeat]:
     """Return pairs of private answers by the same participant to the same question.
 
-    `untouched` is True if both answers come before the discussion.
+    Some participants are asked for their opinion twice before the discussion. All other pairs
+    compare an answer before the discussion with one after it.
     """
     statements = run.read_table("statements").filter(~pl.col("planted"))
     statements = statements.rename({"position": "answer", "when": "occasion"})

@@ -89,7 +89,7 @@ class DiscussionTexts:
         return self._quote_guide(phase, "questions")
 
     def researcher_probes(self, phase: DiscussionPhase) -> list[str]:
-        """Return the researcher's own probes of a phase."""
+        """Return the researcher's own follow-up questions of a phase."""
         return self._quote_guide(phase, "probes")
 
     def _quote_guide(self, phase: DiscussionPhase, part: str) -> list[str]:

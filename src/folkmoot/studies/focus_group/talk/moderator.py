@@ -1,4 +1,4 @@
-"""The moderator: plans the guide, keeps notes, asks questions and probes, and chooses who answers.
+"""The moderator: plans the guide, keeps notes, asks questions, and chooses who answers.
 
 The functions below the class choose who answers. They call no model.
 """

@@ -1,4 +1,4 @@
-"""The discussion of one group: who answers, who is probed, and how answers are recorded."""
+"""The discussion of one group: who answers, who is asked further, and how answers are recorded."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ class TableDiscussion:
     probes: int = 0
 
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
-        """Ask one question. The chosen participants answer in turn, and at most one is probed.
+        """Ask one question. The chosen participants answer in turn, and one may get a follow-up
+        question.
 
-        `index` counts the questions of the phase from 0. The first probe asks for the reason, the
-        second why the reason matters. There are at most half as many probes as questions.
+        `index` counts the questions of the phase from 0. The first follow-up asks for the reason,
+        the second why the reason matters.
         """
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
@@ -69,6 +70,7 @@ class TableDiscussion:
             scope.child("floor").rng,
         )
         asked = self._add_moderator_question(question_scope, phase, question)
+        # At most one participant is probed, and there are at most half as many probes as questions.
         has_probed = False
         while respondents:
             speaker = respondents.pop(0)

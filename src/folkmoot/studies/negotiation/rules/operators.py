@@ -119,10 +119,10 @@ def apply_operator(
 def counterfactual_outcomes(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> dict[str, Outcome]:
-    """Return operator → the decision that it would make on this tally.
+    """Return the decision that each operator would make on this tally, by operator.
 
-    Some operators bind members of one role, such as parents. The strategy table names this role for
-    some operators of a group type. For all other operators, all members are binding.
+    Some operators give members of one role (such as parents) the right to rule options out. If the
+    strategy table names no such role for an operator, all members have this right.
     """
     binding = {
         row.operator: row.binding
@@ -318,7 +318,7 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
     """Let only the binding role (parents) vote. Each parent votes for their own first choice.
 
     Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If no
-    parent wants any option, least misery among the parents decides.
+    parent wants any option, the fewest strong rejections among the parents decide.
     """
     parents = tally.of_role(case.strategy.binding)
     votes_cast = {member.id: tally.first_choice(member.id) for member in parents}

@@ -196,8 +196,8 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     the list counts for all of its options.
 
     An option that is not named gets +1 for each distinct word in common with the text. Stop words,
-    words of other options and words under a negation cue do not count. For a negative option ("no
-    parties"), words under a negation cue count, and words after a positive cue do not.
+    words of other options and negated words do not count. For a negative option ("no parties"),
+    negated words count, and words after a positive cue do not.
     """
     clauses = _parse_clauses(text, options)
     mentions_of: dict[str, list[Mention]] = {}

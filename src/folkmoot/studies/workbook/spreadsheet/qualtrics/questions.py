@@ -127,8 +127,9 @@ class FormMaker:
         self.notes.append(ImportNote(question.id, what, is_left_out=False))
 
     def make_form(self, question: Question) -> QuestionForm | None:
-        """Return the form in which the workbook asks a question, or None and add a note if it
-        cannot.
+        """Return the form in which the workbook asks a question.
+
+        If the workbook cannot ask it, add a note and return None.
         """
         make = _MAKERS.get(question.kind)
         form = make(self, question) if make else None

@@ -85,9 +85,9 @@ class Treatments:
         self.labels = [self._label_of_arms(arms) for arms in self._combinations]
 
     def condition_of(self, key: ArmKey) -> Condition:
-        """Return the condition that the arm with this key is drawn.
+        """Return the condition that a randomizer has drawn the element with this key.
 
-        Other keys are not randomised, so their condition is True.
+        If no randomizer decides about the element, the condition is True.
         """
         if key not in self._names:
             return True
