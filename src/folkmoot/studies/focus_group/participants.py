@@ -140,7 +140,7 @@ def recruit_all_groups(
 ) -> dict[str, list[Profile]]:
     """Return the recruits of each group.
 
-    `rng_of` returns the random generator of a scope path.
+    `rng_of` returns the random generator for names such as ("recruits", "group_001").
     """
     rows = read_profiles(config, folder)
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None

@@ -365,7 +365,7 @@ def _override_data(slot_decision: SlotDecision) -> dict[str, object]:
 
 
 def validate_payload(data: object) -> None:
-    """Check the planner's payload against its JSON schema.
+    """Check the content of planner_payload.json against its JSON schema.
 
     Raises ProtocolError that names the first violation.
     """

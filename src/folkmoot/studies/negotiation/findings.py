@@ -656,7 +656,7 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
 
 
 def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
-    """Build the finding on how often coder and record agree whether there is a conflict."""
+    """Build the finding on how often the codes of dialogues agree with recorded conflicts."""
     rows = []
     judged = decisions.filter(~pl.col("parse_error"))
     for (condition,), selected in judged.group_by("condition", maintain_order=True):

@@ -198,9 +198,9 @@ def record_options(scope: Scope, case: Negotiation) -> None:
 def record_late_options(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision
 ) -> SlotDecision:
-    """Record the options that were added after the statements.
+    """Record the options that no stated preference named.
 
-    Return the decision with these options in `came_up`.
+    Return the decision with these options in its field `came_up`.
     """
     stated = decision.stated.portions if decision.stated else ()
     named_options = [

@@ -319,7 +319,10 @@ def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
 
 
 def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
-    """Return the problems of a text's placeholders, each with the most similar name."""
+    """Return the problems of a text's placeholders.
+
+    Each problem suggests the known name that is most similar.
+    """
     try:
         names = names_in(text)
     except ExpressionProblem as problem:

@@ -287,7 +287,8 @@ async def private_question(
 ) -> None:
     """Put a question to all participants in parallel, and reveal their answers afterwards.
 
-    Some layouts keep the answers private. A special role waits for the roles before it.
+    In some layouts the answers stay private. A special role, such as the Summarizer, answers after
+    the participants before it.
     """
     say_question(scope, state, task, in_play)
     utterances: list[Utterance] = []

@@ -236,7 +236,7 @@ def decide_by_approval(tally: Tally, case: Case) -> Outcome:
 
 
 def weighted_average(tally: Tally, case: Case) -> Outcome:
-    """Pick the option with the highest weighted mean score, Σ weight·score / Σ weight."""
+    """Pick the option with the highest mean score, weighted by the members' weights."""
     means = {option: tally.weighted_mean(option) for option in tally.options}
     pick = pick_best(tally, lambda option: (means[option],))
     mean_text = f"{means[pick.option]:.2f}"

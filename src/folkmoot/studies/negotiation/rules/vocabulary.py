@@ -33,10 +33,10 @@ _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all d
 
 
 def new_option_of(entry: str, options: Iterable[str]) -> str | None:
-    """Return the option that a field `new_option` names, or None if it names none.
+    """Return the option that an entry for a new option names, or None if it names none.
 
-    A listed option is returned by its listed name. Any other entry is a new option. Return None for
-    an empty entry, and for one that only refers to listed options ("anything but sushi").
+    If a listed option fits the entry, its listed name is returned. An empty entry names none, and
+    so does one that only refers to listed options ("anything but sushi").
     """
     known = tuple(options)
     if option := match_option(entry, known):

@@ -58,7 +58,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Item:
-    """One task of a question."""
+    """One task that a question of the survey becomes, such as one row of a matrix."""
 
     # The ids of the choice, row or column, by which conditions and piped texts refer to the answer.
     key: Key
