@@ -170,10 +170,10 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
 
 
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
-    """Read the rows of a file of real profiles. Return an empty list for `grounded` personas.
+    """Read the rows of a file of real profiles, or return an empty list if personas are generated.
 
-    `background` of a row collects the data for which the generator has no field, such as a
-    description. Raise InputError if the file cannot be read.
+    Each row gets a text `background` with the data for which the generator has no field. Raise
+    InputError if the file cannot be read.
     """
     if config.personas == "grounded":
         return []

@@ -264,7 +264,7 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The theory terms in a text, spelled as in the text."""
+    """The terms of lexicon.yaml in a text, spelled as in the text."""
 
     # The terms that are not in `quoted`.
     theory: tuple[str, ...] = ()

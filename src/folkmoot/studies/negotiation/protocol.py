@@ -2,7 +2,7 @@
 
 The groups are generated or read, and then sealed. The members of a group state their preferences
 once. From these statements the group decides on all topics under every condition. The decisions are
-written to files for the planner.
+written to files for the program that plans the trip.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _option_names(config: NegotiationConfig) -> Sequence[str]:
 
 @cache
 def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
-    """Return sentence templates by kind. Some kinds also have templates by voice."""
+    """Return the sentence templates by kind. Some kinds have one list for each voice."""
     frames_by_kind: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(
         __file__, "respondent.yaml"
     )

@@ -261,7 +261,7 @@ def _fidelity(both: pl.DataFrame) -> Finding:
 
 
 def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return item → (mean human change, mean simulated change).
+    """Return (mean human change, mean simulated change) by item.
 
     The changes are adjusted for first answers. Items with too few answers are left out.
     """

@@ -24,7 +24,10 @@ TOPICS = (*SLOTS[:-1], *LODGING)
 
 
 def slot_of(topic: str) -> str:
-    """Return the slot of a topic. The two topics of lodging belong to the slot `lodging`."""
+    """Return the slot of a topic (one of the seven parts of a trip that are decided).
+
+    The two topics of lodging belong to the slot `lodging`.
+    """
     return "lodging" if topic in LODGING else topic
 
 
