@@ -531,10 +531,9 @@ class MapEntries(NamedTuple, Generic[T_co]):
 class JsonMap(AnswerType["MapEntries[M]"]):
     """A JSON object with one entry per key, such as one entry per resident.
 
-    Readable entries are kept. In a truncated reply, the complete entries are kept, and the caller
-    asks again for the other keys. The reply fails to parse only if no entry is readable.
-    `match_key(key_in_reply, keys)` returns the intended key, or an empty string. The entries may be
-    nested one level deeper, or be a list of objects with the key in one of `name_fields`.
+    Readable entries are kept, and the caller asks again for the other keys. The reply fails to
+    parse only if no entry is readable. `match_key(key_in_reply, keys)` returns the intended key, or
+    an empty string. If the reply is a list of objects, the key is in one of `name_fields`.
     """
 
     parts: Mapping[str, Json[M]]

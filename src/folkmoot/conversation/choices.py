@@ -281,7 +281,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def prompt(self) -> str:
-        """The prompt that asks the speaker which option the unparsed reply stated."""
+        """The prompt that asks the speaker which option the unclear reply meant."""
         return (
             "Which of these options did you state in your reply?\n"
             f"{self.choice.formatted_options}\n\n"
@@ -456,7 +456,7 @@ IGNORED_DIFFERENCES = (
 
 
 def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs of indices (from 0) of options that a reply cannot distinguish."""
+    """Return the pairs of options that a reply cannot distinguish, as indices from 0."""
     index = _build_index(tuple(sorted(set(options))))
     options_of_reply = [index.from_forms(forms_in_phrases(option)) for option in options]
     return [

@@ -149,15 +149,15 @@ def undecorated_forms(text: str) -> list[str]:
 
 
 def forms_in_phrases(text: str) -> list[str]:
-    """Return the text normalised, then its forms without decoration and carrier phrases.
+    """Return the normalised text, followed by its forms without decoration.
 
-    Decoration is, for example, Markdown. A carrier phrase is a phrase such as "My answer is".
+    Decoration is Markdown, or a phrase such as "My answer is".
     """
     return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 
 
 def label_forms(text: str) -> list[str]:
-    """Return the forms of a reply that may consist of an option's number alone.
+    """Return the forms of a reply that may be nothing but an option's number.
 
     A number before other text is kept, because `Option 1, 2` does not mean option 2.
     """

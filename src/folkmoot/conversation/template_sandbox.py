@@ -1,9 +1,8 @@
 """A sandbox for templates of researchers.
 
-The sandbox limits what templates contain and how much work they do. The sandbox of jinja2 keeps a
-template from Python internals, but a template can still fill the memory. Here, templates may
-contain only listed node types. Loop iterations, and operations that make text longer, are counted
-before they run.
+The sandbox of jinja2 keeps a template from Python internals, but a template can still fill the
+memory. So templates may contain only listed node types. Loop iterations, and operations that make
+text longer, are counted before they run.
 """
 
 from __future__ import annotations

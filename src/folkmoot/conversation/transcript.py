@@ -71,11 +71,9 @@ class Utterance(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """The source of the text.
+        """The source of the text: this utterance itself, if it was recorded and has an `id`.
 
-        The source of a recorded utterance, which has an `id`, is the utterance itself. The source
-        of any other utterance is the reply, answer or utterance from which its text was taken, if
-        the text carries a source.
+        Otherwise the source that the text carries: a reply, an answer or another utterance.
         """
         if self.id:
             return Source("utterance", self.id, self.speaker_id)

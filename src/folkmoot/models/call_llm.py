@@ -90,7 +90,7 @@ def call_llm(
 def build_messages(
     memory: Sequence[Mapping[str, str]] | None, question: str, system: str = ""
 ) -> tuple[Message, ...]:
-    """Return question and answer pairs as messages, followed by the question.
+    """Return the question and answer pairs in `memory` as messages, followed by the question.
 
     Raises InputError for an incomplete pair.
     """

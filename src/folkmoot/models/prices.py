@@ -24,9 +24,8 @@ class ModelPrice:
 
     `cached_usd`: the price of input tokens that the vendor reads from its cache. `cache_write_usd`:
     the price of tokens that are written to the vendor's cache. `share`: the factor by which the
-    library's price is multiplied, such as 0.5 in a batch. Almost every call is priced by
-    multiplication, because a query of the price library takes 100 µs. Only long requests query the
-    library.
+    library's price is multiplied, such as 0.5 in a batch. Only long requests query the library,
+    because a query takes 100 µs.
     """
 
     provider: str | None

@@ -79,8 +79,8 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
 def find_unencrypted_host(base_url: str) -> str | None:
     """Return the host to which a URL sends data unencrypted over public networks, or None.
 
-    This machine, addresses of private networks and local names are not public. A local name has
-    only private addresses. In addition, it has no dot, or ends in .local, .internal or .home.arpa.
+    This machine, addresses of private networks and local names are not public. A local name
+    resolves only to private addresses, and has no dot or an ending such as `.local`.
     """
     try:
         parts = urlsplit(base_url)

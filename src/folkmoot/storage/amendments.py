@@ -54,7 +54,7 @@ def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
 
 
 def rewrite_amendments(run: Path, change: Callable[[str], str]) -> None:
-    """Apply `change` to each recorded line, to remove the words of a human who withdraws."""
+    """Apply `change` to each line of the amendments, to remove the texts of a human."""
     lines = tuple(change(line) for line in read_recorded_amendments(run))
     if lines and lines != read_recorded_amendments(run):
         _write_manifest(run, lines)

@@ -213,7 +213,7 @@ def parts_of(
     planned: Iterable[tuple[str, str, str]],
     recorded: Iterable[str],
 ) -> Parts:
-    """Return the parts of a run, with the complete parts among them.
+    """Return the parts of a run, and which of them are complete.
 
     `planned`: (part, key of a row, condition or empty). `recorded`: the keys of the rows that
     exist. A part is complete if all its rows exist.

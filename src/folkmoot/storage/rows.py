@@ -35,11 +35,11 @@ class ComputedWords:
 def column(
     description: str, *, default: Any = MISSING, computed: ComputedWords | None = None
 ) -> Any:
-    """Return a column with a description for the codebook.
+    """Declare a column with its description for the codebook.
 
-    Use it for columns that the engine does not describe. The engine describes `condition`, `round`,
-    … If prompts show words that the study computes from a reply, `computed` says how. A control
-    that asks the reply again can then compute the words again.
+    The engine itself describes common columns, such as `round`. `computed`: how the study computes
+    the words of the column from a reply. Give it if prompts show these words, so that a control can
+    compute them again.
     """
     return field(default=default, metadata={"meaning": description, "computed": computed})
 
@@ -50,9 +50,8 @@ class Row:
 
     Columns are in the order of the fields, and fields of a base class come first. `key`: the
     columns that identify a row. The sources of texts in prompts refer to rows by this key
-    (`folkmoot.provenance`). `from_replies`: the protocol computes the rows from replies, such
-    as the result of a game. A control does not ask a decision again if its prompt would hold
-    such a value of an old reply.
+    (`folkmoot.provenance`). `from_replies`: the protocol computes the rows from replies, such as
+    the result of a game. A control does not repeat a decision if its prompt shows such a value.
     """
 
     table: ClassVar[str] = ""

@@ -46,9 +46,8 @@ PARQUET_ONLY = frozenset({"provenance"})
 def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
     """Write `<name>.parquet` and `<name>.csv` atomically and return the written table.
 
-    The files contain no time stamps. A lazy frame is written group by group. The output of models
-    is untrusted: in the CSV, a text that a spreadsheet would run as a formula gets an apostrophe in
-    front. The Parquet file holds the text unchanged. Tables in `PARQUET_ONLY` have no CSV.
+    The output of models is untrusted. So the CSV has an apostrophe before each text that a
+    spreadsheet would run as a formula. Tables in `PARQUET_ONLY` have no CSV.
     """
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if isinstance(data, pl.DataFrame):

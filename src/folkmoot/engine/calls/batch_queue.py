@@ -146,7 +146,7 @@ class BatchQueue:
     def hold_while_working(self) -> Iterator[None]:
         """Context manager that delays the next wave while it is open.
 
-        Open the context manager around work that may lead to further calls, such as a computation.
+        Use it around work that may lead to further calls, such as a computation.
         """
         self._elsewhere += 1
         self._still.clear()
@@ -410,8 +410,8 @@ class BatchQueue:
     ) -> None:
         """Resubmit a batch that the vendor did not start.
 
-        A full queue halves the batch. A batch of an earlier process is submitted unchanged. Any
-        other failure stops the run.
+        If the vendor's queue was full, the batch is halved. A batch of an earlier process is
+        submitted unchanged. Any other failure stops the run.
         """
         if status.queue_was_full and len(calls) > MIN_SPLIT_CALLS:
             self._notify(

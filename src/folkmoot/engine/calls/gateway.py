@@ -163,10 +163,7 @@ class Gateway:
         return completion_of(entry, replayed=replayed)
 
     async def embed_texts(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
-        """Return the embeddings of texts as the provider gave them.
-
-        The result is a float32 array with one row for each text.
-        """
+        """Return the embeddings of texts, float32, with one row for each text."""
         request_data = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
         entry = self._journal.lookup_entry(address, fingerprint, lambda: request_data)
@@ -235,7 +232,7 @@ class Gateway:
     def hold_batches(self) -> AbstractContextManager[None]:
         """Return a context manager that delays the next wave of batches while it is open.
 
-        Open the context manager around work that may lead to further calls, such as a computation.
+        Use it around work that may lead to further calls, such as a computation.
         """
         return (
             nullcontext() if self._batch_queue is None else self._batch_queue.hold_while_working()
@@ -457,8 +454,9 @@ class Gateway:
         return send_and_keep_broken
 
     def _charge_broken(self, model_state: ModelState, call: ModelCall) -> float | None:
-        """Charge a broken-off reply to the budget. Return its maximum cost (USD), or None if
-        unknown.
+        """Charge a broken-off reply to the budget.
+
+        Returns its maximum cost (USD), or None if unknown.
         """
         max_usd = model_state.price(
             call.max_input_tokens, call.max_output_tokens(), batched=call.batched

@@ -228,10 +228,8 @@ class StageTally:
     def eta_seconds(self, now: float) -> float | None:
         """Return the estimated seconds until the stage is done, or None if unknown.
 
-        Items run concurrently: when the first item is done, all other items are nearly done. So the
-        estimate counts calls and not items, if the number of calls of each item is known. An
-        unfinished item is assumed to need as many calls as a finished item. The `done` items with
-        the most calls are taken to be the finished items.
+        If the number of calls of each item is known, the estimate counts calls and not items. Items
+        run concurrently, so all other items are nearly done when the first one is done.
         """
         if self.total is None or not self.done or self.is_done:
             return None
@@ -306,9 +304,9 @@ class ProgressTally:
 
     @property
     def current_stage(self) -> StageTally | None:
-        """The unfinished stage that progressed last, or the last stage if all are done, or None.
+        """The unfinished stage that progressed last. If all stages are done, the last one.
 
-        The value is None before the first stage has started.
+        None before the first stage.
         """
         stages = list(self.stages.values())
         unfinished = [stage for stage in stages if not stage.is_done]

@@ -311,8 +311,9 @@ class ClusterExecutor:
         return lease
 
     def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
-        """Settle the calls of journaled entries. `worker` is None for entries of an earlier
-        process.
+        """Settle the calls of journaled entries.
+
+        `worker` is None for entries of an earlier process.
         """
         for entry in entries:
             is_paid = entry.kind != "compute"

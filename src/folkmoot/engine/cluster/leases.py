@@ -124,7 +124,7 @@ class WorkerAccount:
 
 
 class Leases:
-    """The division of a run's limits among its workers. The head keeps this object.
+    """Divides the limits of a run among its workers.
 
     `spacing` is the minimum time between calls that the study file sets (seconds). `has_answered`
     returns whether a model has answered at least once. `stop` stops the run.

@@ -80,8 +80,7 @@ def pickle_function(
     """Pickle a function or another value of the study.
 
     If pickling fails, raise ProtocolError with the cause in the study's code. `description` names
-    the value in the error. `fn` is the function that may close over an object that cannot be
-    pickled.
+    the value in the error. `fn` is the function in which the cause is looked for.
     """
     try:
         return pickle_value(value)

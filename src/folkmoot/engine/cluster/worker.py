@@ -212,7 +212,7 @@ class Worker:
     """One worker of a cluster run: a Ray actor with an engine."""
 
     async def start(self, setup: WorkerSetup) -> WorkerReady:
-        """Set up the engine. An error is returned in the field `problem` and not raised."""
+        """Set up the engine in this worker. An error is returned as `problem`, not raised."""
         try:
             return self._start_engine(setup)
         except (FolkmootError, ImportError, OSError, AttributeError) as error:

@@ -69,11 +69,11 @@ class ReplyChange:
         return self.dropped or self.reply is not None
 
     def gives(self, address: str) -> bool:
-        """Return whether the reply at this address is given by hand."""
+        """Return whether the researcher gives the reply at this address."""
         return self.is_given and address == self.address
 
     def apply_to(self, entry: JournalEntry) -> JournalEntry:
-        """Return a copy of an earlier entry with the reply given by hand and with zero tokens."""
+        """Return a copy of an earlier entry with the changed reply and zero tokens."""
         return entry._replace(
             reply=self.reply or "",
             finish=f"refused:{DROPPED}" if self.dropped else "stop",

@@ -76,7 +76,7 @@ def hash_content(cells: Cells) -> bytes:
 
 
 def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
-    """Return the seal of an entry: the SHA-256 of its content hash and its other cells."""
+    """Return the SHA-256 of an entry's row. `content` is the result of `hash_content`."""
     return _hash_values((number, *cells[7:14], *cells[15:]), content)
 
 

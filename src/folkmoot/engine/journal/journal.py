@@ -238,7 +238,7 @@ class Journal(JournalReader):
         return self._run_in_writer(lambda db: write_batch(db, batch, keys))
 
     def put_broken(self, broken: BrokenReply) -> Future[None]:
-        """Write a broken-off reply. The future is done after the write.
+        """Write the record of a reply that broke off. The future is done after the write.
 
         A resume counts the maximum cost of the reply against the budget. The reply is not part of
         the content digest.

@@ -311,8 +311,9 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _read_format(db: sqlite3.Connection, path: Path) -> int:
-    """Return the format of a journal, or 0 for a new file. Raises ForeignJournalError for other
-    files.
+    """Return the format of a journal, or 0 for a new file.
+
+    Raises ForeignJournalError for any other file.
     """
     application_id = db.execute("PRAGMA application_id").fetchone()[0]
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}

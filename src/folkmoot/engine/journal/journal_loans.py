@@ -106,8 +106,7 @@ class OwnLoan:
         """Subtract recovered replies from the loans of other processes, the latest loan first.
 
         `calls` is the number of replies, `usd` their cost (USD). The journal does not know which
-        loan covered which reply. If all calls of a loan are settled and the loan exceeds their
-        cost, the difference is added to the next loan.
+        loan covered which reply.
         """
         if not has_table(db, "loans"):
             return

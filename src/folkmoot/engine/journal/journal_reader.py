@@ -268,9 +268,9 @@ class JournalReader:
         )
 
     def replies_after_row(self, row: int, max_rows: int) -> list[tuple[int, str, str]]:
-        """Return at most `max_rows` replies to questions after this row, in row order.
+        """Return the replies after a journal row as (row, address, text).
 
-        Each reply is a tuple (row, address, text).
+        The list is in row order and has at most `max_rows` entries.
         """
         rows = self._reader.execute(
             "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "

@@ -213,7 +213,7 @@ class Budget:
             self._admit_waiting_calls()
 
     def remaining(self) -> tuple[float, int]:
-        """Return the budget that is neither spent nor reserved (USD, calls), 0 without a limit."""
+        """Return the budget that is neither spent nor reserved (USD, calls). No limit gives 0."""
         usd = (self.usd or 0.0) - self.spent_usd - self._reserved - self._lent_usd
         calls = (self.calls or 0) - self.spent_calls - self._in_flight - self._lent_calls
         return max(0.0, usd + _USD_TOLERANCE), max(0, calls)
@@ -298,7 +298,7 @@ class Budget:
             self._admit_waiter(self._waiting.popleft())
 
     def _stop_if_nothing_fits(self, loop_iterations: int) -> None:
-        """Stop the run if no call that fits arrives within `loop_iterations` of the event loop."""
+        """Stop the run, unless a call that fits arrives within `loop_iterations` of the loop."""
         if loop_iterations and self._waiting and not self._has_calls_in_flight:
             asyncio.get_running_loop().call_soon(self._stop_if_nothing_fits, loop_iterations - 1)
             return

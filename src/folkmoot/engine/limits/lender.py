@@ -66,10 +66,9 @@ class LoanWaiter(NamedTuple):
 class Loan:
     """The loan of one process: the calls that the process may send before it asks for more.
 
-    `ask` is called when less than half of the calls lent ahead are left, and again when calls wait.
-    The caller answers with `apply_loan`, usually `seconds` later. While a call waits, the context
-    manager that `wait` returns is open. Set `unpriced` before the first call of unknown price. From
-    then on only a loan at an unknown price covers calls.
+    `ask` is called when the loan runs short. The caller answers with `apply_loan`, usually
+    `seconds` later. Set `unpriced` before the first call of unknown price. From then on only a loan
+    at an unknown price covers calls.
     """
 
     def __init__(

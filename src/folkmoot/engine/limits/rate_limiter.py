@@ -227,8 +227,7 @@ class RateLimiter:
     def apply_grant(self, grant: Grant) -> None:
         """Apply a grant of the cluster head.
 
-        Calls that ended since the report have left free slots here. The granted slots are added to
-        these free slots.
+        The granted slots are added to the slots of calls that ended since the report.
         """
         self.allowed += grant.extra_slots
         self.requests = _filled_bucket(grant.call_starts, UNLIMITED)

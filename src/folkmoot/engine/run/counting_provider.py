@@ -76,10 +76,10 @@ class TokenUse:
 
 
 class QuestionLog:
-    """A log of the questions of a dry run to those participants whom humans could play.
+    """Logs the questions of a dry run to participants whom humans could play.
 
-    `stages` maps each seat to a list with one entry for each question, in order. The entry
-    holds the names of the stages to which the question belongs. Re-asks are not counted.
+    `stages`: seat → one entry for each question, in order. The entry holds the names of the
+    question's stages. Re-asks are not counted.
     """
 
     def __init__(self, seats: Sequence[Seat]) -> None:

@@ -73,9 +73,6 @@ class TokenRange(NamedTuple):
 class RunEstimate:
     """The estimated totals of a run. A total with a range is given at the middle of the range.
 
-    For the low bound of tokens, replies are as short as those of the embedded respondent. For the
-    high bound they have `ASSUMED_UTTERANCE_WORDS` words.
-
     Fields:
         longest_chain: calls in the longest chain. In a chain each call waits for the call before.
         batch_wave_sizes: calls in each wave, which is submitted when every task waits for a reply.
@@ -84,6 +81,8 @@ class RunEstimate:
         cacheable_tokens_by_model: model → input tokens that a vendor's cache may hold, because they
             repeat the beginning of an earlier request.
         calls_range, input_range, output_range: bounds of all calls, input and output tokens.
+            Replies have the length of the embedded respondent's replies at the low bound, and
+            `ASSUMED_UTTERANCE_WORDS` words at the high bound.
         sampled: the number of items of outermost forks that were run, and the number of all items.
             None if all were run.
         incomplete: even the sample was too large, so the run will make more calls than estimated.
@@ -123,9 +122,9 @@ class RunEstimate:
         return sum(stage.output_tokens for stage in self.stages)
 
     def cost_range(self, middle: float) -> tuple[float, float]:
-        """Return the lowest and the highest cost (USD) over the ranges of tokens.
+        """Return the lowest and the highest cost (USD) of the run.
 
-        `middle`: the cost of the estimated tokens, which are the middle of the ranges.
+        `middle`: the cost at the middle of the ranges of tokens.
         """
         # Input and output are long or short together: utterances become part of later prompts.
         if self.input_range is None or self.output_range is None or not self.output_tokens:
@@ -148,7 +147,7 @@ class RunEstimate:
     ) -> RunEstimate:
         """Return the estimate with further stages, in which no call waits for another call.
 
-        `calls_range` holds the bounds of the number of their calls.
+        `calls_range`: the lowest and the highest number of further calls.
         """
         calls = sum(stage.calls for stage in stages)
         tokens_by_model = {**self.models}
@@ -539,9 +538,9 @@ def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]
 
 
 def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
-    """Return a part of a study, with about the same share of humans in its seats.
+    """Return the study reduced to `limit`, with about the same share of humans in its seats.
 
-    The part may lack seats that the study file names.
+    Seats that the study file names may be missing.
     """
     part = apply_limit(study_file, limit)
     study, settings = part.study, part.config.seats

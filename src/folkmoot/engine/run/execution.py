@@ -383,7 +383,7 @@ def _build_run_context(
 
 
 def unpriced_in(journal: JournalReader) -> list[str]:
-    """Return the models with calls of unknown cost, in words for a message.
+    """Return one phrase for each model with calls of unknown cost.
 
     The calls of killed processes are listed without a model, because loans do not record the model.
     """
@@ -470,7 +470,7 @@ async def _open_executor(execution: Execution, context: RunContext) -> AsyncIter
 
 
 def simulate_remote_execution() -> ForkExecutor:
-    """Return a fork executor that pickles items and results but runs them in this process.
+    """Return a fork executor that runs items in this process, but pickles items and results.
 
     A dry run with this executor shows whether everything can be sent to the workers of a cluster.
     """

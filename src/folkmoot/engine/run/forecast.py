@@ -81,7 +81,7 @@ class Forecast:
         return Cost(*totals)
 
     def _cost_of(self, model: str, calls: int) -> list[float] | None:
-        """Return the middle, low and high cost (USD) of all calls of a model, or None for no price.
+        """Return the middle, low and high cost (USD) of all calls, or None if there is no price.
 
         Each is the cost so far plus a forecast for the remaining calls.
         """
@@ -116,8 +116,9 @@ class Forecast:
         return costs
 
     def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
-        """Return the middle, low and high bound of a range, divided by the middle. No range: all
-        are 1.
+        """Return the middle, low and high of a range, each divided by the middle.
+
+        Without a range all three are 1.
         """
         if bounds is None or not bounds.low + bounds.high:
             return 1.0, 1.0, 1.0

@@ -534,7 +534,8 @@ class _GridExecution:
     def _shared_limits(self, progress: Progress) -> SharedLimits:
         """Return the budget and the rate limiter of all cells.
 
-        The budget counts what earlier processes spent. Raises InputError if that is unknown.
+        The budget counts what earlier processes spent. Raises InputError if it is in USD and this
+        cost is unknown.
         """
         usd, calls, possible = 0.0, 0, NOTHING
         unpriced: set[str] = set()

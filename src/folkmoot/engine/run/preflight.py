@@ -87,9 +87,9 @@ async def ask_each_once(
 ) -> list[PreflightResult]:
     """Make each call once and return the results.
 
-    If `embedding` names a model, this model first embeds a text at `embedding_address`, and the
-    result of the embedding is the first result. The calls are made in order, so that the first
-    wrong key stops all later calls. Raises every error that stops a run.
+    If `embedding` names a model, the first result is for a text embedded at `embedding_address`.
+    The calls are made in order, so that the first wrong key stops all later calls. Raises every
+    error that stops a run.
     """
     results: list[PreflightResult] = []
     if embedding:

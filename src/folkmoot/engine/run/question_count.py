@@ -72,12 +72,9 @@ def find_check_problems(
 ) -> tuple[list[Problem], list[Problem]]:
     """Return problems and warnings for checks of humans that would have no effect.
 
-    A check cannot exclude anybody if the study type declares no parts of a run, or if the parts do
-    not contain those of the seats. This is a problem.
-
-    A stage that does not exist is a problem. A number of questions that no participant reached in
-    the dry run is a warning, because humans may get more questions than the embedded respondent. If
-    the dry run has seen only a sample of the study, a missing stage is a warning as well.
+    A check that can exclude no part of the run is a problem. So is a stage that does not exist.
+    After a dry run of a sample, a missing stage is only a warning. A number of questions that no
+    participant reached is also a warning, because humans may get more questions.
     """
     settings = study_file.config.seats
     if settings is None:

@@ -373,9 +373,8 @@ def study_as_it_was_run(
 ) -> tuple[StudyFile, ModelRouter]:
     """Return the study file and the model router of a run, rebuilt from its plan and manifest.
 
-    Raises NotRebuiltError if the study type of this installation cannot rebuild the study file and
-    the router. Also raises this error if prompts have changed since the run, unless
-    `with_other_prompts` is true.
+    Raises NotRebuiltError if this installation cannot rebuild them, or if prompts have changed
+    since the run. `with_other_prompts` accepts changed prompts.
     """
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
     if not sealed:

@@ -351,9 +351,7 @@ class _PersonalTextSearch:
         )
 
     def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
-        """Return the texts of a reply that are not options: the strings in its JSON, or the whole
-        reply.
-        """
+        """Return the texts of a reply, without those that only repeat an option."""
         try:
             texts = list(find_texts(json.loads(entry.reply)))
         except ValueError:

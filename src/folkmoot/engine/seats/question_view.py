@@ -74,7 +74,10 @@ def view_for_human(
     answer_type: AnswerType[Any],
     message_count: int,
 ) -> QuestionView:
-    """Return the page content of a question, with the wording for people where there is one."""
+    """Return the page of a question, in the wording for people if there is one.
+
+    `message_count` is the number of request messages that the page stands for.
+    """
     spoken = tuple(
         utterance._replace(text=utterance.for_people or wording_for_people(utterance.text))
         for utterance in history

@@ -252,7 +252,7 @@ class SeatProgress:
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 
     def find_due(self, checks: tuple[SeatCheck, ...], stages: Collection[str]) -> list[int]:
-        """Return the numbers (from 1) of the checks that precede a question of these stages.
+        """Return the numbers (from 1) of the checks to ask before a question in these stages.
 
         `stages` is empty at the end of the protocol.
         """

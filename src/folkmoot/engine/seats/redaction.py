@@ -83,10 +83,10 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Find where the end of this text equals the beginning of `line`.
+        """Return the word number at which this text begins to equal `line`, or None.
 
-        This finds a recorded text that was cut off. Return the number of the first word of the
-        match, or None without a match. The match must have at least `min_characters` characters.
+        This finds a recorded text that was cut off. The match must have at least `min_characters`
+        characters.
         """
         word_numbers = self.find_word_sequence(line[: min_characters + 1])
         remainders = (
@@ -238,10 +238,8 @@ class RecordedText:
     ) -> bool:
         """Return whether this text occurs in another text at the word number `first`.
 
-        The caller has found the same words there. This function also compares the characters
-        between the words. A short text must be a whole sentence, or adjacent to one of the places
-        `beside`, which were found already. An option may also be inside a sentence, because studies
-        use options in this way.
+        The caller has compared the words, so only the characters between them are compared here. A
+        short text counts only as a whole sentence, beside a place in `beside`, or as an option.
         """
         last = first + len(self.words)
         own, other = self.words.original_text(0, len(self.words)), words.original_text(first, last)
@@ -296,11 +294,11 @@ class Redaction:
         return f"[withdrawn {digest(self.salt, words, size=6).hex()}]"
 
     def replacements_for(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
-        """Return replacements that put marks at these places of a text."""
+        """Return replacements that put a mark at each of these places of a text."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
-        """Return a text in which marks replace these runs of words."""
+        """Return a text with marks in place of the `quotable` runs of words."""
         parts = self.replacements_for(text, find_quoted(text, quotable))
         return str(replace_parts(SourcedText(text), parts))
 
@@ -363,12 +361,12 @@ class Redaction:
     def find_recorded(
         self, text: str, *, altered: bool = False, own: bool = False
     ) -> list[Replacement]:
-        """Return replacements of all recorded texts inside a text of unknown sources.
+        """Return replacements of all recorded texts inside a text.
 
-        White space and escapes of files are ignored. Case is ignored for long texts. If `altered`
-        is true, case is ignored for all texts, because prompts may contain texts in capitals. `own`
-        means that the text is from a row of the human. If `text` was cut off, its last words are
-        compared with the beginnings of all recorded texts.
+        White space and escapes of files are ignored. Case is ignored for long texts, and with
+        `altered` for all texts, because prompts may contain texts in capitals. `own`: the text is
+        from a row of the human. If `text` was cut off, its last words are compared with the
+        beginnings of all recorded texts.
         """
         words = Words(text)
         # Places that were found, as word numbers.
@@ -446,9 +444,8 @@ class Redaction:
     ) -> JsonValue:
         """Return JSON data without the human's texts and the embeddings of these texts.
 
-        `around` holds the keys and names of the objects that contain the data. These keys and names
-        tell whether the data belongs to the human. `own` means that it is already known to belong
-        to the human.
+        `around`: the keys and names of the enclosing objects, which tell whether the data belongs
+        to the human. `own`: the data belongs to the human in any case.
         """
         if isinstance(value, str):
             return self.redact_text(value, own=own)

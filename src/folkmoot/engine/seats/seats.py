@@ -68,7 +68,7 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """The first part of the address of each question to the human outside the protocol."""
+        """The prefix of the addresses at which the human is asked outside the protocol."""
         return f"seats/{self.name.replace('/', '.')}"
 
     @property
@@ -84,7 +84,7 @@ class Seat:
     def stages_of(self, path: Sequence[str]) -> tuple[str, ...]:
         """Return the stages to which a question to this seat belongs, the outermost first.
 
-        These are the names in the path of its scope, without those that identify the seat.
+        These are the names in its scope's path that do not identify the seat.
         """
         return tuple(part for part in path if part != self.id and part not in self.scopes)
 

@@ -121,7 +121,7 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
 
 
 def finish_withdrawal(run: Path) -> bool:
-    """Replace old files by prepared files, and return whether there were any prepared files.
+    """Replace files by their prepared versions, and return whether there were any.
 
     If the process is killed during the call, the next process calls the function again. The caller
     must hold the lock of the folder.

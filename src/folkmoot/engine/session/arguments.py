@@ -43,9 +43,9 @@ def require_type(value: object, kind: type, argument: str, hint: str) -> None:
 
 
 def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitable[R]:
-    """Return `awaitable`, the result of calling `fn`, if it can be awaited.
+    """Return `awaitable`, or raise ProtocolError if it cannot be awaited.
 
-    Otherwise raise ProtocolError. `role` names the function in the error.
+    `role` names the function in the error.
     """
     if inspect.isawaitable(awaitable):
         return awaitable

@@ -98,21 +98,16 @@ async def ask_until_parsed(
 ) -> AskResult[T]:
     """Ask a question until the answer can be parsed, with at most `reasks` re-asks.
 
-    Each re-ask is journaled at an address of its own (`<address>.r1`, …). A re-ask sends the
-    conversation so far, the last unreadable reply and the problem. After an empty reply, the re-ask
-    repeats the question. A reply that was cut by the token limit is requested once more with twice
-    the limit (`<address>.long`). The doubled limit then holds for later re-asks. If the second
-    reply is cut as well, its text is parsed as it is.
+    A re-ask sends the conversation so far, the last unreadable reply and the problem. Its address
+    is `<address>.r1`, `<address>.r2`, … After an empty reply, the re-ask repeats the question.
 
-    The last re-ask of a number asks for JSON, because an endpoint with schemas can enforce JSON
-    (`AnswerType.last_reask`).
+    A reply that was cut by the token limit is requested once more with twice the limit
+    (`<address>.long`). An unreadable choice is re-asked only once: the speaker is asked which
+    option was meant. The last re-ask of a number asks for JSON. A speaker who declines in a
+    permitted way is not re-asked.
 
-    An unreadable choice is re-asked only once: its clarification shows the speaker the reply and
-    asks which option was meant. A speaker who declines in a permitted way has answered and is not
-    re-asked.
-
-    Raises ProtocolError for a wrong answer type. Raises InputError if a reply given by hand is
-    unreadable.
+    Raises ProtocolError for a wrong answer type. Raises InputError if the reply was given by the
+    researcher and is unreadable.
     """
     address, row_order, speaker_id = asked_at
     if answer_type.configuration_error:
@@ -337,8 +332,8 @@ def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
 def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Return whether the first reply mentions the recorded answer as an option.
 
-    "same": only this option. "other": only another one. "several": several. "none": no option.
-    Returns None if the answer type cannot find options in a reply.
+    "same": only this option. "other": only another option. "several": several options. "none": no
+    option. Returns None if the answer type cannot find options in a reply.
     """
     values = answer_type.find_mentioned_values(result.said)
     if values is None:
@@ -367,7 +362,7 @@ MAX_EMBEDDING_BYTES_IN_MEMORY = 4_000_000
 
 
 async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
-    """Return the embeddings of texts as a float32 array with one row of length one for each text.
+    """Return the embeddings of texts as a float32 array: one row of length 1 for each text.
 
     The texts are sent in batches of `EMBED_BATCH`. Each batch has its own address (`<address>.b0`,
     …).

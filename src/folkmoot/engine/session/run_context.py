@@ -203,7 +203,7 @@ class RunContext:
         return self.config.seats is not None and self.config.seats.as_ == "self"
 
     def answerer_kind(self, model: str) -> str:
-        """Return the kind of answerer behind a model's name: "human", "synthetic" or "model"."""
+        """Return who answers under a model's name: "human", "synthetic" or "model"."""
         if model == HUMAN_MODEL:
             return HUMAN_MODEL
         return (

@@ -66,10 +66,10 @@ async def ask_checks_before_study(run: RunContext) -> None:
 
 
 async def ask_due_checks(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
-    """Ask the checks that precede the next question to a human, which belongs to these stages.
+    """Ask the checks that are due before the next question to a human.
 
-    `stages` is empty at the end of the protocol. Questions that the human gets at the same time
-    wait for the same check.
+    `stages` are the stages of this question. They are empty at the end of the protocol. Questions
+    that the human gets at the same time wait for the same check.
     """
     checks, progress = _checks_of(run), run.seat_progress[seat]
     if not run.asks_people:

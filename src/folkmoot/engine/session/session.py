@@ -1,10 +1,8 @@
 """Session and Scope: the interface between a study and the engine.
 
-Every journaled call of a scope has a structural address. The address consists of the scope path,
-the kind of call, and the number of the call among the calls of that kind. So serial, concurrent,
-resumed and distributed runs send the same requests and write the same tables. A protocol uses the
-engine through this module. A study type also imports mainly `engine.study` to declare itself,
-`engine.settings` for its keys and `engine.seats` for human participants.
+Every journaled call has a structural address: the scope path, the kind of call, and the number of
+the call among the calls of that kind. So serial, concurrent, resumed and distributed runs send the
+same requests and write the same tables.
 """
 
 from __future__ import annotations
@@ -137,7 +135,7 @@ class Scope:
         )
 
     def at_row(self, number: int) -> Scope:
-        """Return a scope that records the rows of item `number` (from 0) and asks nothing.
+        """Return a scope for recording the rows of item `number` (from 0). It cannot ask.
 
         Rows of such scopes are sorted by `number`, even if they are recorded in another order.
         """
@@ -458,7 +456,7 @@ class Scope:
         return history
 
     async def embed(self, texts: Iterable[str]) -> FloatArray:
-        """Return embeddings of texts as an array with one row of length one for each text."""
+        """Return the embeddings of texts as a float32 array: one row of length 1 for each text."""
         address = self._next_address("embed")
         try:
             return await embed_texts(self._run, address, texts)
@@ -694,7 +692,7 @@ def _first_not_none(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
-    """The function that `map` runs, and its position. The head sends the object to workers.
+    """One call of `map`: its function and its position in the protocol.
 
     `at_once` is the maximum number of items that run concurrently in one process.
     """

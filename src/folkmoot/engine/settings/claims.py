@@ -77,10 +77,9 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether a declared claim and a stated hypothesis compare the same arms.
+    """Return whether a claim compares the same as a hypothesis (`stated`).
 
-    The measure and the rows must be the same as well. `claim` is the declared claim, `stated` the
-    hypothesis.
+    The arms, the measure and the rows must be the same.
     """
     # A hypothesis may name its column without the table.
     measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
@@ -234,10 +233,10 @@ class ClaimReader:
 
 
 def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
-    """Return a claim and its rows in a table, or the reason why there are none.
+    """Return a claim with its rows in a table, or the reason why there are none.
 
-    The result has one row for each subject and arm. The columns identify the subject, or are `arm`,
-    `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the table.
+    There is one row for each subject and arm. Its columns are those of the subject, `arm`, `value`
+    (null if unknown) and `unit`. The returned claim has the kind and the unit of the table.
     """
     if claim.by == ACROSS:
         table = _lengthen(table, column, claim)
@@ -326,7 +325,7 @@ def side_of(rows: pl.DataFrame) -> Side:
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Return both arms, with only those subjects that have a known value in both arms.
+    """Return both arms, reduced to the subjects with a known value in both.
 
     Subjects are in the order of the first arm.
     """
@@ -349,11 +348,11 @@ def pair_sides(
 def as_declared(
     claim: Claim, tables: Mapping[str, Mapping[str, str]], others: Sequence[Claim] = ()
 ) -> Claim:
-    """Return a hypothesis with the kind, the unit and the estimand that are known before a run.
+    """Return a hypothesis with its kind, unit and estimand filled in.
 
     `tables` maps each declared table to its columns and their kinds. `others` are the claims of the
-    study type. If one of these claims compares the same arms in the same measure, the hypothesis
-    gets the unit of that claim.
+    study type. If one of them compares the same arms in the same measure, the hypothesis gets its
+    unit.
     """
     table, kind = find_declared(claim.measure, tables)
     if kind is None:

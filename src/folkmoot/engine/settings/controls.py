@@ -218,10 +218,9 @@ class ControlSettings(BaseModel):
 
     @property
     def defined_questions(self) -> tuple[ControlQuestion, ...]:
-        """The questions that `confounders` may name.
+        """The questions that `confounders` may name: the negative controls.
 
-        These are the negative controls to ask. If negative controls are switched off, these are the
-        shipped questions.
+        If negative controls are switched off, these are the shipped questions.
         """
         return self.questions or shipped_questions(self.language)
 
@@ -241,7 +240,7 @@ class ControlSettings(BaseModel):
 
     @property
     def asks_anything(self) -> bool:
-        """False if all controls are switched off, as in a study that only states attributes."""
+        """False if all controls are switched off."""
         controls = ("negative", "retest", "no_persona", "same_length", "order")
         return any(self.size_of(control) for control in controls)
 

@@ -261,7 +261,7 @@ def _joint_bounds(result: Result) -> dict[str, TableCell]:
 
 
 def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
-    """Return a sentence for each estimate with a sign that missing answers could reverse."""
+    """Return a sentence for each estimate if missing answers could reverse its sign."""
     return [
         f"{result.claim.says}: {format_count(sum(result.lost), 'missing answer')} could change the "
         "sign "

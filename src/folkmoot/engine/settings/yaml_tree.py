@@ -275,7 +275,7 @@ class StudyDumper(yaml.SafeDumper):
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Return a text as a YAML node, in quotes if `parse_yaml` would otherwise not read text."""
+    """Return a text as a YAML node, in quotes if `parse_yaml` would not read it back as text."""
     style = "'" if _parse_plain_scalar(text) != text else None
     if any(separator in text for separator in ("\x85", "\u2028", "\u2029")):
         style = '"'

@@ -163,10 +163,7 @@ def _normalise_url(url: str) -> str:
 
 
 def _default_address(name: str) -> str | None:
-    """Return the default address of a model.
-
-    Returns None for a model that only the study file defines.
-    """
+    """Return the default address of a model, or None if only the study file defines the model."""
     # A model that only the study file defines raises InputError here.
     try:
         return resolve_model(name, {}, os.environ).base_url

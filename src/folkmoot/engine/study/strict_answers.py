@@ -41,7 +41,7 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A view of a run in which other tables replace some of the run's tables."""
+    """A view of a run with some of its tables replaced."""
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)
@@ -55,12 +55,12 @@ class StrictRun(RunFolder):
         return self._run.has_table(name)
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """Return a table from the replacements, or from the run if it is not replaced."""
+        """Return the replacement of a table, or the run's own table if there is none."""
         strict_table = self._tables.get(name)
         return self._run.read_table(name) if strict_table is None else strict_table.collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """Return a table from the replacements, or from the run if it is not replaced."""
+        """Return the replacement of a table, or the run's own table if there is none."""
         strict_table = self._tables.get(name)
         return self._run.scan_table(name) if strict_table is None else strict_table
 
@@ -74,8 +74,7 @@ def add_strict_findings(
     """Return the findings of a run, each compared with the same finding without unclear answers.
 
     Two findings about unclear answers are added. `compute` computes the findings of a run folder.
-    `strict_tables` is None if the study type does not declare which tables depend on unclear
-    answers. The findings are then computed once, and the added finding on closed answers says so.
+    If `strict_tables` is None, findings are computed only once, and the added finding says so.
     """
     if not run.has_table("answers"):
         return [*findings]
@@ -211,12 +210,10 @@ def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) ->
 
 
 def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[str]:
-    """Yield descriptions of the conclusions that differ or disappear with fewer answers.
+    """Yield a description of each conclusion that differs or disappears in the strict finding.
 
-    There are three kinds of conclusions: the side of zero on which an interval lies, the
-    significance of a test, and the `conclusion` of the finding. In a chart without a zero line, the
-    conclusion differs if the interval does not contain the new estimate. If an estimate has no
-    interval, its sign is compared.
+    A conclusion is the side of zero on which an interval lies, the significance of a test, or the
+    `conclusion` of the finding. Without a zero line, the interval must contain the strict estimate.
     """
     if strict is None:
         yield "cannot be computed"

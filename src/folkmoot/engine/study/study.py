@@ -258,9 +258,8 @@ def study_code_path(name: str, folder: Path | None = None) -> Path | None:
 def find_study_of_run(run: RunFolder) -> Study:
     """Return the study type of a run, for `folkmoot show` and `folkmoot report`.
 
-    A study in a Python file is searched in the folder of the study file, the run folder, the two
-    folders above the run folder, and the current folder, in this order. Raises InputError if the
-    study type cannot be found.
+    A Python file is looked for beside the study file, in the run folder, in the two folders above
+    the run folder, and in the current folder. Raises InputError if the study type cannot be found.
     """
     study_name = str(run.config.get("study") or run.study)
     if study_code_path(study_name) is None:
@@ -315,9 +314,8 @@ FAILED_FINDING_KEY = "failed"
 def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     """Return the findings of a run, or one finding that says why there are none.
 
-    In an unfinished or unusable run, findings may lack their data. In a finished run, an error in
-    an installed study type must not break the end of a paid run, so it becomes a finding. An error
-    in the code of a study author is raised, so that the command line can name its line.
+    An error in an installed study type becomes a finding, so that a paid run still ends well. An
+    error in the code of a study author is raised, so that the command line can name its line.
     """
     run = analysed_parts(study, run)
     findings = []
@@ -488,7 +486,7 @@ def _require_study(study: object, name: str) -> Study:
 def check_study(study: Study, name: str = "") -> None:
     """Raise InputError with all reasons why an object cannot be a study type.
 
-    For example, a protocol that is not async is a reason.
+    A protocol that is not async is such a reason.
     """
     # Decorators hide the function itself, with its line and its signature.
     protocol = inspect.unwrap(study.protocol)

@@ -164,10 +164,9 @@ def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
 
 
 def agreement_for_workers(path: Path) -> Consent:
-    """Return the consent with which workers of this run may execute the same code.
+    """Return the consent with which workers of this run may execute the study file at `path`.
 
-    `path` is a study file that this process has executed. The workers accept only files with the
-    content that this process has executed.
+    The consent holds only for the content that this process has executed.
     """
     code = _installed_finder()
     versions = {str(file): digest for file, digest in code.digests.items()}

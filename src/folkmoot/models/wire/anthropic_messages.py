@@ -242,7 +242,7 @@ def _content_block(part: MessagePart) -> JsonObject:
 
 
 def _parse_usage(data: object, text: str) -> Usage:
-    """Return the usage of a response. Anthropic does not count cached input as input, but we do."""
+    """Return the usage of a response, with cached input added to the input."""
     if not isinstance(data, dict):
         return Usage()
     cached = parse_token_count(data.get("cache_read_input_tokens"))
