@@ -70,7 +70,7 @@ MAX_NEUTRAL_POSITION = 0.05
 
 @dataclass(frozen=True)
 class Concept:
-    """The tables of one concept. Units are groups, or participants if `has_one_talk`."""
+    """The tables of one concept."""
 
     name: str
     utterances: pl.DataFrame
@@ -79,6 +79,7 @@ class Concept:
     statements: pl.DataFrame
     intents: pl.DataFrame
     codes: Mapping[str, CodebookResults]
+    # With a single discussion, the independent units are participants instead of groups.
     has_one_talk: bool
     has_several_concepts: bool
     results: tuple[Result, ...] = ()

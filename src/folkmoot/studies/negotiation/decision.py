@@ -294,10 +294,7 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 # Every reply about a topic is compared with the same statements, so their words are cached.
 @lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the theory terms in a text, spelled as there.
-
-    Letters in special fonts become plain.
-    """
+    """Return the terms of lexicon.yaml that occur in a text, spelled as in the text."""
     return tuple(
         dict.fromkeys(
             match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))

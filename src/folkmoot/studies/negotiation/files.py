@@ -282,9 +282,9 @@ INSTRUCTIONS = {
 
 
 def planner_payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, object]:
-    """Return the planner's payload of one session.
+    """Return the content of planner_payload.json, the input of the program that plans the trip.
 
-    Raises ProtocolError if the payload violates the schema, which would be a bug of this study.
+    Raises ProtocolError if the payload violates its schema, which would be a bug of this study.
     """
     group = case.group
     data: dict[str, object] = {

@@ -97,11 +97,11 @@ def satisfaction_of_members(
 def why_unknown(
     group: Group, scores: Scores, slot_decision: SlotDecision, known: Collection[str]
 ) -> dict[str, str]:
-    """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
+    """Return the reason why a member's satisfaction is unknown, for members not in `known`.
 
-    A member without an option gets the reason why nothing was decided, such as `left_open`. The
-    reason is `unreadable` if a part of the mediator's statement could not be read. That part may
-    have named the member.
+    The result is by member id. A member without an option gets the reason why nothing was decided,
+    such as `left_open`. The reason is `unreadable` if a part of the mediator's statement could not
+    be read.
     """
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN

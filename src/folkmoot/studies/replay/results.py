@@ -218,6 +218,7 @@ def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
 
 def _fidelity(both: pl.DataFrame) -> Finding:
     """Build the finding that compares, item by item, simulated effects with those on humans.
+
     An effect is the change of the answers in one arm, or the difference between the changes in two
     arms.
     """

@@ -470,8 +470,8 @@ def measures_of(
 ) -> list[Measure]:
     """Return the measures for (variable name, is computed) pairs.
 
-    Variables such as `give_1` and `give_2` are the rounds of one measure. `book` declares which
-    computed values are shares.
+    Variables such as `give_1` and `give_2` are the rounds of one measure. `book` says which
+    computed values are shares (0 to 1).
     """
     shares = {item.name for item in book.computed if item.kind == "share"} if book else set()
     # A computed and an asked variable are never rounds of one measure.

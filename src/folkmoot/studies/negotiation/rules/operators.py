@@ -682,11 +682,11 @@ def decide_together(tally: Tally, case: Case) -> Outcome:
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
     """Split the group into two branches, around the top two options of the tally.
 
-    Every member joins the branch with the option that the member prefers. The margin is the lead of
-    the second option over the third option in total score.
+    Every member joins the branch with the option that the member prefers.
     """
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
     totals = [tally.total(option) for option in tally.ranked_options()]
+    # The lead of the second option over the third.
     margin = totals[1] - totals[2] if len(totals) > 2 else None
     return Outcome(
         branches["Group A"].anchor,

@@ -1,8 +1,7 @@
 """The JSON answer types of mediator and members, and the parsers of their answers.
 
-C3, C4 and C5 state a decision in the same JSON fields, so no decision is read from prose. First
-come the fields of the source study in its order, then those that Folkmoot adds. `REASON_FIRST` is
-an alternative order. Members, options and times are listed values.
+Under all conditions with a mediator, a decision is stated in the same JSON fields. No decision is
+read from prose. Members, options and times are listed values.
 """
 
 from __future__ import annotations

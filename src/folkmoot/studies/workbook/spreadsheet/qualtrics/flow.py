@@ -218,8 +218,8 @@ class SurveyFlow:
     ) -> None:  # fmt: skip
         """Visit a branch of the flow.
 
-        `key` is the branch's position, and `where` is its name in notes. If the branch's own
-        condition `found` is None (unknown), all participants are asked the branch's questions.
+        `key` is the branch's position, and `where` is its name in notes. `found` is the condition
+        of the branch. If it is unknown (None), all participants are asked the branch's questions.
         """
         if found is not None:
             self._walk(children, key, all_of(condition, found))

@@ -1,4 +1,4 @@
-"""Import a survey (`folkmoot new workbook --from survey.qsf`) and list what the workbook lacks."""
+"""Import a survey (`folkmoot new workbook --from survey.qsf`) and note what is left out."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ _FACILITATOR = "You hand out the questionnaire and pose its questions."
 
 def import_survey(path: Path) -> ImportedStudy:
     """Return the workbook of a survey in a QSF file, and notes on what could not be imported.
+
     The file is read in a separate process, because hostile HTML can take long to read. Raises
     InputError if the file is no QSF export or has no question that can be asked.
     """

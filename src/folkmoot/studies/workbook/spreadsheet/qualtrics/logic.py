@@ -84,7 +84,7 @@ class Locator:
 
 
 def read_locator(text: str) -> Locator | None:
-    """Parse a locator. Returns None if the text is not a locator of a question."""
+    """Parse the address of a question's answer. Return None if the text is no such address."""
     scheme, found, path = unquote(text).partition("://")
     parts = path.split("/")
     if scheme != "q" or not found or not parts[0]:
@@ -301,7 +301,8 @@ def _recoded_value_condition(
 ) -> Condition | None:
     """Return the condition that compares the recoded value of the selected choice with `operand`.
 
-    `name` is the operator. Return None if the workbook cannot express the condition.
+    The recoded value is the number that the survey stores for a choice. `name` is the operator.
+    Return None if the workbook cannot express the condition.
     """
     found = asked.variable(*ids)
     if found is None:
