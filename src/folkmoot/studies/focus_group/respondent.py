@@ -262,8 +262,8 @@ ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 def fair_price(opinion: Opinion) -> str:
     """Return the price that a participant calls fair, rounded to two figures.
 
-    It lies between one half (position −1) and twice (position 1) the product's price. If the prompt
-    shows no price, USUAL_PRICE is used.
+    It is between half the product's price (position −1) and twice this price (position 1). If the
+    prompt shows no price, USUAL_PRICE is used.
     """
     stated_price = opinion.product.price
     reference_price = parse_amount(_only_amount(stated_price)) if stated_price else USUAL_PRICE

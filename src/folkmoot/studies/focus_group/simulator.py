@@ -216,8 +216,8 @@ def find_texts(
 class DiscussionSimulator:
     """One discussion of one group on one concept, run from Python.
 
-    Without `personas` participants are recruited. A client is asked through `complete`. Without a
-    client, or with an unchanged MockLLMClient, the embedded respondent answers.
+    Without `personas`, participants are recruited. Without `llm_client`, or with an unchanged
+    MockLLMClient, the embedded respondent answers.
     """
 
     config: DiscussionConfig

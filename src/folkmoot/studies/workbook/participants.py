@@ -222,7 +222,7 @@ def _build_task(
 def _by_role(
     texts: str | Mapping[str, str], where: str, users: Sequence[str], fill: Filler
 ) -> dict[str, str]:
-    """Return the template of each role. A single text is the template of all these roles."""
+    """Return the template of each role in `users`. A single text is the template of all of them."""
     if isinstance(texts, str):
         return dict.fromkeys(users, texts) if texts else {}
     return {str(fill(label, where)): text for label, text in texts.items()}

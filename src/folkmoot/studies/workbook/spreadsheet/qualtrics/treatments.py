@@ -1,8 +1,7 @@
 """Turn the randomizers of a survey into treatments.
 
 A randomizer that shows only some of its elements has several possible draws. Each combination of
-the draws of all randomizers is a treatment. An imported survey has one participant per session, so
-each participant gets a separate draw, as in the survey.
+the draws of all randomizers is a treatment.
 """
 
 from __future__ import annotations
