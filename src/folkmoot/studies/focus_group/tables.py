@@ -319,8 +319,8 @@ def say_planned(
 ) -> Quoted:
     """Record a question of the moderator's guide and return it with its source.
 
-    `address` is the journal address of the reply with the question, or empty for a packaged
-    question.
+    `address` is the journal address of the reply with the question. It is empty for a question from
+    the package.
     """
     utterance = scope.say(
         Speaker(MODERATOR, "Moderator", MODERATOR),

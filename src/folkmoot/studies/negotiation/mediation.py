@@ -288,11 +288,10 @@ def say_for_members(
     lines: Sequence[tuple[str, str]],
     origin: Origin,
 ) -> list[DialogueTurn]:
-    """Record utterances that the mediator wrote for members.
+    """Record utterances that the mediator wrote for members, as (name, text) pairs in `lines`.
 
-    `lines` holds (name, text) pairs. `intent` is the purpose of the utterances (a key of `PHASES`).
-    `origin` is the origin of the whole reply. The number of each line (from 1) is added to
-    `origin.part`.
+    `intent` is the purpose of the utterances, such as "user_vote". `origin` is the origin of the
+    whole reply. Each utterance gets its line number as part of the origin.
     """
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [

@@ -116,7 +116,7 @@ def _usual_name(text: str, options: Sequence[str]) -> str:
 
 
 def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
-    """Return the options that a field of the answer may name.
+    """Return the options that the JSON schema of the answer allows in a field.
 
     `model` is the answer type, or a model nested in it.
     """
@@ -386,8 +386,8 @@ class Meeting:
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return the sentence with which a member reacts to a decision.
 
-        A member may not get the first choice. With `content`, the member accepts this. Otherwise
-        the member asks for the first choice.
+        If the member does not get the first choice, `content` decides the sentence. With `content`
+        the member accepts the decision, otherwise the member asks for the first choice.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]

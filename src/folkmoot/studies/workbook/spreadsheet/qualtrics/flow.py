@@ -522,7 +522,10 @@ class SurveyFlow:
         return f"{{% if {self.write_condition(condition)} %}}{text}{rest}{{% endif %}}"
 
     def _show_answer(self, locator: Locator) -> str | None:
-        """Return the workbook's text for a piped locator, or None if it cannot show the text."""
+        """Return the workbook's text for the answer that a piped text shows.
+
+        Return None if the workbook cannot show it.
+        """
         question = self.survey.questions.get(locator.question)
         if question is None:
             return None
