@@ -83,7 +83,10 @@ class Choice(AnswerType[str]):
 
     @property
     def configuration_error(self) -> str:
-        """The reason why the options cannot be parsed, such as two similar options, or ""."""
+        """The reason why the options cannot be parsed, such as two similar options.
+
+        An empty string if they can be parsed.
+        """
         if not self.options:
             return "there are no options to choose from"
         # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.

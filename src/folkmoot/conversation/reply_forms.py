@@ -144,7 +144,7 @@ _NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS
 
 
 def undecorated_forms(text: str) -> list[str]:
-    """Return the text normalised, then its forms without Markdown and list numbers."""
+    """Return the normalised text, followed by its forms without Markdown and list numbers."""
     return _expand_forms(text, _DECORATIONS)
 
 

@@ -80,7 +80,7 @@ def find_unencrypted_host(base_url: str) -> str | None:
     """Return the host to which a URL sends data unencrypted over public networks, or None.
 
     This machine, addresses of private networks and local names are not public. A local name
-    resolves only to private addresses, and has no dot or an ending such as `.local`.
+    resolves only to private addresses. It has no dot, or ends in `.local` or a similar suffix.
     """
     try:
         parts = urlsplit(base_url)

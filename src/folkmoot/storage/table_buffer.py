@@ -77,7 +77,7 @@ class RowOrder:
 
 
 class RowFile:
-    """The file with those rows of a run that are not in memory: one SQLite database for all tables.
+    """The rows of a run that are not in memory: one SQLite database for all tables.
 
     There is one writer. Each scan opens a separate connection, in any thread or process.
     """

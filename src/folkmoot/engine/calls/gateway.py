@@ -619,7 +619,7 @@ def _decode_vectors(blob: bytes, rows: int) -> FloatArray:
 
 
 def completion_of(entry: JournalEntry, *, replayed: bool) -> Completion:
-    """Return the completion that a journal entry holds. `replayed`: no call was made for it now."""
+    """Return the completion that a journal entry holds. `replayed`: the call was made earlier."""
     return Completion(
         entry.reply,
         Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),

@@ -76,8 +76,7 @@ class ModelRouter:
         return self
 
     def speaker_model(self, named: str | None) -> str | None:
-        """Return the model that the study's code names for a speaker, or None if it may not be
-        used.
+        """Return the model that the study's code names for a speaker, or None if it is forbidden.
 
         If the researcher named a hosted model for the run, every model is allowed. Otherwise only
         the embedded respondent and the models of `models:` and `Study.extra_models` are allowed.

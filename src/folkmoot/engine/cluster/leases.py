@@ -158,9 +158,9 @@ class Leases:
         self._budget.lend_to_worker(-account.usd, -account.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
-        """Move the cost (USD) of a worker's journaled call from its loan to the spent budget.
+        """Count the cost (USD) of a worker's journaled call as spent, and no longer as lent.
 
-        `cost` is None if it is unknown. Then only the number of calls is counted.
+        If `cost` is None (unknown), only the number of calls is counted.
         """
         account = self._accounts[worker]
         # Never below 0: a call may cost more than the rest of the worker's budget.

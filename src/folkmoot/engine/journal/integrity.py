@@ -117,7 +117,7 @@ def digest_of_run(record: str, plan: object) -> str:
 
 
 def digest_of_content(db: sqlite3.Connection, format_version: int) -> str:
-    """Return the content digest: equal for equal requests and replies, in any order of calls."""
+    """Return the content digest. It depends on requests and replies, not on the order of calls."""
     if format_version < BINDING_FORMAT:
         return f"{_sum_of_contents(db):032x}"
     return _hash_column(db, "content")

@@ -189,10 +189,10 @@ def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
 def without_new_defaults(
     settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return settings without the keys that are at their default and were not sealed earlier.
+    """Return settings without the keys that have their default value and are not in `earlier`.
 
-    `earlier` holds the sealed settings, and `given` the settings that differ from their default.
-    Nested dictionaries, and dictionaries in lists, are treated in the same way.
+    `earlier`: the sealed settings. `given`: the settings that differ from their default. Nested
+    dictionaries, and dictionaries in lists, are treated in the same way.
     """
     kept: dict[str, Any] = {}
     for key, setting in settings.items():

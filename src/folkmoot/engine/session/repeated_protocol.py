@@ -90,10 +90,10 @@ async def repeat_protocol(
 ) -> RepeatedProtocol:
     """Run the protocol of a finished run again inside a scope, and return what it did.
 
-    `watched` are the addresses of the answers to keep. `repeated` are the scopes in which prompts
-    are revised and changed requests are asked, as prefixes of addresses without a slash at the end.
-    Elsewhere the old reply counts, so that later stages, such as coding, cost nothing. Raises the
-    errors of the protocol, and those that stop the outer run.
+    `watched`: the addresses of the answers to keep. `repeated`: the scopes in which prompts are
+    revised and asked again, as address prefixes without a final slash. Elsewhere the old replies
+    count, so that later stages, such as coding, cost nothing. Raises the errors of the protocol,
+    and those that stop the outer run.
     """
     outer = scope._run
     with (
@@ -138,8 +138,8 @@ async def repeat_protocol(
 class RepeatedProtocol(RunContext):
     """The context in which a protocol runs again. `repeat_protocol` creates it.
 
-    `outer` is the run that asks changed requests, and `name` the scope there that begins their
-    addresses. `source` is the journal of the finished run.
+    `outer` is the run that asks the changed requests, in its scope `name`. `source` is the journal
+    of the finished run.
     """
 
     outer: RunContext
@@ -263,7 +263,7 @@ class RepeatedProtocol(RunContext):
         return f"{self.name}/{address}"
 
     def _moved(self, spans: Sequence[Span]) -> list[Span]:
-        """Return spans in which texts of this repetition are named by their new address."""
+        """Return the spans, with new addresses for the texts of this repetition."""
         return [
             span._replace(source=span.source._replace(id=self._outer_address(span.source.id)))
             if self._is_new(span.source)

@@ -301,8 +301,8 @@ class RunContext:
     ) -> BuiltMessages:
         """Return the messages that are sent for a question.
 
-        In this class they are the messages that the protocol built. A protocol that a control runs
-        again replaces parts of them.
+        In this class they are the messages that the protocol built. If a control runs the protocol
+        again, parts of them are replaced.
         """
         return built
 

@@ -133,9 +133,9 @@ def _feature_weights(
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the positions and the weights of all features in the texts.
 
-    `items`: for each occurrence, the index of a word or word pair. `text_of_item`: for each
-    occurrence, the index of its text. A position is an index into the concatenated vectors of all
-    texts. An item that occurs n times in a text counts once, with weight 1 + ln n.
+    `items` and `text_of_item`: for each occurrence of a word or word pair, its index and the index
+    of its text. A position is an index into the concatenated vectors of all texts. An item that
+    occurs n times in a text counts once, with weight 1 + ln n.
     """
     if not features:
         return np.zeros(0, dtype=np.intp), np.zeros(0)
