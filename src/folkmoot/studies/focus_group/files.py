@@ -106,10 +106,7 @@ def topline_page(data: dict[str, object], mark: str = "") -> str:
 
 
 class TranscriptFormatter:
-    """Formatter of a transcript, with the interface of the source study.
-
-    All methods are static and depend only on the transcript.
-    """
+    """Formats a transcript as Markdown, JSON or HTML. The methods are those of the source study."""
 
     @staticmethod
     def to_markdown(transcript: DiscussionTranscript, mark: str = "") -> str:

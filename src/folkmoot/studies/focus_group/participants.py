@@ -371,7 +371,7 @@ class Participant:
         )
 
     def speaker(self, scope: Scope) -> Speaker:
-        """Return this participant as a speaker of `folkmoot.conversation`."""
+        """Return this participant as a speaker with a system prompt."""
         return Speaker(
             self.id,
             self.name,
@@ -384,9 +384,9 @@ class Participant:
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
         """Return whether the participant answers a question.
 
-        Addressed participants always answer. The probability of others depends on extraversion. A
-        number is drawn for all, so that addressing one participant does not change later draws.
+        Addressed participants always answer. The probability of others depends on extraversion.
         """
+        # A number is drawn for all, so that addressing one participant does not change later draws.
         chance = speaking_probability(self.persona.traits.extraversion)
         is_willing = rng.random() < (MEDIUM if self.speaks_as_self else chance)
         return addressed or bool(is_willing)

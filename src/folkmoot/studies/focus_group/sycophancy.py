@@ -424,7 +424,7 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
 
 
 def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, float, float]:
-    """Return the mean spread before and after the discussion, and a p-value (`convergence_p`)."""
+    """Return the mean spread before and after the discussion, and the p-value of convergence."""
     start, end = _paired_positions((record.before, record.after) for record in records)
     retest, after = _paired_positions((record.retest, record.after) for record in records)
     # A fixed seed, so that a report computed again has the same p-value.

@@ -1,11 +1,10 @@
 """The state of a negotiation: one group under a condition, and the audit trail of each decision.
 
-The module also renders the System's utterances, decisions and promises as sentences. The planner
-and later decisions receive only these sentences, never a text of the mediator.
+The module also renders the System's utterances, decisions and promises as sentences. Later
+steps receive only these sentences, never a text of the mediator.
 
 The file lexicon.yaml lists theory terms, such as strategy ids and operators. Under C3 the mediator
-must not use a theory term. A first reply with a theory term causes a re-ask. Theory terms in the
-final reply are recorded.
+must not use them. If it does, it is asked again, and terms in its final reply are recorded.
 """
 
 from __future__ import annotations
@@ -244,7 +243,7 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
 
 @cache
 def lexicon_terms() -> tuple[str, ...]:
-    """Return the theory terms in lexicon.yaml.
+    """Return the terms in lexicon.yaml, such as strategy ids and operators.
 
     Raises ValueError if lexicon.yaml lacks a strategy id or an operator of the strategy table.
     """

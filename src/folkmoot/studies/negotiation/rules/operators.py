@@ -1,11 +1,8 @@
-"""The sixteen operators that decide a topic, each a pure function of a tally.
+"""The sixteen operators: rules that decide a topic from the scores of the members.
 
-Each operator is the textbook rule of its name. Tests check approval, average and least misery
-against the worked example of Masthoff (2011), "Group recommender systems: combining individual
-models", tables 1 to 4.
-
-Ties are broken by the higher total score, then alphabetically. The parents' vote has another rule:
-the fewest strong rejections, then alphabetically.
+Each operator is a pure function of a tally. Ties are broken by the higher total score, then
+alphabetically. The parents' vote has another rule: the fewest strong rejections, then
+alphabetically.
 """
 
 from __future__ import annotations
@@ -225,6 +222,9 @@ def _by_option(choice: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 # --- the six rules that hold a ballot round ----------------------------------------------------
+
+# Tests check approval, average and least misery against the worked example of Masthoff (2011),
+# "Group recommender systems: combining individual models", tables 1 to 4.
 
 
 def decide_by_approval(tally: Tally, case: Case) -> Outcome:
