@@ -426,7 +426,7 @@ class Negotiation:
     def compared_as(self) -> str:
         """The id of the condition in the rows of this dialogue.
 
-        A dialogue of C4 has the id C5 if the study runs the dialogue only as the start of C5.
+        If the study does not compare C4 but runs it as the start of C5, the id is C5.
         """
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 

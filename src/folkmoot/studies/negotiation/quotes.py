@@ -290,9 +290,9 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
     """Return the members that a decision seems to leave out.
 
-    A member is left out if no content word of the member's preference occurs in `resolution`.
-    Differences of case and simple plurals are ignored. Stop words, cue words, numbers and words for
-    days and parts of the trip do not count. Members without a stated preference are not returned.
+    No word of their stated preference occurs in `resolution`. Differences of case and simple
+    plurals are ignored. Stop words, words like "prefer", numbers and words for days and parts of
+    the trip do not count. Members without a stated preference are not returned.
     """
     decided_words = _significant_words(resolution)
     return [

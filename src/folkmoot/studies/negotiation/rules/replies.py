@@ -459,10 +459,9 @@ class Vocabulary:
 def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
     """Return the mediator's statement with the listed names of options, members and times.
 
-    Entries that differ only in times or only in members are merged. An option is dropped if the
-    statement lists it as dropped and gives it to no member. If a member gets several options for
-    the whole trip, each option gets a part of the trip (`_shared_options`). House rules are not
-    divided in this way, because several rules can apply at once.
+    Entries that differ only in times or only in members are merged. If a member gets several
+    options for the whole trip, each option gets a part of the trip. House rules are not divided in
+    this way, because several rules can apply at once.
     """
     group, in_force = vocabulary.group, vocabulary.in_force
     not_options: list[str] = []

@@ -91,13 +91,11 @@ class Layout:
 
 
 class _Names(TypedDict):
-    """The content of `layouts.yaml`.
-
-    Each entry of `aliases` lists different names of one column.
-    """
+    """The content of `layouts.yaml`."""
 
     settings: list[str]
     columns: dict[str, list[str]]
+    # Each entry lists different names of one column.
     aliases: list[list[str]]
     optional_columns: list[str]
     layouts: dict[str, dict[str, Any]]

@@ -91,11 +91,9 @@ def _join(
     return kind(tuple(parts)) if len(parts) > 1 else next(iter(parts))
 
 
+# Without this step, each skip in a long chain would double the length of a condition.
 def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
-    """Return a condition without the parts that the conditions in `beside` already decide.
-
-    Without this step, each skip in a long chain would double the length of a condition.
-    """
+    """Return a condition without the parts that the conditions in `beside` already decide."""
     if not isinstance(part, (All, Any)):
         return part
     if any(inner in beside for inner in part.parts):

@@ -331,7 +331,7 @@ class FormMaker:
     def _matrix(
         self, question: Question, table: Question, stem: str, rows: Sequence[Choice], before: str
     ) -> QuestionForm | None:
-        """Return the form of a matrix with these rows, or None as in `matrix`.
+        """Return the form of a matrix with these rows, or None if the workbook cannot ask it.
 
         In a side-by-side question, `table` is one of its columns and `before` is the number of the
         column.
