@@ -74,6 +74,23 @@ def test_a_kill_inside_a_fork_of_a_control_loses_nothing(
     line.run("verify", killed)
 
 
+def test_a_kill_inside_a_session_that_a_control_runs_again_loses_nothing(
+    tmp_path: Path, serve: Serve
+) -> None:
+    server = serve(latency=0.02, answers="respondent")
+    line = CommandLine(server.openai)
+    flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "4", "--trust"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    path = small_study("workbook", tmp_path)
+    line.run("run", path, "--model", MODEL, "--out", whole, "--trust")
+    shutil.copytree(whole, killed)
+    line.run("controls", whole, *flags)
+    # All but the first eight calls belong to games.
+    assert not kill_and_finish(server, line, killed / CONTROLS, 40, "controls", killed, *flags)
+    assert tables(killed / CONTROLS) == tables(whole / CONTROLS)
+    line.run("verify", killed)
+
+
 def test_a_killed_fork_of_a_run_goes_on(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
     server = serve(latency=0.02, answers="respondent")
     line = CommandLine(server.openai)
@@ -92,8 +109,13 @@ def stored(folder: Path) -> Mapping[str, str]:
         return {entry.address: repr(entry) for entry in journal.read_entries()}
 
 
-def test_a_budget_that_ends_inside_a_fork_of_a_control(tmp_path: Path) -> None:
-    path = small_study("focus_group", tmp_path)
+# What the addresses of a fork contain: of a conversation, and of a session that is run again.
+FORKS = {"focus_group": "final-", "workbook": "decision-no_persona/sessions/"}
+
+
+@pytest.mark.parametrize("study", sorted(FORKS))
+def test_a_budget_that_ends_inside_a_fork_of_a_control(study: str, tmp_path: Path) -> None:
+    path = small_study(study, tmp_path)
     base = folkmoot.run(path, out=tmp_path / "run", model="synthetic").path
     settings = {"negative": False, "retest": False, "no_persona": True, "participants": 2}
     whole, paused = tmp_path / "whole", tmp_path / "paused"
@@ -106,7 +128,7 @@ def test_a_budget_that_ends_inside_a_fork_of_a_control(tmp_path: Path) -> None:
             run_controls(RunFolder(paused), settings, RunOptions(), budget_calls=calls)
         part = stored(paused / CONTROLS)
         # Each decision after a discussion is the last of more than eleven calls, one after another.
-        assert 4 < len(part) <= calls and any("final-" in address for address in part)
+        assert 4 < len(part) <= calls and any(FORKS[study] in address for address in part)
     run_controls(RunFolder(paused), settings, RunOptions())
     done = stored(paused / CONTROLS)
     assert {address: done[address] for address in part} == part
