@@ -14,12 +14,16 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.run.dry_run import SUFFICIENT_SAMPLE_CALLS
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import NO_PERSONA, RETEST, SAME_LENGTH, ControlRow
+from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
+from tests.contract.small import SMALL
 from tests.studies.workbook.workbook_builder import good, save
 
 SmallRun = Callable[[str], Path]
@@ -124,6 +128,22 @@ def test_stages_after_the_session_are_not_asked_again(
     quoted = done.read_table("provenance").filter(pl.col("address").is_in(made), kind="utterance")
     ids = set(quoted["source_id"]) - set(run.read_table(UTTERANCES)["utterance_id"])
     assert ids and all(id.startswith("decision-") for id in ids)
+
+
+@pytest.mark.parametrize("participants", [10, 200])
+@pytest.mark.nightly(part="truths")
+def test_the_price_of_sessions_has_bounds_that_hold(participants: int, tmp_path: Path) -> None:
+    keys = f"{{negative: false, retest: false, no_persona: true, participants: {participants}}}"
+    settings = SMALL["town_hall"].replace("sets: 1", "sets: 24")
+    path = tmp_path / "halls.yaml"
+    path.write_text(f"study: town_hall\n{settings}controls: {keys}\n")
+    total = run_dry_run(load_study_file(path), "synthetic")
+    # Too many calls to run as a whole in a dry run.
+    assert total.calls > SUFFICIENT_SAMPLE_CALLS and total.calls_range is not None
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    made = sum(int(folder.manifest["calls"]) for folder in (run, RunFolder(run.path / CONTROLS)))
+    low, high = total.calls_range
+    assert low <= made <= high and low < total.calls < high
 
 
 def test_a_number_is_asked_again_with_the_bounds_of_its_study(tmp_path: Path) -> None:

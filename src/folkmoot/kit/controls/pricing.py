@@ -219,10 +219,12 @@ def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
     for asked in asks:
         groups.setdefault((asked.control, *asked.group), []).append(asked)
     low = high = 0.0
-    for group in groups.values():
+    for (_, *decided), group in groups.items():
         calls = [asked.calls for asked in group]
-        low += _bound(group, [asked.bounds[0] for asked in group], min(calls), share)
-        high += _bound(group, [asked.bounds[1] for asked in group], max(calls), share)
+        # Sessions of many calls rarely take the same number, even if all in the small run did.
+        spread = 0 if any(decided) else 1
+        low += _bound(group, [asked.bounds[0] for asked in group], min(calls) - spread, share)
+        high += _bound(group, [asked.bounds[1] for asked in group], max(calls) + spread, share)
     return round(low), round(high)
 
 
