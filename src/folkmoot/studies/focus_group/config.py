@@ -313,7 +313,7 @@ class DiscussionConfig(CodingStudyConfig):
 
     @property
     def responses_cap(self) -> int:
-        """The maximum number of answers to one question, at most the number of participants."""
+        """The maximum number of answers to one question, never more than there are participants."""
         return min(self.max_responses_per_question, self.num_personas)
 
     @property

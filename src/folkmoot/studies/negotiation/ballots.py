@@ -193,7 +193,7 @@ async def ask_for_options(
     answer: Json[M],
     parse: Callable[[M], BallotRead],
 ) -> BallotRead:
-    """Ask one member for a ballot or for scores, with one re-ask for unmatched entries."""
+    """Ask one member for a ballot or for scores, and once more if entries match no option."""
 
     def find_problems(form: M) -> Problems:
         unmatched = parse(form).unmatched

@@ -143,7 +143,7 @@ def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, f
 def text_scores_of(
     group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
 ) -> Scores:
-    """Return the scores of the stated preferences: member id → option → score.
+    """Return the vote parser's scores of stated preferences: member id → option → score.
 
     Options of `portions` are scored too. Members who stated nothing are left out.
     """

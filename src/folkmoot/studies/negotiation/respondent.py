@@ -96,7 +96,7 @@ def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
 
 
 def _last_key(passage: Passage) -> str:
-    """Return the last key of the row from which a passage was quoted."""
+    """Return the last part of a passage's source id, such as a member id."""
     return passage.source.id.rpartition("/")[2]
 
 

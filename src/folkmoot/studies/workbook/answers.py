@@ -226,7 +226,7 @@ def is_scalar(value: object) -> TypeGuard[Scalar]:
 
 
 def scalar_text(value: Scalar) -> str:
-    """Return a scalar as it is shown to a participant and written to files."""
+    """Return a number, text or truth value as participants see it and as files contain it."""
     if isinstance(value, (bool, str)):
         return str(value).strip()
     return number_text(value)

@@ -84,7 +84,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The inputs of an operator besides the tally."""
+    """The inputs of a decision rule (operator) besides the members' scores."""
 
     # The row of the strategy table.
     strategy: Strategy

@@ -1,7 +1,7 @@
 """The JSON answer types of mediator and members, and the parsers of their answers.
 
 Under all conditions with a mediator, a decision is stated in the same JSON fields. No decision is
-read from prose. Members, options and times are listed values.
+read from prose. Members, options and times must be values from a list.
 """
 
 from __future__ import annotations
@@ -417,7 +417,7 @@ OPEN_TIME = "time left open"
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A parsed statement of a decision."""
+    """A decision, as parsed from a statement of the mediator."""
 
     # The options, each with its members and time.
     portions: tuple[Portion, ...] = ()

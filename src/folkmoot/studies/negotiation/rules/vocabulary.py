@@ -117,7 +117,7 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
 
     Args:
         text: the time as the mediator wrote it.
-        days: length of the trip in days. A later day is not a time.
+        days: length of the trip in days. Days after the trip are not accepted.
         in_force: the times of the current decision, which a revision may repeat unchanged.
     """
     time_text = " ".join(text.strip(" .;,()").split())

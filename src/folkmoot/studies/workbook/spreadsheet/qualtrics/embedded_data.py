@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Setting:
-    """One element of the flow that sets a field if `condition` holds."""
+    """One element of the survey's flow that gives a field a value if `condition` holds."""
 
     condition: Condition
     # The value as a text of the workbook.

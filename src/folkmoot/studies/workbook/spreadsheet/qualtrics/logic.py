@@ -262,7 +262,7 @@ def _selection_condition(
 
 
 def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
-    """Return the condition that a scale point was selected for at least one statement.
+    """Return the condition that a scale point of a matrix was selected for at least one statement.
 
     `answer` is the id of the scale point. Return None if the workbook cannot express the condition.
     """

@@ -111,10 +111,10 @@ class QuestionForm:
 
 
 class FormMaker:
-    """Makes the forms of questions and adds a note for each property that a form lacks.
+    """Turns questions of a survey into tasks of a workbook, and notes each property that gets lost.
 
-    Each method that makes a form returns None, and adds a note, if the workbook cannot ask the
-    question.
+    A form holds the tasks of one question. Each method that makes a form returns None, and adds a
+    note, if the workbook cannot ask the question.
     """
 
     def __init__(self, questions: Mapping[str, Question], notes: list[ImportNote]) -> None:
