@@ -142,7 +142,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def fields_for_people(self) -> Mapping[str, FieldForPeople]:
-        """The fields of a JSON reply, by dotted path or by name: how a human's page shows each."""
+        """How a human's page shows the fields of a JSON reply, by dotted path or field name."""
         return {}
 
     @property

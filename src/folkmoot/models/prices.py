@@ -79,8 +79,8 @@ class ModelPrice:
     def max_cost_usd(self, input_tokens: int, output_tokens: int) -> float:
         """Return the maximum cost in USD of these token counts.
 
-        The maximum is the higher of two costs: with the input written to the vendor's cache, and
-        without.
+        This is the higher of two costs: input that is written to the vendor's cache, or plain
+        input.
         """
         if max(input_tokens, output_tokens) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:
             return self.share * (

@@ -31,10 +31,10 @@ class ReplyChange:
     """The one reply in which a fork differs from the run that it repeats.
 
     `run` is the folder of the earlier run relative to the new one. `journal_digest` is the content
-    digest of the earlier journal. `reply` is the raw reply given by hand, or None if the reply is
-    left out (`dropped`), comes from another `model`, or stays unchanged. `asked_again` lists
-    further addresses to ask again. `draw` is added to the seed that models are sent. With another
-    seed, the embedded respondent and vendors that accept a seed give another answer.
+    digest of the earlier journal. `reply` is the raw reply that the researcher gives. It is None if
+    the reply is left out (`dropped`), comes from another `model`, or stays unchanged. `asked_again`
+    lists further addresses to ask again. `draw` is added to the seed that models are sent, so that
+    models which accept a seed give another answer.
     """
 
     run: str
@@ -65,11 +65,11 @@ class ReplyChange:
 
     @property
     def is_given(self) -> bool:
-        """True if the changed reply is given by hand, so that no model is asked for it."""
+        """True if the researcher gives the changed reply, so that no model is asked for it."""
         return self.dropped or self.reply is not None
 
     def gives(self, address: str) -> bool:
-        """Return whether the researcher gives the reply at this address."""
+        """Return whether the researcher, and not a model, gives the reply at this address."""
         return self.is_given and address == self.address
 
     def apply_to(self, entry: JournalEntry) -> JournalEntry:
@@ -94,8 +94,8 @@ class _Readable(Protocol):
 class EarlierReplies:
     """The journal of the earlier run, from which a fork copies entries.
 
-    `is_changed` is true once the fork has reached the changed reply. Before the changed reply, a
-    missing entry is an error, because the program or the study must then differ.
+    `is_changed` is true once the fork has reached the changed reply. Before that, a missing entry
+    is an error, because the program or the study must have changed.
     """
 
     def __init__(self, journal: _Readable, change: ReplyChange, *, is_changed: bool) -> None:

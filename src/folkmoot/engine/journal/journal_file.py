@@ -364,8 +364,7 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
 def mark_repaired(path: Path) -> None:
     """Mark a journal as repaired, because its damaged entries were removed.
 
-    Until the run is done, a resume asks again for each request that differs, as with
-    --accept-changes.
+    Until the run is done, a resume sends requests again if they differ, as with --accept-changes.
     """
     with closing(open_for_writing(path)) as db:
         with db:

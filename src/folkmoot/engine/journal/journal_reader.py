@@ -77,8 +77,8 @@ class JournalReader:
     def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
         """Return the number of calls, their known cost (USD), and the models of unknown cost.
 
-        Superseded calls count, calls copied from another run do not. A broken-off reply adds its
-        maximum cost, but is not counted as a call.
+        Superseded calls count. Calls that were copied from another run do not. A broken-off reply
+        adds its maximum cost, but is not counted as a call.
         """
         is_made_call = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
         calls_table = (
@@ -127,7 +127,7 @@ class JournalReader:
         )
 
     def human_answer_count(self) -> int:
-        """Return the number of answers by humans, which no budget counts."""
+        """Return the number of answers by humans. No budget counts them."""
         query = "SELECT count(*) FROM entries WHERE model_asked = ?"
         return int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
 

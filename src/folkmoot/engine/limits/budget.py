@@ -220,7 +220,7 @@ class Budget:
 
     @property
     def waiting_count(self) -> int:
-        """The number of calls that wait for budget here."""
+        """The number of calls that wait for budget in this process."""
         return len(self._waiting)
 
     def release_reservation(self, reserved: float) -> None:

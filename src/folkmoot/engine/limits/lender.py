@@ -1,13 +1,12 @@
-"""Loans: before calls are sent, their number and maximum cost (USD) are written to disk.
+"""Loans: the number and the maximum cost (USD) of calls, written to disk before they are sent.
 
-After a kill, the next process thus knows how many calls may be billed, and their maximum cost. A
-loan is this number and cost. A call is covered if it is among the calls of a loan. Each journal has
-one loan manager, which lends to its own process and to cluster workers. Loans are taken ahead of
-need, in the group commits of the journal, so that calls seldom wait for a loan.
+After a kill, the next process thus knows how many calls may be billed, and their maximum cost. Each
+journal has one loan manager, which lends to its own process and to cluster workers. Loans are taken
+ahead of need, with the group commits of the journal, so that calls seldom wait for a loan.
 
-All amounts are totals since a process began, so a loan need not be matched with its calls. A call
-is settled when its entry is in the journal. The outstanding amount is the lent amount less the
-settled amount. The gateway and `cluster` use this module.
+A call is covered if a loan includes it. A call is settled when its entry is in the journal. The
+outstanding amount is the lent amount less the settled amount. All amounts are totals since a
+process began. The gateway and `cluster` use this module.
 """
 
 from __future__ import annotations
@@ -67,8 +66,9 @@ class Loan:
     """The loan of one process: the calls that the process may send before it asks for more.
 
     `ask` is called when the loan runs short. The caller answers with `apply_loan`, usually
-    `seconds` later. Set `unpriced` before the first call of unknown price. From then on only a loan
-    at an unknown price covers calls.
+    `seconds` later. `wait` returns a context manager that is open while a call waits. Set
+    `unpriced` before the first call of unknown price. From then on only a loan at an unknown price
+    covers calls.
     """
 
     def __init__(
@@ -279,8 +279,7 @@ class Account:
 class LoanManager:
     """The lender of one journal: it lends to all processes that make calls for the journal.
 
-    `budget` is the budget of the run. `wait` is the argument of `Loan` for the manager's own
-    process.
+    `budget` is the budget of the run. `wait` is passed to the loan of this process (see `Loan`).
     """
 
     def __init__(

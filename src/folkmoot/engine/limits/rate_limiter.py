@@ -267,7 +267,7 @@ class RateLimiter:
                 waiter.admitted.set_result(False)
 
     def current_time(self) -> float:
-        """Return the limiter's time, for `record_rate_limit`."""
+        """Return the time of the limiter's clock, which `record_rate_limit` needs."""
         return self._clock()
 
     def _raise_if_stopped(self) -> None:

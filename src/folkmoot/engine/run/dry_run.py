@@ -214,11 +214,10 @@ MAX_STAGE_ROWS = 8
 class Sampler:
     """A fork executor that runs a sample of items. The other items get copies of the results.
 
-    With the copies the protocol can continue to later stages. In a copied result the ids of the
-    original item are replaced by the ids of the item that receives the copy. The items of an
-    outermost fork run one after the other, in a random order. No further item starts when the
-    requests reach the byte limit of the dry run. If `within` is true, inner forks also run only a
-    few of their items, concurrently.
+    With the copies, which get the ids of their items, the protocol can continue to later stages.
+    The items of an outermost fork run one after the other, in a random order, until the requests
+    reach the byte limit of the dry run. If `within` is true, inner forks also run only a few of
+    their items, concurrently.
     """
 
     def __init__(self, counting: CountingProvider, *, within: bool) -> None:

@@ -394,7 +394,7 @@ def unpriced_in(journal: JournalReader) -> list[str]:
 
 
 def unknown_cost_text(models: Sequence[str]) -> str:
-    """Return the error text for a budget in USD if earlier calls have an unknown cost."""
+    """Return the error text for a budget in USD after earlier calls of unknown cost."""
     return unknown_cost_message(f"the cost of earlier calls to {', '.join(models)} is unknown")
 
 

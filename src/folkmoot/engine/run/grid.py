@@ -108,7 +108,7 @@ class GridCell:
 
 @dataclass(frozen=True)
 class RunGrid:
-    """A grid on disk with its cells, and access to the runs of those cells that have started."""
+    """A grid on disk: its cells, and the runs of the cells that have started."""
 
     path: Path
     axes: Axes

@@ -514,7 +514,7 @@ def _prefixed(name: str, sentences: Iterable[str]) -> list[str]:
 
 
 def _claims_differ_in_wording(recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> bool:
-    """Return whether two plans differ in claims, but only in the claims' wording."""
+    """Return whether the claims of two plans differ, but only in wording."""
     before, now = (plan.get("sealed", {}).get(CLAIMS, {}) for plan in (recorded, rebuilt))
     claims_before, claims_now = before.get("data") or [], now.get("data") or []
     if before == now or len(claims_before) != len(claims_now):

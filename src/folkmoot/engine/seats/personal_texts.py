@@ -120,7 +120,7 @@ class PersonalTexts:
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether a source in the request at an address is a text of the human."""
+        """Return whether `source`, in the request at an address, is a text of the human."""
         if reply := _reply_of(source):
             return self.is_own(reply)
         if source.kind == "persona":

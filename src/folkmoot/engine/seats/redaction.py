@@ -95,7 +95,7 @@ class Words:
         return next((number for number, words in remainders if line.startswith(words)), None)
 
     def character_span(self, first: int, last: int) -> tuple[int, int]:
-        """Return the start and end in the text of the words `first` to `last` (excluded)."""
+        """Return the character offsets (start, end) of the words `first` to `last` (excluded)."""
         return self.places[first][0], self.places[last - 1][1]
 
     def original_text(self, first: int, last: int) -> str:
@@ -139,7 +139,7 @@ def _without_escapes(text: str) -> str:
 
 
 def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED_WORDS + 1)) -> set[Gram]:
-    """Return all runs of consecutive words of a text that have one of these lengths."""
+    """Return all runs of consecutive words with one of these lengths."""
     words = Words(text).folded
     return {tuple(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
 
@@ -363,10 +363,10 @@ class Redaction:
     ) -> list[Replacement]:
         """Return replacements of all recorded texts inside a text.
 
-        White space and escapes of files are ignored. Case is ignored for long texts, and with
-        `altered` for all texts, because prompts may contain texts in capitals. `own`: the text is
-        from a row of the human. If `text` was cut off, its last words are compared with the
-        beginnings of all recorded texts.
+        White space and escapes of files are ignored, and case for long texts. `altered`: ignore
+        case for all texts, because prompts may contain capitals. `own`: the text is from a row of
+        the human. If `text` was cut off, its last words are compared with the beginnings of all
+        recorded texts.
         """
         words = Words(text)
         # Places that were found, as word numbers.

@@ -46,10 +46,10 @@ NOT_REPEATED = "refused:not_repeated"
 class RepeatedAnswer:
     """An answer of the repeated protocol at one address.
 
-    `row` is its row in the table `answers`, and `reply` the last raw reply. `asked_at` is the
-    address in the journal of the outer run, or an empty string if the reply is that of the finished
-    run. `is_consistent` is False if a prompt in the scope of the answer quotes an old reply that
-    would have changed as well.
+    `row` is the answer's row in the table `answers`, and `reply` the last raw reply. `asked_at` is
+    the address in the journal of the outer run. It is empty if the finished run gave the reply.
+    `is_consistent` is False if a prompt in the answer's scope quotes an old reply that would have
+    changed as well.
     """
 
     row: Mapping[str, object]
@@ -63,7 +63,7 @@ Revision = Callable[[str, Speaker, BuiltMessages], BuiltMessages]
 
 
 def keep_messages(_address: str, _speaker: Speaker, built: BuiltMessages) -> BuiltMessages:
-    """Change nothing: a `Revision` for a repetition that only reads answer types."""
+    """Return the messages unchanged, for a repetition that only reads answer types."""
     return built
 
 
@@ -164,7 +164,7 @@ class RepeatedProtocol(RunContext):
 
     @property
     def is_exact(self) -> bool:
-        """True if outside the repeated scopes all requests were those of the finished run."""
+        """True if all requests outside the repeated scopes equal those of the finished run."""
         return not self._stale
 
     def answers(self) -> dict[str, RepeatedAnswer]:
@@ -279,7 +279,7 @@ class RepeatedProtocol(RunContext):
 
 
 class _RepeatedJournal:
-    """The results of expensive computations: those of the finished run, then those of the outer."""
+    """The results of expensive computations: of the finished run, otherwise of the outer run."""
 
     def __init__(self, outer: RunContext, name: str, source: JournalReader) -> None:
         self._outer, self._name, self._source = outer, name, source

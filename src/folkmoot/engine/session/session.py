@@ -600,7 +600,10 @@ class Session(Scope, Generic[ConfigT]):
         return self._run.uses_embedded_respondent(role)
 
     def current_time(self) -> str:
-        """Return the time (ISO 8601, UTC), for files that humans read and not for results."""
+        """Return the current time (ISO 8601, UTC) for files that humans read.
+
+        Results must not depend on it.
+        """
         return self._run.clock()
 
     @property

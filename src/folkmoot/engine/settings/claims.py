@@ -351,8 +351,7 @@ def as_declared(
     """Return a hypothesis with its kind, unit and estimand filled in.
 
     `tables` maps each declared table to its columns and their kinds. `others` are the claims of the
-    study type. If one of them compares the same arms in the same measure, the hypothesis gets its
-    unit.
+    study type. If one of them compares the same arms in the same measure, its unit is used.
     """
     table, kind = find_declared(claim.measure, tables)
     if kind is None:

@@ -286,7 +286,7 @@ StudyDumper.add_representer(str, represent_text)
 
 
 def dump_unwrapped(value: object, *, flow: bool, dumper: type[StudyDumper] = StudyDumper) -> str:
-    """Return a value as YAML in which no text is wrapped, with keys in their own order.
+    """Return a value as YAML in which no text is wrapped, with keys in the given order.
 
     `flow`: True for one line with brackets, False for one line per entry.
     """

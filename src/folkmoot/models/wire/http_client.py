@@ -382,9 +382,9 @@ def _parse_number(value: str | None) -> float | None:
 
 
 def _parse_duration(value: str | None) -> float | None:
-    """Return the seconds in a duration such as `6m0s`, `20ms` or `1.5`, or until an ISO time.
+    """Return the seconds of a duration such as `6m0s`, `20ms` or `1.5`.
 
-    Returns None for other values.
+    For an ISO time, return the seconds until then. Returns None for other values.
     """
     if not value:
         return None
