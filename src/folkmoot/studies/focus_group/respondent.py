@@ -1,7 +1,7 @@
 """How the embedded respondent answers in focus groups: opinions of the product become answers.
 
-An opinion of the product is the sum of a taste, the claims in concept and material, and the price.
-Claims are weighted by the concerns of the persona. In a discussion the opinion moves towards the
+An opinion depends on the persona's taste, the claims in concept and material, and the price. Claims
+count more if they touch a concern of the persona. In a discussion the opinion moves towards the
 views of others. `talk.views` reads the product and the views in a prompt.
 """
 

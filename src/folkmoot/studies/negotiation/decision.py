@@ -70,7 +70,7 @@ def format_contract(
 
 
 def parts_of(turn: str) -> dict[str, str]:
-    """Return the five parts of an utterance by heading, or {} if it lacks these parts."""
+    """Return the five parts of an utterance by heading ("Conflict", …), or {} if it lacks them."""
     parts = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
     return parts if tuple(parts) == PARTS else {}
 

@@ -1,4 +1,4 @@
-"""The findings of a finished negotiation study, from the comparison and the tables."""
+"""The findings of a finished negotiation study, computed from its tables."""
 
 from __future__ import annotations
 

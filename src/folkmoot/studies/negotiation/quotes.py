@@ -229,8 +229,9 @@ def show_shares(
 ) -> tuple[Share, ...]:
     """Record the shares of a decision, and return them with their sources for prompts.
 
-    `step` names the prompts that show the shares, such as `round1` (the first feedback round).
-    `stated` is True if the mediator stated the decision, and False if an operator decided it.
+    A share is an option with its members and its time. `step` names the prompts that show the
+    shares, such as `round1` (the first feedback round). `stated` is True if the mediator stated the
+    decision, and False if an operator decided it.
     """
     # A stated decision counts as text of the mediator, a decision of an operator as data.
     kind: Kind = "proposal" if stated else "value"

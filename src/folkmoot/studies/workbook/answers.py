@@ -590,7 +590,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return GivenAnswer(text.strip(), "invalid", score)
 
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
-        """Return (answer, speculation score, parse step, problem) of a reply.
+        """Return (answer, rating of how speculative it is, parse step, problem) of a reply.
 
         The problem is None if the reply could be read.
         """

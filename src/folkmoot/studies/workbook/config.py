@@ -51,7 +51,7 @@ def special_role(label: str) -> str | None:
 
 
 def written_label(label: str) -> str:
-    """Return a role's label. A special role gets the spelling of the format, such as Summarizer."""
+    """Return a role's label. A special role gets its fixed spelling, such as Summarizer."""
     return _BRITISH.get(label.strip().casefold(), label)
 
 

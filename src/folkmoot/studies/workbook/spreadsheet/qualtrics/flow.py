@@ -1,7 +1,7 @@
 """Visit a survey in the order of its flow and plan the tasks of the workbook.
 
-Each task has the condition under which it is asked. The condition combines arms of randomizers,
-branches, display logic, skips and early ends.
+Each task has the condition under which it is asked. The condition combines random draws, branches,
+display logic, skips and early ends.
 """
 
 from __future__ import annotations
