@@ -106,7 +106,7 @@ def topline_page(data: dict[str, object], mark: str = "") -> str:
 
 
 class TranscriptFormatter:
-    """Formats a transcript as Markdown, JSON or HTML. The methods are those of the source study."""
+    """Formats a transcript as Markdown, JSON or HTML."""
 
     @staticmethod
     def to_markdown(transcript: DiscussionTranscript, mark: str = "") -> str:

@@ -167,7 +167,7 @@ def render_decision(group: Group, portions: Sequence[Portion]) -> str:
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
-    """Return a sentence with the portions that a revision adds and removes."""
+    """Return a sentence that says what a revised decision adds and removes."""
     old_portions, new_portions = (
         {(portion.option, portion.when, portion.members): portion for portion in some}
         for some in (before, after)

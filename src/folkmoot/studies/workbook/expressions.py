@@ -203,9 +203,9 @@ class _Pipes(ast.NodeTransformer):
 
 
 def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
-    """Raise ExpressionProblem for a node that is not in the language, and check its children.
+    """Raise ExpressionProblem if the language of expressions lacks this node or one below it.
 
-    `depth` is the number of aggregates around the node.
+    `depth` is the number of aggregates (such as `sum(x)`) around the node.
     """
     if not isinstance(node, _NODES):
         message = f"{type(node).__name__} is not allowed"

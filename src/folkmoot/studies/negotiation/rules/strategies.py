@@ -229,8 +229,8 @@ def read_table(text: str) -> Table:
     """Return a strategy table from CSV text. Raises ValueError that lists all problems.
 
     The table must have one row for each pair of a group type (5) and a topic (8). Operators must be
-    known, and each binding role must exist in the group type. The operators `hard_constraint` and
-    `parent_vote_lower_misery` need a binding role.
+    known. A binding role (one that may rule options out) must exist in the group type. The
+    operators `hard_constraint` and `parent_vote_lower_misery` need a binding role.
     """
     columns, rows = read_csv(text, "strategies.csv")
     if columns != _COLUMNS:

@@ -520,10 +520,7 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Return the option with the best score that the text names first.
-
-    Return None if the text names no option with the best score.
-    """
+    """Return which of the best-scored options the text names first, or None if it names none."""
     highest = max(scores.values(), default=0)
     return next(
         (option for option in all_named(text, tuple(scores)) if scores[option] == highest), None

@@ -63,7 +63,7 @@ class EmbeddedData:
     _set_by_flow: set[str] = field(default_factory=set)
 
     def plan_columns(self, survey: Survey, treatments: Treatments) -> None:
-        """Decide which fields become columns. Call this before the flow is visited."""
+        """Decide which fields become profile columns. Call this before the flow is visited."""
         seen: dict[str, list[tuple[Condition, str]]] = {}
 
         def visit(

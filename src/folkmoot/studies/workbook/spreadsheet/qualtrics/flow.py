@@ -103,7 +103,7 @@ class Names:
 
 @dataclass
 class PlannedTask:
-    """A task of the workbook that is not written yet."""
+    """A planned task, before it is written to the workbook."""
 
     task_id: str
     question_id: str
