@@ -564,7 +564,7 @@ GIVES = frozenset({"chosen", "later"})
 
 
 def coded_findings(run: RunFolder) -> Iterator[Finding]:
-    """Yield the findings about codes. Codes of the embedded coder are left out."""
+    """Yield the findings from coded dialogues. Codes of the embedded coder are left out."""
     codings = coding.read_codings(run)
     if (talks := codings.get("decision")) and talks.supports_findings and talks.codes_by_text:
         yield _against_the_record(talks, run.read_table("portions"), run.read_table("members"))

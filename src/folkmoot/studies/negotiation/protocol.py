@@ -409,10 +409,7 @@ def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
 
 
 async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Run C4: the mediator proposes, members may vote, and the operator decides.
-
-    C5 starts from this decision.
-    """
+    """Run C4: the mediator proposes, members may vote, and the operator (a fixed rule) decides."""
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days
     # Without a vote the operator decides first, and the mediator explains the result.

@@ -2,8 +2,8 @@
 
 Cells hold Python literals. `ast.literal_eval` reads them, so no code of a cell is executed.
 Spreadsheet programs replace straight quotes by typographic ones and break lines inside literals.
-Both changes are reversed before a cell is refused. Replies are parsed in the form that the workbook
-requires (text, number, option or JSON object), with or without validation.
+Both changes are reversed first. Replies are parsed in the form that the workbook requires (text,
+number, option or JSON object), with or without validation.
 """
 
 from __future__ import annotations

@@ -582,7 +582,7 @@ def _answers_by_treatment(
 
 
 def quality_finding(responses: pl.DataFrame) -> Finding:
-    """Build the finding on validation, missing answers and ratings of speculation."""
+    """Build the finding on validation, missing answers and how speculative answers are."""
     # An empty prompt asked no question, so its answer is not missing.
     responses = responses.filter(pl.col("missing").ne_missing(EMPTY_PROMPT))
     rows = []

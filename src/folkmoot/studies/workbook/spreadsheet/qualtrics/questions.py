@@ -78,7 +78,7 @@ class Item:
     logic: Mapping[str, Any] = field(default_factory=dict)
 
     def literal_of(self, choice: str) -> tuple[str, str] | None:
-        """Return a test for a choice: the operator (`==` or `in`) and the literal.
+        """Return the operator (`==` or `in`) and the literal that test whether a choice was made.
 
         Return None if the choice does not exist or if no literal identifies it.
         """
