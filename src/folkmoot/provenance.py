@@ -342,9 +342,10 @@ def derive_number(result: T, operands: Iterable[object]) -> T:
 
 
 def replace_words(text: str, old: str, new: str) -> str:
-    """Return `text.replace(old, new)` with the sources of the text.
+    """Replace words in a text, as `str.replace` does, and keep the record of where its parts come
+    from.
 
-    Spans that contained `old` are marked as altered.
+    Parts that contained `old` are marked as altered.
     """
     if not isinstance(text, SourcedText):
         return text.replace(old, new)

@@ -287,13 +287,9 @@ def nearest_members(
 def opinion_groups(matrix: NDArray[np.float64]) -> list[int | None]:
     """Return the opinion group of each participant (0 is the largest), or None after too few votes.
 
-    The method is that of Polis. `matrix` (n, m): votes, with NaN for unseen comments. A missing
-    vote is replaced by the mean of its comment. The first two principal components of a participant
-    are stretched by √(m / number of votes). Otherwise participants with few votes would stay in the
-    middle. k-means groups participants with at least 7 votes (or m votes, if m is smaller). k is 2
-    to 5, selected by the silhouette. There are no groups if all votes are alike, or if fewer than
-    three participants can be grouped. Small, Björkegren, Erkkilä, Shaw and Megill (2021),
-    doi:10.6035/recerca.5516.
+    `matrix` (participants, comments): votes, with NaN for unseen comments. All groups are None if
+    all votes are alike, or if fewer than three participants voted enough. The method is that of
+    Polis: Small, Björkegren, Erkkilä, Shaw and Megill (2021), doi:10.6035/recerca.5516.
     """
     from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA
@@ -306,11 +302,13 @@ def opinion_groups(matrix: NDArray[np.float64]) -> list[int | None]:
     enough = np.flatnonzero(counts >= max(1, min(ENOUGH_VOTES, m)))
     if len(enough) < 3 or m < 2:
         return none
+    # A missing vote is replaced by the mean of its comment.
     means = np.where(cast, matrix, 0.0).sum(axis=0) / np.maximum(cast.sum(axis=0), 1)
     full = np.where(cast, matrix, means)
     if np.ptp(full, axis=0).max() == 0:
         return none
     places = PCA(2, svd_solver="full").fit_transform(full)
+    # Without this factor, participants with few votes would stay in the middle.
     places *= np.sqrt(m / np.maximum(counts, 1))[:, None]
     people = places[enough]
     distinct = len(np.unique(people.round(9), axis=0))

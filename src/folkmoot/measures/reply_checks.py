@@ -120,9 +120,10 @@ def share_of_replies(faults: Faults) -> Estimate:
 
 
 def share_check(key: str, title: str, faults: Faults, limit: float, reasons: str = "") -> Check:
-    """Return the check that at most the share `limit` of replies has a fault.
+    """Check that at most the share `limit` of the replies has a fault.
 
-    `key`: also the case of the sentence. `reasons`: the number of each kind of fault in words.
+    `key`: names the check and its sentence in the report. `reasons`: the number of each kind of
+    fault in words.
     """
     margin = Margin(high=limit)
     if not faults:

@@ -62,24 +62,22 @@ def mean_spread(groups: Sequence[ArrayLike]) -> float:
 def convergence_p(
     retest: Sequence[ArrayLike], after: Sequence[ArrayLike], rng: np.random.Generator
 ) -> float:
-    """Return the p-value of convergence, tested against the noise of a retest.
+    """Return the p-value of convergence: groups spread less after the conversation than at retest.
 
     Args:
         retest: for each group the answers (participants,) to a retest before the conversation
         after: for each group the answers (participants,) of the same participants after it
-        rng: draws the swaps
+        rng: draws which participants have their two answers swapped
 
-    If the conversation had no effect, the two answers of a participant are two draws from one
-    distribution, so the two answers can be swapped. The mean of each group is subtracted first,
-    because a move shared by all members is no convergence. The result is the share of swaps in
-    which the mean standard deviation of the groups is at most the observed one. The result is 1 if
-    all participants give the same answer twice, and NaN without a group.
+    The result is 1 if all participants give the same answer twice, and NaN without a group.
     """
     pairs = [_centred_values(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:
         return math.nan
     if all(np.allclose(before, end) for before, end in pairs):
         return 1.0
+    # If the conversation had no effect, the two answers of a participant can be swapped. The mean
+    # of each group is already subtracted, because a move that all members share is no convergence.
     observed = mean_spread([end for _, end in pairs])
     spread = np.zeros(SWAPS)
     for before, end in pairs:

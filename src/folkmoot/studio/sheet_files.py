@@ -63,7 +63,7 @@ class SheetCells(NamedTuple):
 
     @property
     def has_open_columns(self) -> bool:
-        """True if the researcher chooses the columns, so that the first row is edited too."""
+        """True if the researcher may rename the columns. No note then describes them."""
         return not self.has_settings and "B1" not in self.notes
 
 

@@ -185,7 +185,10 @@ def _is_bounded(headers: Headers, max_bytes: int) -> bool:
 
 
 def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
-    """Create an app with these routes, the static files, the error pages and the guard."""
+    """Create a web app from these routes, with static files, error pages and access control.
+
+    `guard`: who may see the pages (host names, token, methods).
+    """
     app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(GuardMiddleware, guard)],

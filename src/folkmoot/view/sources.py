@@ -152,7 +152,10 @@ class Sourced(NamedTuple):
 
 
 def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
-    """Return the spans of each request, by address. Runs of earlier versions recorded no spans."""
+    """Return which passages of each request come from which source, by the address of the request.
+
+    Runs of earlier versions did not record this. They give empty lists.
+    """
     spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):
         return spans_by_address

@@ -119,11 +119,12 @@ def run_controls(
     stopper: RunStopper | None = None,
     **calling: object,
 ) -> RunFolder:
-    """Ask the controls of a finished run, or resume controls that were interrupted.
+    """Repeat questions of a finished run with changed prompts, or resume such an interrupted
+    repeat.
 
-    `settings` are keys of `controls:`. `calling` are other keys of a study file, such as a budget.
-    Raises InputError for an unfinished run, a run without decisions, and a run that already has
-    controls. Also raises the errors of `run_study`.
+    `settings`: keys of `controls:`. `calling`: other keys of a study file, such as a budget. Raises
+    InputError for an unfinished run, a run without decisions, and a run that already has controls.
+    Also raises the errors of `run_study`.
     """
     require_finished(run)
     if finished_controls(run) is not None:
@@ -525,10 +526,10 @@ async def _ask_replaced(
     version: ForkedDecision | Refusal,
     scope: Scope,
 ) -> None:
-    """Ask the decision in one version of its prompt, or record why it cannot be asked.
+    """Ask a question with a changed prompt, or record why it cannot be asked.
 
-    Replies that depend on a replaced text are asked first. Without one of them, the decision counts
-    as missing.
+    Earlier replies that depend on the changed text are asked first. If one of them is missing, the
+    answer to the question is missing too.
     """
     # A `Refusal` is a string, and its text is the reason of the missing answer.
     got: Any = Missing(version) if isinstance(version, str) else None

@@ -194,10 +194,10 @@ def measure_effects(
 
 
 def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: str) -> Version:
-    """Collect the answers of one group to one decision in one version.
+    """Collect the answers of one group to one question, asked with one changed prompt.
 
-    `name`: the control. `group`: (condition, moment). If the version leaves a prompt unchanged, the
-    original answer counts.
+    `name`: the kind of change, such as `placebo`. `group`: (condition, moment). `decision`: the
+    question. If the change leaves the prompt as it was, the answer in the run counts.
     """
     rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
     values, units, replied, is_changed = [], [], 0, False

@@ -186,7 +186,7 @@ def texts_of(conversation: DecisionConversation) -> list[str]:
 
 
 def is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Return whether any of the texts of a request has changed."""
+    """Return True if the texts of a reply differ from those before the change."""
     return [str(text) for text in before] != [str(text) for text in after]
 
 

@@ -69,13 +69,11 @@ class SessionParts(NamedTuple):
 
 
 def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionParts]:
-    """Return the parts of each session of a run, by unit.
-
-    A scope belongs to a session if all decisions in it are made in that session. Of scopes inside
-    each other, the outermost one counts.
-    """
+    """Return the scopes, participants and treatment texts of each session of a run, by unit."""
     columns = ("unit", "participant_id", "address")
     rows = run.scan_table(ExposureRow.table).select(columns).unique().collect().rows()
+    # A scope belongs to a session if all decisions in it are made in that session. Of scopes inside
+    # each other, the outermost one counts.
     units: dict[str, set[str]] = {}
     for unit, _, address in rows:
         for scope in _scopes_around(address):
@@ -244,7 +242,7 @@ def _read_answer(conversation: DecisionConversation, answer: RepeatedAnswer) -> 
 
 
 def closed_value(value: object) -> Any:
-    """Return a closed answer as text or number. The answer type of a study may return an object."""
+    """Return an answer as a number if it can be read as one, otherwise as text."""
     try:
         return float(str(value))
     except ValueError:

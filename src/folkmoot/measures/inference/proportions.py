@@ -214,7 +214,7 @@ class Bounds:
 
     @property
     def sign_holds(self) -> bool:
-        """True if the difference has one sign for all possible values of the lost answers."""
+        """True if the difference has the same sign whatever the missing answers would have been."""
         return self.low > 0 or self.high < 0
 
 

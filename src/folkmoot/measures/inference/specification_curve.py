@@ -100,15 +100,14 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 
 
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
-    """Return the joint inference on a claim over the specifications in `sides`.
+    """Test one claim jointly over all specifications (ways to analyse the same data).
 
-    Units with equal names are the same unit in all specifications and both conditions. Units are
-    drawn with replacement, separately by condition if no unit is in both. The draws are shifted so
-    that no specification has an effect beyond the margin. `alpha`: the level of the tests, smaller
-    if several claims are judged.
+    `sides`: the data under each specification. Units with equal names are the same unit everywhere.
+    `alpha`: the level of the tests, smaller if several claims are judged.
     """
     distinct = _merge_identical(sides)
     names = list(distinct)
+    # Units are drawn with replacement, separately by condition if no unit is in both.
     observed, drawn, units = _bootstrap_differences(distinct)
     median = float(np.median(observed))
     if units < FEWEST_UNITS or len(names) < 2:

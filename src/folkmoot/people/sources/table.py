@@ -130,10 +130,11 @@ def _clean_cell(value: object) -> object:
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
-    """Return the known name for each column of the file with a known meaning.
+    """Return a name for each column: the known name of its meaning (such as `age`), or else its
+    own.
 
-    If several columns have the same meaning, only one gets the known name: the column with exactly
-    this name, or else the first.
+    Each known name is given once. If several columns have the same meaning, the column that already
+    has the known name gets it, or else the first.
     """
     meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())

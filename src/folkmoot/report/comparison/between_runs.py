@@ -67,9 +67,9 @@ def compare_measures(
 ) -> list[MeasureComparison]:
     """Compare each further run with the first run, in each measure and each condition.
 
-    `claims`: the claims on each measure. A measure with claims is compared only in the conditions
-    of its claims. The results form one exploratory family, so their p-values are adjusted. A
-    difference of shares within ± `margin` is called equivalent.
+    `claims`: the claims on each measure. If a measure has claims, only the conditions that they
+    name are compared. The p-values are adjusted for the number of comparisons. Differences of
+    shares within ± `margin` are called equivalent.
     """
     base, *others = runs
     comparisons: list[MeasureComparison] = []

@@ -256,9 +256,10 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
 def _values(
     grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
 ) -> dict[str, tuple[float, float]]:
-    """Return two values for each figure: with the changed reply, and with the unchanged reply.
+    """Return each figure's values in two runs: with the changed reply, and with the unchanged one.
 
-    `pair`: the two cells of one repeat. A key is the title and the label of the figure.
+    `pair`: the two runs of one repeat, in this order. A key of the result is "title: label" of a
+    figure.
     """
     pairs_by_label: dict[str, tuple[float, float]] = {}
     shares = [_share_not_as_before(grid.run(cell)) for cell in pair]

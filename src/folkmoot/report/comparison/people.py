@@ -211,9 +211,9 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
 
 
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """Return the simulated table with the same kind of ids as the file of human answers.
+    """Return the simulated table with ids that match the ids in the file of human answers.
 
-    Persona ids replace participant ids if more persona ids occur in the file.
+    Persona ids replace participant ids if more persona ids occur in that file.
     """
     id_column, persona_column = "participant_id", "persona_id"
     if not {id_column, persona_column} <= {*simulated.columns} or id_column not in real.columns:
