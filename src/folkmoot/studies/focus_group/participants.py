@@ -210,8 +210,7 @@ def with_different_names(
 ) -> list[Mapping[str, object]]:
     """Return `count` randomly drawn rows with different first names.
 
-    The first names differ because participants are addressed by them. `check_config` makes sure
-    that the file has enough different names.
+    `check_config` makes sure that the file has enough different names.
     """
     chosen: list[Mapping[str, object]] = []
     taken_names: set[str] = set()

@@ -484,7 +484,10 @@ def _show_line(
 
 
 def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
-    """Return answer → options that it refuses ("refused: diner" → "diner"), for one member."""
+    """Return the answers with which a member refuses options of a decision, with these options.
+
+    For example, "refused: diner" refuses "diner".
+    """
     received = tuple(
         dict.fromkeys(portion.option for portion in portions if member in portion.members)
     )

@@ -160,7 +160,7 @@ def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = (
 
 
 def render_decision(group: Group, portions: Sequence[Portion]) -> str:
-    """Return portions in one sentence, or an empty string if there are none."""
+    """Return in one sentence who gets which option and when, or an empty string for no portions."""
     if not portions:
         return ""
     return str(_capitalise_sentence(_sentence_of(group, portions)))

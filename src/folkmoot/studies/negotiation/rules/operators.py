@@ -190,7 +190,7 @@ def allocate_own_choices(
     """Return an outcome that gives each option to the members listed for it.
 
     `members_by_option` maps options to member ids. `chosen` is the option that sums up the outcome.
-    `pick` gives the deciding criterion and the margin.
+    `pick` says which criterion decided, and by what lead.
     """
     portions = tuple(
         Portion(option, tuple(member_ids)) for option, member_ids in members_by_option.items()

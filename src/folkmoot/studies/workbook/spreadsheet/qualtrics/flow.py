@@ -120,7 +120,7 @@ class PlannedTask:
 
 @dataclass
 class _PendingText:
-    """A descriptive text that waits for the next question."""
+    """A descriptive text that participants will read together with the next question."""
 
     where: str
     condition: Condition
