@@ -342,8 +342,7 @@ def derive_number(result: T, operands: Iterable[object]) -> T:
 
 
 def replace_words(text: str, old: str, new: str) -> str:
-    """Replace words in a text, as `str.replace` does, and keep the record of where its parts come
-    from.
+    """Replace words as `str.replace` does, and keep the record of where parts of a text come from.
 
     Parts that contained `old` are marked as altered.
     """

@@ -54,12 +54,8 @@ def krippendorff_interval(
 
     `ratings` (coders, units): see `krippendorff_alpha`. `clusters` (units,): the independent group
     of each unit, such as the text that was coded. Without `clusters`, every unit is independent.
-    There is no interval with fewer than five clusters.
-
-    For nominal codes, the interval is Wilson's for the share of disagreeing pairs, divided by the
-    expected disagreement. The effective number of pairs follows from the variance between clusters.
-    There is no interval if fewer than ten codes differ from the most frequent code. For other
-    levels, the interval is the jackknife over clusters of −log(1 − alpha).
+    The interval is NaN if there are fewer than five clusters. For nominal codes, it is also NaN if
+    fewer than ten codes differ from the most frequent code.
     """
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)

@@ -46,7 +46,7 @@ class Sentence(str):
 
 
 def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
-    """Return the sentence on a result: the phrase of the kind and case with its numbers.
+    """Return a sentence of the report: the phrase `PHRASES[kind][case]` with its values filled in.
 
     `parts`: the values of the placeholders. Raises KeyError for an unknown case or placeholder.
     """

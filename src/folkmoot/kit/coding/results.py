@@ -205,9 +205,10 @@ class CodebookResults:
 
     @property
     def note(self) -> str:
-        """The primary coder and the agreement with other coders, for the notes of a finding.
+        """A note for a finding: who coded the texts, and how far other coders agree.
 
-        If the coder was embedded, the text starts with a warning.
+        The note starts with a warning if no language model coded (the coder was `--model
+        synthetic`).
         """
         if self.primary_coder is not None and self.primary_coder.is_embedded:
             return f"{EMBEDDED_NOTE} {self.coder_summary}"

@@ -119,8 +119,7 @@ def run_controls(
     stopper: RunStopper | None = None,
     **calling: object,
 ) -> RunFolder:
-    """Repeat questions of a finished run with changed prompts, or resume such an interrupted
-    repeat.
+    """Repeat questions of a finished run with changed prompts. Resume this if it was interrupted.
 
     `settings`: keys of `controls:`. `calling`: other keys of a study file, such as a budget. Raises
     InputError for an unfinished run, a run without decisions, and a run that already has controls.

@@ -400,7 +400,9 @@ def expected_answers(rows: pl.DataFrame) -> list[str | float]:
 
 
 def given_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the control answers in `rows`, as options or numbers."""
+    """Return the answers in a table of control answers. Numbers are floats, other answers are
+    texts.
+    """
     return [
         _as_number(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()

@@ -22,9 +22,8 @@ _NEAREST, _FURTHEST = 1e-6, 37.0
 def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
     """Return the share count / n with Wilson's score interval.
 
-    The bounds are (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). Unlike p ± z √(p(1−p)/n), the
-    interval stays in [0, 1] and has a positive width at 0 % and 100 %. Raises ValueError for n < 1.
-    Wilson (1927), doi:10.1080/01621459.1927.10502953.
+    Unlike p ± z √(p(1−p)/n), the interval stays in [0, 1] and has a positive width at 0 % and 100
+    %. Raises ValueError for n < 1. Wilson (1927), doi:10.1080/01621459.1927.10502953.
     """
     _check_share(count, n)
     return Estimate(count / n, *_wilson_bounds(count, n, 1 - level), n, method="Wilson")

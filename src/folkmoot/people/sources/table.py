@@ -130,8 +130,7 @@ def _clean_cell(value: object) -> object:
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
-    """Return a name for each column: the known name of its meaning (such as `age`), or else its
-    own.
+    """Return a name for each column: the known name of its meaning (such as `age`) or its own name.
 
     Each known name is given once. If several columns have the same meaning, the column that already
     has the known name gets it, or else the first.

@@ -408,7 +408,7 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
 
 
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
-    """Return the finding on whether first and last votes are distributed equally in all runs.
+    """Compare the distributions of first and last votes between the first run and each other run.
 
     Returns None if the first run has no votes, or no other run has votes.
     """

@@ -156,10 +156,9 @@ def people_in(run: Sample) -> Sample | None:
 
 
 def same_people(first: Sample, second: Sample) -> bool:
-    """Return whether two runs drew the same participants.
+    """Return True if two runs drew the same participants in the same conditions.
 
-    The function compares the hashes of the parts that both plans sealed, such as participants and
-    their conditions. It ignores the design and the claims.
+    The parts of both sealed plans are compared. Only designs and claims may differ.
     """
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
