@@ -27,9 +27,10 @@ def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return the rows that the tables of a run must have, given the sealed plan.
+    """Return the rows that the tables of a run must have, according to its pre-registered plan.
 
-    `measures` has one row per group and condition. `members` has one row per member.
+    The table `measures` has one row per group and condition. The table `members` has one row per
+    member.
     """
     rows = tuple(
         {"group_id": group["id"], "condition": condition, "group_type": group["type"]}

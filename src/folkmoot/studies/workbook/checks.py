@@ -315,8 +315,8 @@ def _check_shared(
 def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
     """Return the names such as `role.label` that a text may use to quote a treatment or a role.
 
-    `space` is "treatment" or "role". Only attributes that all treatments, or all roles of
-    participants, have are returned. With `label`, only the role with this label counts.
+    `space` is "treatment" or "role". An attribute counts only if every treatment (or every role of
+    participants) has it. With `label`, only the role with this label counts.
     """
     parts: Sequence[LabelledPart] = workbook.treatments
     if space == "role":

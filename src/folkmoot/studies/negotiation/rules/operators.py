@@ -280,7 +280,7 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
 def higher_preference(tally: Tally, case: Case) -> Outcome:
     """Pick, among the members' first choices, the option with the highest single score.
 
-    Members with another first choice are promised their own first choice.
+    Members who wanted another option are promised it in return.
     """
     first_choice_members = first_choice_groups(tally)
     strongest = {

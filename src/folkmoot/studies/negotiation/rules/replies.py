@@ -248,7 +248,7 @@ def json_answer(
         order: the order of the fields, `source` or `reason_first`.
         fallback: the value that replaces an unreadable reply, or None for a missing answer.
 
-    The field `top_choice` also accepts the ways out, such as "none of these".
+    The field `top_choice` also accepts answers such as "none of these".
     """
     allowed = {
         path: with_ways_out(texts) if path.endswith("top_choice") else tuple(texts)

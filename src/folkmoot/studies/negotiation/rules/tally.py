@@ -467,7 +467,7 @@ def count_votes(
 ) -> Tally:
     """Return the tally of the votes of `members`.
 
-    `texts` maps member ids to preference texts. A member who is not in `texts` has no text.
+    `texts` maps member ids to preference texts, for the members who stated one.
     """
     sorted_options = tuple(sorted(options))
     voters = tuple(sorted(members, key=lambda member: natural_sort_key(member.id)))

@@ -99,12 +99,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Survey:
-    """A whole survey as read from a QSF file. `notes` lists parts that were left out in reading."""
+    """A whole survey as read from a QSF file."""
 
     name: str
     questions: Mapping[str, Question]
     blocks: Mapping[str, Block]
     flow: Sequence[Mapping[str, Any]]
+    # Parts that were left out in reading.
     notes: list[ImportNote] = field(default_factory=list)
 
 
