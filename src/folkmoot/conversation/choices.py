@@ -272,7 +272,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the reply, which allows every option and every reply such as `declined`."""
+        """The schema of the reply. It allows every option, and replies such as `declined`."""
         stated = {"type": "string", "enum": [*self.choice.options, *self.choice.ways_out]}
         return {
             "title": "Clarification",
@@ -313,9 +313,9 @@ class _Stated(BaseModel):
 class _OptionIndex(NamedTuple):
     """An index of options by the comparable forms of their text.
 
-    `by_form`: form → the options that have this form. `own`: label → option if every option begins
-    with a label, otherwise empty. `exact`: the options that can be identified by their text.
-    `longest_first`: the options, sorted by length.
+    `by_form`: the options that have a form. `own`: the option with a label, if every option begins
+    with one. `exact`: the options that can be identified by their text. `longest_first`: the
+    options, sorted by length.
     """
 
     by_form: dict[str, tuple[str, ...]]
@@ -560,7 +560,7 @@ class Number(AnswerType[float]):
 
     @property
     def last_reask(self) -> NumberInJson:
-        """The answer type of the last re-ask, which wants a JSON object.
+        """The answer type of the last re-ask, which asks for a JSON object.
 
         Small models may answer a number question in words, however often it is repeated. The JSON
         schema prevents this at endpoints that enforce schemas.

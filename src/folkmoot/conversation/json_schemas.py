@@ -119,7 +119,7 @@ def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
 
 
 def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
-    """Return the schema of an object. `parts`: property → schema.
+    """Return the schema of an object. `parts` holds the schema of each property.
 
     Properties with equal schemas refer to one shared definition.
     """

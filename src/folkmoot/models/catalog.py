@@ -346,7 +346,7 @@ def _resolve_bare_name(name: str) -> tuple[str, str]:
 
 
 def _vendors_by_priced_model() -> dict[str, str]:
-    """Return model ID → vendor for models in the price library.
+    """Return the vendor of each model ID in the price library.
 
     Models that several vendors serve are left out.
     """

@@ -30,8 +30,9 @@ COMPLETE = "complete"
 class Parts:
     """The planned parts of a run in order, and the parts with complete rows.
 
-    `column`: the column that holds the name of the part. `arms`: condition → parts, or empty if a
-    part belongs to several conditions. `excluded`: the parts that the analysis leaves out.
+    `column`: the column that holds the name of the part. `arms`: the parts of each condition, or
+    empty if a part belongs to several conditions. `excluded`: the parts that the analysis leaves
+    out.
     """
 
     column: str

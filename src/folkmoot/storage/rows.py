@@ -23,7 +23,7 @@ NON_TEXT_TYPES = (bool, int, float)
 
 @dataclass(frozen=True, slots=True)
 class ComputedWords:
-    """How the words in a column follow from a JSON reply: `words(reply[key])`.
+    """How to compute the words in a column from a JSON reply: `words(reply[key])`.
 
     The row names the reply in its column `utterance_id`.
     """
@@ -102,7 +102,7 @@ class Row:
 
     @classmethod
     def column_meanings(cls) -> dict[str, str]:
-        """Return column → description, for the columns that have a description."""
+        """Return the description of each column that has one."""
         meanings = {
             data_field.name: data_field.metadata.get("meaning", "")
             for data_field in fields(cls)  # type: ignore[arg-type]
@@ -111,9 +111,9 @@ class Row:
 
     @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
-        """Return column → how its words are computed from a reply.
+        """Return how the words of each computed column follow from a reply.
 
-        Columns that declare no such computation are left out.
+        Other columns are left out.
         """
         computed = {
             data_field.name: data_field.metadata.get("computed")
@@ -123,12 +123,12 @@ class Row:
 
 
 def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
-    """Return the kind of each column of these classes, as table → column → kind."""
+    """Return the kind of each column of these classes, by table and column."""
     return {row.table: row.columns() for row in tables}
 
 
 def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
-    """Return the description of each column of these classes, as table → column → description."""
+    """Return the description of each column of these classes, by table and column."""
     return {row.table: row.column_meanings() for row in tables}
 
 

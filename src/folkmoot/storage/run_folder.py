@@ -359,7 +359,7 @@ class RunFolder:
 
 
 class RunSoFar(RunFolder):
-    """A run that is active, or that ended without tables: the rows recorded so far.
+    """The rows recorded so far by a run that is active, or that ended without tables.
 
     Written tables are ignored, because they may be from an earlier process, or incomplete.
     `is_going_on`: True while a process writes the run.

@@ -51,7 +51,7 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """The position of a scope in a protocol, which creates keys for rows and for child scopes.
+    """The position of a scope in a protocol. It creates the keys of rows and child scopes.
 
     Keys sort in the order of the protocol at any depth. Each part of a key is a number from 0,
     preceded by its length in bytes.
@@ -189,8 +189,8 @@ class TableBuffer:
     lists or mappings become JSON text. NaN becomes null, like a missing cell.
 
     `file`: receives the rows that do not stay in memory. None: all rows stay in memory. `declared`:
-    column → kind (`Row.columns`). The declared kind decides the type of a column if all cells are
-    whole numbers or missing.
+    the kind of each column (`Row.columns`). It decides the type of a column if all cells are whole
+    numbers or missing.
     """
 
     def __init__(

@@ -159,7 +159,7 @@ def build_codebook(
     """Return the codebook of tables.
 
     The codebook holds type, meaning, missing cells, and levels or range of each column.
-    `descriptions`: column → meaning, or table → column → meaning. The meanings under a table have
+    `descriptions` holds meanings by column, or by table and column. The meanings under a table have
     priority.
     """
     own_descriptions = descriptions or {}
@@ -238,9 +238,9 @@ def _measure_numbers(cells: pl.Series | pl.LazyFrame) -> tuple[Any, Any, Any]:
 
 
 def _count_values(cells: pl.Series | pl.LazyFrame) -> tuple[int, int, dict[Any, int]]:
-    """Return three counts: missing cells, distinct values, and value → number of its cells.
+    """Return the numbers of missing cells and of distinct values, and the count of each value.
 
-    With more than `MAX_LEVELS` distinct values, the mapping may be empty.
+    With more than `MAX_LEVELS` distinct values, there may be no counts.
     """
     if isinstance(cells, pl.Series):
         count_by_value = Counter(cells)
@@ -298,7 +298,7 @@ class Units(NamedTuple):
 
 
 def units_of(table: pl.DataFrame) -> Units:
-    """Return the independent units of a table, which findings use as unit of analysis.
+    """Return the independent units of a table: the units of analysis of its findings.
 
     A study may draw several versions of the same summary and show each participant one of them.
     With at least five such draws, all participants with the same draw are one unit. Otherwise all

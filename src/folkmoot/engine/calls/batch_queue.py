@@ -311,7 +311,7 @@ class BatchQueue:
     async def _submit_once(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> str:
         """Submit one batch and return the vendor's id.
 
-        If the outcome is unknown, first look for the batch at the vendor.
+        If the outcome is unknown, look for the batch at the vendor before submitting it again.
         """
         batches, path = calls[0].provider.batches, calls[0].path
         has_tried = False

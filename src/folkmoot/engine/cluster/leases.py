@@ -207,7 +207,7 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Return model → seconds for which its calls must still wait.
+        """Return the seconds for which the calls of each model must still wait.
 
         Models without a wait are left out.
         """

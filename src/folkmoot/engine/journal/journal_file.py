@@ -352,7 +352,7 @@ def write_batch(db: sqlite3.Connection, batch: BatchRecord, keys: Iterable[str])
 
 
 def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
-    """Write a reply that broke off."""
+    """Write the record of a reply that broke off."""
     db.execute(BROKEN)
     db.execute("INSERT INTO broken VALUES (?, ?, ?, ?)", broken)
     row = db.execute(
@@ -364,7 +364,8 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
 def mark_repaired(path: Path) -> None:
     """Mark a journal as repaired, because its damaged entries were removed.
 
-    Until the run is done, a resume sends requests again if they differ, as with --accept-changes.
+    Until the run is done, a resume accepts requests that differ from the journal, and sends them
+    again.
     """
     with closing(open_for_writing(path)) as db:
         with db:

@@ -187,7 +187,7 @@ class Loan:
         return bool(self._waiting)
 
     def process_arrivals(self) -> None:
-        """Apply a received loan. See `receive_loan`."""
+        """Apply the loan that `receive_loan` has stored."""
         self._take_arrivals()
 
     def apply_loan(self, lent: Amount, *, unpriced: bool = False) -> None:
@@ -327,7 +327,7 @@ class LoanManager:
         return lent
 
     def record_lost_worker(self, borrower: int) -> Amount:
-        """Record a lost worker and return its outstanding loan, which was possibly paid."""
+        """Record a lost worker and return its outstanding loan. The vendor may have billed it."""
         account = self._accounts.pop(borrower, Account())
         out = Amount(
             max(0, account.outstanding_amount.calls), max(0.0, account.outstanding_amount.usd)
@@ -407,7 +407,7 @@ class LoanManager:
     def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
         """Return the amount to lend ahead of need (calls, USD).
 
-        `needed`: for calls that are not settled or about to start. `had`: the outstanding loan.
+        `needed`: what unsettled calls and calls about to start need. `had`: the outstanding loan.
         """
         # Loans of the other borrowers are already promised.
         lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)

@@ -410,7 +410,7 @@ def estimate_run(
 
 
 def _estimate_of(dry_run: DryRun, scale: float) -> RunEstimate:
-    """Return the estimate of a study from a dry run of a part of it.
+    """Return the estimate for a study from a dry run of one part.
 
     `scale` is the size of the study divided by the size of the part.
     """

@@ -85,9 +85,9 @@ class RunStopper:
                 signal.signal(number, handler)
 
     async def run_guarded(self, main: Coroutine[object, object, None]) -> None:
-        """Await `main`, which can be stopped by calling this object.
+        """Await `main` until it ends, or until a second call of this object cancels it.
 
-        Raises RunInterruptedError if a second call of this object has cancelled `main`.
+        Raises RunInterruptedError if `main` was cancelled.
         """
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:

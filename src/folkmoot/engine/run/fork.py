@@ -261,7 +261,7 @@ def _is_structured(reply: str) -> bool:
 
 
 def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
-    """Return utterance id → text for the reply at an address.
+    """Return the utterances in the reply at an address, by utterance id.
 
     If `address` is the id of an utterance, return only this utterance.
     """

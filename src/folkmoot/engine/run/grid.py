@@ -345,7 +345,7 @@ def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
 
 @dataclass
 class _GridExecution:
-    """One process of a grid, which runs its unfinished cells.
+    """One process of a grid. It runs the cells that are unfinished.
 
     `studies_by_cell` and `providers` are keyed by the name of the cell. `limits` are the budget in
     USD and in calls. `samples` holds the preflight requests of the cells of the first repeat.

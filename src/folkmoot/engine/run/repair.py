@@ -72,7 +72,7 @@ def plan_repair(run: RunFolder) -> RepairPlan:
 
 
 def repair_journal(run: RunFolder, plan: RepairPlan, requested_by: str) -> Path:
-    """Remove the damaged entries and return the path of the old journal, which is kept.
+    """Remove the damaged entries, keep the old journal, and return the path of the old journal.
 
     The caller must hold the lock of the run folder. The run counts as paused until a resume has
     asked for the missing answers.

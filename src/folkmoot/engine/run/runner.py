@@ -234,7 +234,7 @@ def _dry_run_remote_execution(study_file: StudyFile) -> None:
 def open_dry_run(
     study_file: StudyFile, changes: Mapping[str, object] | None = None
 ) -> Iterator[tuple[StudyFile, Path]]:
-    """Yield a study for a dry run and its run folder, which is deleted afterwards.
+    """Yield a study for a dry run, and a run folder that is deleted afterwards.
 
     `changes` replace settings of the study.
     """

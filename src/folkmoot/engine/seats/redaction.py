@@ -73,7 +73,7 @@ class Words:
         return list(accumulate((len(word) + 1 for word in self.folded), initial=0))
 
     def find_word_sequence(self, wanted: str) -> Iterator[int]:
-        """Yield the number of the first word of each occurrence of `wanted`.
+        """Yield the word number at which each occurrence of `wanted` begins.
 
         `wanted` is the `line` of another text, or the beginning of such a line.
         """

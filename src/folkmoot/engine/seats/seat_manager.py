@@ -127,8 +127,7 @@ class SeatManager:
     `readers` are the names of the models that will read the humans' answers, for the consent page.
     `clock` returns seconds. Time limits count only the time that `advance_clock` reports.
 
-    With `seats: open`, `lobby` knows the person in each seat, and seats are given out in the order
-    of `seats`.
+    `lobby` exists only with `seats: open`. It knows the person in each seat.
     """
 
     def __init__(

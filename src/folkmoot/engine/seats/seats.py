@@ -84,7 +84,7 @@ class Seat:
     def stages_of(self, path: Sequence[str]) -> tuple[str, ...]:
         """Return the stages to which a question to this seat belongs, the outermost first.
 
-        These are the names in its scope's path that do not identify the seat.
+        They are the names in `path` that do not identify the seat.
         """
         return tuple(part for part in path if part != self.id and part not in self.scopes)
 

@@ -1,4 +1,4 @@
-"""Declare the tables of utterances and self-descriptions, which the engine itself writes.
+"""Declare the tables of utterances and self-descriptions. The engine itself writes them.
 
 `utterances` has one row for each public or private utterance, with the address of its reply.
 `self_descriptions` has one row for each human who answers as themselves. A replay computes both

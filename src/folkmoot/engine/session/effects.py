@@ -65,8 +65,8 @@ class AskResult(NamedTuple, Generic[T]):
     the step of the parser that read the answer. `messages` is the request that was sent last.
     `reply` is the completion of that request with finish reason, tokens, latency and cost. A replay
     returns the same completion. `repairs` lists values that the validators of a JSON answer
-    corrected or dropped. `address` is the journal address of the question, which is the source of
-    the speaker's utterance.
+    corrected or dropped. `address` is the journal address of the question. It is the source of the
+    speaker's utterance.
     """
 
     value: T | Missing
@@ -201,7 +201,7 @@ async def ask_until_parsed(
 async def _ask_for_more(
     run: RunContext, address: str, request: ModelRequest, cut: Completion
 ) -> Completion:
-    """Send a request again with its doubled token limit and return the new reply.
+    """Send a request again with twice its token limit and return the new reply.
 
     If the new reply is empty or a refusal, return `cut`, the reply so far.
     """

@@ -120,7 +120,7 @@ class Plan:
         return self._data.get(name)
 
     def write_plan(self) -> None:
-        """Write the parts sealed since the last write to disk. Raises StorageError."""
+        """Write newly sealed parts to disk. Raises StorageError."""
         if self._unwritten:
             # Only the first write of this process may save the old content. Later writes would save
             # our own.
@@ -189,10 +189,10 @@ def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
 def without_new_defaults(
     settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return settings without the keys that have their default value and are not in `earlier`.
+    """Return only the settings that were sealed earlier or that differ from their default.
 
-    `earlier`: the sealed settings. `given`: the settings that differ from their default. Nested
-    dictionaries, and dictionaries in lists, are treated in the same way.
+    `earlier` holds the former, `given` the latter. Nested dictionaries, and dictionaries in lists,
+    are treated in the same way.
     """
     kept: dict[str, Any] = {}
     for key, setting in settings.items():

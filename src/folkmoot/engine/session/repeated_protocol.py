@@ -1,9 +1,9 @@
 """Run the protocol of a finished run again with some prompts changed, inside another run.
 
-The study's own code runs. A request that the finished run made as well is answered from its journal
-at no cost. In some scopes, all other requests are made by the other run (the outer run), in its
-journal and within its budget. So the code of the study computes again whatever depends on a changed
-prompt, such as the result of a game. Controls use this module.
+The study's own code runs again. A request that the finished run made is answered from its journal
+at no cost. In chosen scopes, all other requests are made by the other run (the outer run), which
+journals and pays for them. So whatever depends on a changed prompt, such as the result of a game,
+is computed again. Controls use this module.
 """
 
 from __future__ import annotations
@@ -298,6 +298,6 @@ class _RepeatedJournal:
 
 
 def _question_of(address: str) -> str:
-    """Return the address of a question. Re-asks have a suffix such as `.r1`."""
+    """Return an address without the suffix of a re-ask, such as `.r1`."""
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"

@@ -77,10 +77,7 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether a claim compares the same as a hypothesis (`stated`).
-
-    The arms, the measure and the rows must be the same.
-    """
+    """Return whether a claim and a hypothesis (`stated`) have the same arms, measure and rows."""
     # A hypothesis may name its column without the table.
     measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
     is_unrestricted = not claim.where and claim.at_least is None

@@ -83,7 +83,7 @@ class ControlQuestion(BaseModel):
 
     @property
     def answer(self) -> AnswerType[str] | AnswerType[float]:
-        """The answer type of the question, which allows a participant to decline."""
+        """The answer type of the question. A participant may decline to answer."""
         if self.number is None:
             return Choice(self.options)
         return Number(*self.number, integer=True)

@@ -265,7 +265,7 @@ def _describe_side(value: float, low: float, high: float, zero: float) -> str:
 
 
 def _significant_rows(finding: Finding) -> dict[str, bool]:
-    """Return label → whether a test is significant, for each test in the table of a finding.
+    """Return for each test in the table of a finding whether it is significant, by label.
 
     The label consists of the texts of the row. If the table has adjusted p-values, only these
     count.
