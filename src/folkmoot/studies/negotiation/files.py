@@ -380,7 +380,7 @@ def validate_payload(data: object) -> None:
 
 @cache
 def payload_schema() -> dict[str, object]:
-    """Return the JSON schema (draft 2020-12) of the planner's payload."""
+    """Return the JSON schema (draft 2020-12) of planner_payload.json."""
     text = files(__package__).joinpath("planner_payload.schema.json").read_text(encoding="utf-8")
     data: dict[str, object] = json.loads(text)
     return data

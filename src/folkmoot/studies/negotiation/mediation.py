@@ -348,7 +348,7 @@ async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision)
 
 
 def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
-    """Return the member to ask next, and True if the decision left out this member."""
+    """Return the member to ask next, and whether the decision left out this member."""
     asked_ids = {feedback_round.target for feedback_round in decision.feedback}
     texts = case.texts(topic.id)
     left_out_members = left_out(case.group, texts, decision.resolution_text)

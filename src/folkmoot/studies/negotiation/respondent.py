@@ -1,7 +1,8 @@
 """How the embedded respondent plays travellers and the mediator in negotiations.
 
-The respondent recognises statements, options, names and shares by their sources (`quotes`). It does
-not read instructions. The study's own rules (`rules.tally`) find the options in a statement.
+The respondent recognises statements, options, names and shares by the sources that these texts
+carry. It does not read instructions. The study's own rules (`rules.tally`) find the options in a
+statement.
 """
 
 from __future__ import annotations

@@ -575,7 +575,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """Return a reply as an invalid answer. It is used after the last re-ask."""
+        """Return the reply to the last re-ask as an invalid answer."""
         text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")

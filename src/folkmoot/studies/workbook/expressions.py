@@ -530,11 +530,9 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
     return min(values) if name == "min" else max(values)
 
 
+# Each result is equal to `_combine_values` of the other values, bit for bit.
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return the aggregate over all other values, for each value (sum of 1, 2, 3: [5, 4, 3]).
-
-    Each result is equal to `_combine_values` of the other values, bit for bit.
-    """
+    """Return the aggregate over all other values, for each value (sum of 1, 2, 3: [5, 4, 3])."""
     if name in ("min", "max"):
         choose = min if name == "min" else max
         prefix_results = list(accumulate(values, choose))

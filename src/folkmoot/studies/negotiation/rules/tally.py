@@ -1,10 +1,8 @@
 """The vote parser: score each option in members' texts and ballots, and count the scores.
 
-The parser compares folded words: words without differences of case, accents and width, and without
-plural and third-person endings. No model is called. `candidates` finds the options on the table.
-Operators decide on a `Tally`, and `summarise_vote` gives its audit trail. `describe_coverage` makes
-the promise to a minority, and `nearest_split` the split of a group. The file
-docs/decisions/0010-vote-parser.md covers the cases that the rules of the source study leave open.
+The parser compares words without differences of case, accents and width, and without plural and
+third-person endings. No model is called. `candidates` finds the options on the table. The file
+docs/decisions/0010-vote-parser.md covers cases that the source study leaves open.
 """
 
 from __future__ import annotations

@@ -80,11 +80,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of the survey. `elements` holds its questions and page breaks."""
+    """A block of the survey."""
 
     id: str
     kind: str
     title: str
+    # Its questions and page breaks.
     elements: Sequence[Mapping[str, Any]]
     options: Mapping[str, Any]
 
