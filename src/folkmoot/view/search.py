@@ -47,15 +47,14 @@ CREATE TABLE state(stamp TEXT NOT NULL, upto INTEGER NOT NULL);
 
 
 class Hit(NamedTuple):
-    """A reply that contains all words of a query.
-
-    `place` describes the question in the protocol. `words` is the text around the first match.
-    """
+    """A reply that contains all words of a search query."""
 
     address: str
     speaker: str
     role: str
+    # Where in the study the question was asked.
     place: str
+    # The text around the first match, with the matches marked.
     words: Markup
 
 

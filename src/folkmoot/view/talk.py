@@ -70,14 +70,13 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """The details of one question to a speaker, as its page shows them.
-
-    `tries`: (journal entry, prompt divided by source) for the question and for each re-ask.
-    """
+    """One question to a speaker with its replies, as its page shows them."""
 
     address: str
     asked: Asked | None
     place: str
+    # One pair for the question and one for each re-ask: the journal entry, and the prompt split
+    # into passages by source.
     tries: tuple[tuple[JournalEntry, Sourced], ...]
 
 

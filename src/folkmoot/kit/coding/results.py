@@ -129,7 +129,10 @@ class CodebookResults:
         return next(iter(self.codes_of(text_id) or ()), None)
 
     def codes_with_target(self, text_id: str) -> list[tuple[dict[str, str], str, str]]:
-        """Return (slot values, code, quote) for each code of one text."""
+        """Return (objects, code, quote) for each code of a text.
+
+        The objects say what the code is about, such as `{"option": "A"}`.
+        """
         codes = self.codes_by_text.get(text_id, {})
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 

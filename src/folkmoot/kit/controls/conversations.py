@@ -239,7 +239,11 @@ def _utterances(
 
 
 def messages_of(entry: JournalEntry, spans: dict[int, list[Span]]) -> list[tuple[str, SourcedText]]:
-    """Return the messages of a request as pairs (message role, text with its sources)."""
+    """Return the messages of a request as pairs (message role, text).
+
+    Each text keeps the record of where its parts come from. `spans`: these records for each
+    message.
+    """
     return [
         (message["role"], SourcedText(message["content"], spans.get(number, ())))
         for number, message in enumerate(entry.request["messages"])

@@ -249,31 +249,30 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a claim: estimate, verdict, and the possible influence of lost values.
-
-    - `estimate`: the difference, with the 95 % interval of this claim by itself.
-    - `means`: the values of both conditions.
-    - `why`: the reason if there is no test, otherwise empty.
-    - `bounds`: the range of the difference over all possible lost values.
-    - `counts`, `lost`: number of known and of lost values in both conditions.
-    - `adjusted_p`: the p-value adjusted for the family of the claim (see `judge_families`), or NaN
-      in a family of one.
-    - `joint`: the interval that holds together with those of other primary claims, or None if there
-      are none.
-    - `is_between_units`: True if no independent unit is in both conditions. The number of units is
-      then that of the smaller condition.
-    """
+    """The result of a claim: estimate, verdict, and how missing answers could change it."""
 
     claim: Claim
+    # The difference, with the 95 % interval of this claim by itself.
     estimate: Estimate
     verdict: str
+    # The reason if there is no test, otherwise empty.
     why: str = ""
+    # The range of the difference over all possible values of the missing answers.
     bounds: Bounds | None = None
+    # Number of known values in both conditions.
     counts: tuple[int, int] = (0, 0)
+    # Number of missing values in both conditions.
     lost: tuple[int, int] = (0, 0)
+    # The p-value adjusted for the other claims tested with it, or NaN if there are none (see
+    # `judge_families`).
     adjusted_p: float = math.nan
+    # The interval that holds together with those of other primary claims, or None if there are
+    # none.
     joint: JointInterval | None = None
+    # The values of both conditions.
     means: tuple[float, float] = (math.nan, math.nan)
+    # True if no independent unit is in both conditions. The number of units is then that of the
+    # smaller condition.
     is_between_units: bool = False
 
     @property

@@ -81,11 +81,7 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 
 
 def _independent_units(*sides: int) -> int:
-    """Return the smaller number of units if it is too small for an interval, otherwise 0.
-
-    The result becomes `Estimate.clusters`. With fewer than five units in one condition, an
-    `Estimate` shows no interval. `sides`: the number of units of each condition.
-    """
+    """Return the smallest of the numbers of units, or 0 if each is large enough for an interval."""
     return min(sides) if min(sides) < FEWEST_UNITS else 0
 
 

@@ -177,10 +177,7 @@ class ResearcherPages:
 
 
 def is_given(seat_manager: SeatManager, seat_state: SeatState) -> bool:
-    """Return True if a human has the link of this seat.
-
-    In an open entry, a seat has no link before a participant gets the seat.
-    """
+    """Return True if the seat is reserved for a human or a human has taken it."""
     lobby = seat_manager.lobby
     return lobby is None or seat_state.seat.name in lobby.occupants
 
