@@ -244,7 +244,7 @@ def enclose_text(text: str, source: Source) -> SourcedText:
 
 
 def source_of(value: object) -> Source | None:
-    """Return the source of a value. None if the value has no source or several sources."""
+    """Return where a value comes from. None if this is unknown or if there are several sources."""
     return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
 
 

@@ -197,8 +197,8 @@ class RunCollection:
     def list_statuses(self) -> list[RunStatus]:
         """Return the state of all runs. The most recently written run comes first.
 
-        Counting participants has a time limit, after which `people` is None. The next call
-        continues the count.
+        Counting participants stops after `MAX_COUNTING_SECONDS`. `people` is then None for the runs
+        that are not counted yet. The next call continues the count.
         """
         oldest = datetime.min.replace(tzinfo=UTC)
         deadline = time.monotonic() + MAX_COUNTING_SECONDS

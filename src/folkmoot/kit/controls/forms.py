@@ -41,7 +41,9 @@ class SingleFieldForm(AnswerType["str | float"]):
     kind: str = "json"
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str | float] | ParseFailure | Missing:
-        """Return the value of the closed field, a missing answer, or the problem for a re-ask."""
+        """Return the answer in a JSON reply, a missing answer, or the problem that the model is
+        told.
+        """
         for step, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and (
                 self.name in candidate or is_declined(candidate.get(DECLINED))

@@ -194,7 +194,7 @@ class Arm:
 
     @property
     def high(self) -> float:
-        """The share if all lost answers were hits."""
+        """The share of hits if all missing answers were hits."""
         total = self.seen + self.lost
         return (self.count + self.lost) / total if total else 1.0
 

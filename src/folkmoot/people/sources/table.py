@@ -49,15 +49,15 @@ ALSO_CALLED = {
 def read_personas(
     path: Path, columns: Mapping[str, str] | None = None, *, with_first_answers: bool = False
 ) -> list[Persona]:
-    """Return every row as a persona, in the order of the file.
-
-    A table of answers (`people_table`) gives one persona for each person, made of the attributes.
-    With `with_first_answers`, the description also gives the first answers of the person.
+    """Return every row of a table as a persona, in the order of the file.
 
     These column names have a meaning: `id`, `name`, one of `TEXT_COLUMNS` (the description),
-    `base_persona`, and the seven demographics. `ALSO_CALLED` holds other accepted names for the
-    same meanings. All other columns are kept in `extra`. Without a description, `base_persona` is
-    the description. Without both, the description is made from all other columns.
+    `base_persona`, and the seven demographics. `ALSO_CALLED` holds other accepted names for them.
+    All other columns are kept in `extra`. Without a description, `base_persona` is the description.
+    If that is missing too, the description is made from all other columns.
+
+    A table of people's answers to questions (`people_table`) gives one persona for each person.
+    `with_first_answers`: add the first answers of the person to the description.
 
     `columns` maps a name with a meaning to the name of the column in the file (`{"age":
     "AGE_YRS"}`). Empty cells are left out. Raises InputError for an unreadable file, a repeated id,

@@ -89,9 +89,9 @@ def build_document(
 ) -> Document:
     """Build the report of a run.
 
-    `known`: findings that the caller has already computed. `over_grid`: the verdict on each primary
-    claim over all wordings of a grid, if the run is a cell of a grid. Raises StorageError if the
-    run has no tables yet or a table is missing.
+    `known`: findings that the caller has already computed. `over_grid`: a finding that judges the
+    claims over several runs with different wordings, if this run is one of them. Raises
+    StorageError if the run has no tables yet or a table is missing.
     """
     run.require_tables()
     study = find_study_of_run(run)

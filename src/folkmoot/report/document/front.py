@@ -290,10 +290,12 @@ def _fallback_question(run: RunFolder, study: Study) -> str:
 
 
 def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
-    """Yield the design as carried out: conditions, their decisions, and the texts in prompts.
+    """Yield the lines of the design chart: conditions, their decisions, and the texts in the
+    prompts.
 
-    Conditions with the same decisions and sizes share a lane. Consecutive decisions with the same
-    texts share a step. Without a table of exposure, each planned condition has one lane.
+    Conditions with the same decisions and sizes share a line. Consecutive decisions with the same
+    texts are joined. If no exposure was recorded, each planned condition has one line without
+    decisions.
     """
     by, sizes = _arm_sizes(run, study)
     if not run.has_table(ExposureRow.table):
