@@ -236,7 +236,7 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
 def read_check_data(
     utterances: pl.DataFrame, statements: pl.DataFrame
 ) -> tuple[list[PositionedAnswer], list[PositionRecord]]:
-    """Return the answers and the private positions that the check compares.
+    """Return the answers and the private positions that the sycophancy check compares.
 
     `utterances` holds the utterances of participants, and `statements` the private positions. The
     result has one position record per discussion.

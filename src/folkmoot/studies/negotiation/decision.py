@@ -563,7 +563,7 @@ class Negotiation:
         return DialogueTurn(utterance, columns["intent"], columns["phase"])
 
     def preference_lines(self, topic: Topic) -> tuple[DialogueTurn, ...]:
-        """Return the recorded preferences of `heard_members` as utterances."""
+        """Return the recorded preferences of the members who take part, as utterances."""
         statements = self.stated[topic.id]
         columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
         intent_and_phase = columns["intent"], columns["phase"]

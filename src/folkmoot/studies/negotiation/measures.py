@@ -643,9 +643,8 @@ def group_of_answer(row: Mapping[str, Any]) -> Hashable:
 def repeated_statements(run: RunFolder) -> list[Repeat]:
     """Return pairs of two answers by the same member, for the measures of test and retest.
 
-    The first kind of pair compares two scores of an option: from the stated preference, and by the
-    member. The second kind compares the option that the member scored highest with the top choice
-    on the ballot.
+    A pair holds two scores of one option: one from the member's text, one given by the member.
+    Other pairs hold the option that the member scored highest and the top choice on the ballot.
     """
     scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()

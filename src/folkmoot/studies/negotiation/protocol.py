@@ -589,8 +589,7 @@ class Talks(NamedTuple):
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
     """Return the texts of one session for the coders.
 
-    If C5 has no feedback, its dialogue equals the dialogue of C4. The dialogue is then coded only
-    once, under C4.
+    A dialogue that C4 and C5 share (if C5 has no feedback) is coded only once, under C4.
     """
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:

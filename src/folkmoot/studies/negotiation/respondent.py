@@ -387,8 +387,8 @@ class Meeting:
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return the sentence with which a member reacts to a decision.
 
-        If the member does not get the first choice, `content` decides the sentence. With `content`
-        the member accepts the decision, otherwise the member asks for the first choice.
+        A member who does not get the first choice accepts this if `content` is True, and otherwise
+        asks for it.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]

@@ -175,9 +175,10 @@ def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
 
 
 def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, Fit]:
-    """Return the fit of each large enough subgroup, by name ("age group: 18-29").
+    """Return how well simulated changes fit human ones in each subgroup, such as "age group:
+    18-29".
 
-    Attributes with more than MAX_LEVELS levels are left out.
+    Subgroups with few answers and attributes with more than MAX_LEVELS levels are left out.
     """
     fits: dict[str, Fit] = {}
     for name, values in _attributes(both).items():

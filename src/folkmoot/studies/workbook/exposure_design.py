@@ -27,7 +27,7 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield one decision for each answer of a participant to a task."""
+    """Yield each answer of a participant as a decision, to check which texts the prompt held."""
     workbook = WorkbookConfig.model_validate(run.config).workbook
     treatments = {
         (experiment, treatment): {cell_id("treatments.description", experiment, treatment)}

@@ -1,7 +1,8 @@
 """The findings of a workbook run: sessions, rounds, treatments, answers, constants and quality.
 
-The session is the independent unit, because its participants influence each other. Experiments of a
-run share participants and treatments in each session, so they are compared as pairs.
+The session is the independent unit, because its participants influence each other. All experiments
+of a run have the same sessions with the same participants. So each session is compared with the
+same session of another experiment.
 """
 
 from __future__ import annotations
