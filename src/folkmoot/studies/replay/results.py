@@ -175,8 +175,7 @@ def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
 
 
 def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, Fit]:
-    """Return how well simulated changes fit human ones in each subgroup, such as "age group:
-    18-29".
+    """Return how well simulated changes fit human ones, by subgroup ("age group: 18-29").
 
     Subgroups with few answers and attributes with more than MAX_LEVELS levels are left out.
     """

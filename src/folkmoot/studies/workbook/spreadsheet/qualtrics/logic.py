@@ -122,9 +122,10 @@ class LogicReader:
         self._find_asked, self._compare_field, self._note = find_asked, compare_field, note
 
     def read_logic(self, logic: object, where: str) -> Condition | None:
-        """Return the condition of display or branch logic, or None if all parts are unknown.
+        """Return the condition that the survey's display or branch logic states.
 
-        Unknown parts are left out. A note names the place (`where`) of each.
+        Unknown parts are left out. A note names the place (`where`) of each. Return None if all
+        parts are unknown.
         """
         groups: list[list[Condition | None]] = []
         for _, logic_set in _iterate_numbered(logic):
