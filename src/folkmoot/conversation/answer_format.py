@@ -46,13 +46,11 @@ def describe_format(
 ) -> SourcedText:
     """Return the keys of a JSON object as a list for a prompt, with nested objects indented.
 
-    Each line holds the description, the allowed values and the bounds of a field, as the schema
-    states them. Neighbouring keys with the same definition, such as the items of a ballot, share
-    one line.
+    Each line holds the description, the allowed values and the bounds of a field. Neighbouring keys
+    with the same definition, such as the items of a ballot, share one line.
 
-    The text counts as an instruction and records no source. Options that a human or a model wrote
-    must keep their sources. Pass such options in `options`, which maps a field to its values. The
-    allowed values of all other fields are then omitted.
+    `options`: the allowed values by field, with the sources of their texts. If it is given, it
+    replaces the enumerations of the schema for all fields.
     """
     lines = _describe_object(schema, schema.get("$defs", {}), "", options)
     return join_texts("\n", lines)

@@ -378,10 +378,10 @@ class Json(AnswerType[M]):
     def read(
         self, value: object, *, salvage: bool = False, repair: bool = True
     ) -> ParsedAnswer[M] | ParseFailure | Missing:
-        """Validate a JSON value and return the answer.
+        """Validate a JSON value, which may be a part of a larger reply, and return the answer.
 
-        The value may be a part of a larger reply. With `salvage`, the readable part of an invalid
-        value is kept. Without `repair`, an invalid value is rejected.
+        `repair=False` rejects an invalid value instead of repairing it. `salvage` keeps the
+        readable part of a value that cannot be repaired.
         """
         if self.may_decline and isinstance(value, dict):
             # Check this first: a speaker who declines may leave the other fields empty.

@@ -140,10 +140,10 @@ def repair_fields(
 ) -> object:
     """Return a repaired copy of a value that failed validation, or None if no repair is possible.
 
-    The function first tries to convert each rejected value to the expected type. If no value
-    can be converted, it drops optional values: a list entry, or a field with an empty default.
-    With `salvage`, a required nullable field becomes None. `ways_out` lists words that mean
-    null in a nullable field. `note` is called with each change.
+    Rejected values are converted to the expected types. If no value can be converted, optional
+    values are dropped: list entries, or fields with an empty default. `salvage`: a required
+    nullable field becomes None. `ways_out`: words that mean null in a nullable field. `note` is
+    called with each change.
     """
     # The caller records the original as a repair if it stays unreadable, so it must not change.
     repaired = copy.deepcopy(value)

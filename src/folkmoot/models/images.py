@@ -108,9 +108,8 @@ def split_messages(
     """Split messages into text parts and image parts.
 
     An image is inserted at its first mention. Every mention becomes `[image 1]`, `[image 2]`, …, so
-    that later texts can refer to the image. A system message can hold only text. Images of a system
-    message are inserted at the start of the next user message. If there is no such message, a user
-    message is added at the end.
+    that later texts can refer to the image. A system message can hold only text, so its images are
+    inserted at the start of the next user message.
     """
     if not images:
         return [(message, [MessagePart(message.content)]) for message in messages]

@@ -258,9 +258,8 @@ class Completion(NamedTuple):
 
     `finish`: `stop`, `length`, `refused:<reason>` or `unknown`. An unfamiliar reason is appended,
     as in `unknown:<reason>`. `length:model` means that the reply reached the maximum of the model.
-    The embedded respondent also uses two other values. `stop:unread` means that it did not
-    recognise the subject of the question. `stop:unmoved` means that it recognised no argument in
-    the text before the question.
+    The embedded respondent adds `stop:unread` if it did not recognise the subject of the question,
+    and `stop:unmoved` if it recognised no argument before the question.
     """
 
     text: str

@@ -126,9 +126,8 @@ def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
 def format_json(data: object) -> str:
     """Return data as JSON for a file: indented, lists of scalars on one line, a final line feed.
 
-    numpy values become plain values. 32-bit floats are written with the fewest digits that are read
-    back as the same float. Raises ValueError for NaN and infinity, which JSON does not have. Use
-    None in their place. Error messages name the location in the data.
+    numpy values become plain values. 32-bit floats are written with as few digits as possible.
+    Raises ValueError, with the location in the data, for NaN and infinity. Use None in their place.
     """
     text = io.BytesIO()
     # Do not collect the pieces for a join, because each piece from orjson occupies at least 4 KB.

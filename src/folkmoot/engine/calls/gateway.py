@@ -144,9 +144,9 @@ class Gateway:
     ) -> Completion:
         """Return the completion at an address, from the journal or from the model.
 
-        A new completion is journaled. `has_alternative` means that the caller can use another reply
-        if this request is rejected. Such a rejection is no evidence that all calls fail. A refusal
-        is a completion with empty text and the finish reason `refused:<reason>`.
+        A new completion is journaled. `has_alternative`: the caller can use another reply if this
+        request is rejected. A refusal is a completion with empty text and the finish reason
+        `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup_entry(address, fingerprint, request.to_json)

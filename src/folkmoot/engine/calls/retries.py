@@ -122,11 +122,10 @@ class ModelCall:
     """One call and its progress through budget, limiter and retries.
 
     `max_input_tokens` bounds the tokens sent. `max_output_tokens` returns the token limit of the
-    reply, or None without a limit. `reserved_usd` is the amount that the budget reserves (USD), or
-    None before the reservation. `covered_usd` is the amount of the loan that covers the call (USD),
-    or None before the call is sent. `has_alternative` means that the model has already answered
-    this question in another form. A rejection of such a call is no evidence that the server rejects
-    all calls.
+    reply, or None without a limit. `reserved_usd` is reserved in the budget, and `covered_usd` is
+    covered by the loan. Both are in USD, and None before that step. `has_alternative`: the model
+    has already answered this question in another form. A rejection is then no evidence against
+    other calls.
     """
 
     address: str
@@ -157,10 +156,9 @@ class Stoppable(Protocol):
 class SharedLimits:
     """The limits that calls compete for: budget and slots of models. All runs of a grid share them.
 
-    Each model has a rate limiter, and `total_concurrency` bounds all models together. `shared`
-    means that several runs share these limits. An empty quota, a wrong key or a spent budget then
-    stops all runs. The end of one run does not stop the other runs. A cluster worker passes `tell`
-    (see `RateLimiter`) and the `loan` of the head.
+    Each model has a rate limiter, and `total_concurrency` bounds all models together. `shared`:
+    several runs share these limits. An empty quota, a wrong key or a spent budget then stops all
+    runs. A cluster worker passes `tell` (see `RateLimiter`) and the `loan` of the head.
     """
 
     def __init__(

@@ -111,13 +111,12 @@ async def run_pickled_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run the items of a fork in this process as a worker would. This is a `ForkExecutor`.
+    """Run the items of a fork in this process as a worker would. This is a `ForkExecutor` for dry
+    runs.
 
-    Dry runs use this executor. Everything is pickled and unpickled as for another machine, except
-    forks inside an item.
-
-    Raises ProtocolError if something cannot be pickled, or if the function of `map` changes a
-    variable of its closure. On another machine the function would change a copy.
+    Everything is pickled and unpickled, except forks inside an item. Raises ProtocolError if
+    something cannot be pickled. Raises it also if the function of `map` changes a variable of its
+    closure: on another machine it would change a copy.
     """
     if _inside_item.get():
         return await run_locally(run, fork, fork_items, results, stage)

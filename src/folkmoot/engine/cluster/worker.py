@@ -77,8 +77,8 @@ class WorkerSetup(NamedTuple):
 
     `study` is the pickled study type, or its name, or its file with the consent to run it.
     `run_holder` is the content of the holder file in the run folder. A worker that reads the same
-    content sees the same folder. `key` identifies the run on machines that do not see the run
-    folder. `limits` is the budget (USD, calls).
+    content sees the same folder. Otherwise `key` identifies the run. `limits` is the budget (USD,
+    calls).
     """
 
     study: bytes | str | tuple[str, Consent]

@@ -1,8 +1,8 @@
 """Forks: a run that repeats an earlier run except for one changed reply.
 
 The new run has its own journal. If it makes the same request at the same address as the earlier
-run, the entry of the earlier run is copied at no cost. The fingerprint tells whether a request is
-the same. So exactly the calls that depend on the changed reply are made again.
+run, the earlier entry is copied at no cost. So exactly the calls that depend on the changed reply
+are made again.
 
 `ReplyChange` is sealed in the plan of the new run. `EarlierReplies` gives the journal of the new
 run the entries to copy.

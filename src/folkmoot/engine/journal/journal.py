@@ -166,11 +166,8 @@ class Journal(JournalReader):
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
         """Queue an entry for the next commit. Raises StorageError if an earlier commit failed.
 
-        `covered_usd` is the amount of the loan that covered the call, or None if no loan did. The
-        commit that writes the entry also settles the loan.
-
-        A full queue blocks the caller. Otherwise a model in this process could answer faster than
-        the disk writes. Memory would then grow, and a crash would lose the whole queue.
+        `covered_usd` is the amount of the loan that covered the call, or None if no loan did. A
+        full queue blocks the caller, because a crash would lose the whole queue.
         """
         if self._error is not None:
             raise self._error

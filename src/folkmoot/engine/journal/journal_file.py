@@ -431,10 +431,9 @@ def commit_group(
 ) -> Chain:
     """Write a group of entries in one transaction and return the chain after it.
 
-    `stored` holds hashes of texts that are in the file already. `chain` is the chain before the
-    group. `write_other_tables` writes further data in the same transaction. A text in a request
-    that is longer than `MAX_INLINE_CHARACTERS` is stored in `texts` and replaced by `{"$text":
-    hash}`.
+    `stored`: hashes of texts that are already in the file. `chain`: the chain before the group.
+    `write_other_tables` writes further data in the same transaction. A long text in a request is
+    stored in `texts` and replaced by `{"$text": hash}`.
     """
     texts: list[tuple[bytes, str]] = []
 

@@ -67,11 +67,8 @@ class Budget:
     """The budget of a run: it counts spending and reservations and admits calls that fit.
 
     `usd` and `calls` are the limits, or None without a limit. `spent_usd` and `spent_calls` are the
-    spending of earlier processes. `warn` is called once, at 80 %.
-
-    `reserve_call` raises BudgetReachedError if no waiting call fits and no call in flight could
-    release money. A cluster worker gives `ask_for_more` to prevent this error. The budget then
-    calls `ask_for_more` if a call does not fit, and the worker answers with `raise_limits`.
+    spending of earlier processes. `warn` is called once, at 80 %. `ask_for_more` is given on a
+    cluster worker. It is called if a call does not fit, and the worker answers with `raise_limits`.
     """
 
     def __init__(
@@ -161,7 +158,7 @@ class Budget:
             self._warn(message)
 
     def count_possible(self, amount: Amount) -> None:
-        """Count calls that a killed process may have paid."""
+        """Count the calls of a killed process as spent, because they may have been billed."""
         self._possible = self._possible.add_amount(amount)
         self.spent_calls += amount.calls
         self.spent_usd += amount.usd
@@ -224,7 +221,7 @@ class Budget:
         return len(self._waiting)
 
     def release_reservation(self, reserved: float) -> None:
-        """Release the reservation of a call that costs nothing more."""
+        """Release the amount that was reserved for a call without further cost."""
         self._in_flight -= 1
         # Without calls in flight nothing is reserved. Setting 0 keeps rounding errors from adding
         # up.

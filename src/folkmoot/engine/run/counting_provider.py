@@ -106,9 +106,9 @@ class CountingProvider:
     """A provider that answers with the embedded respondent and counts calls and tokens per model.
 
     The provider collects calls until every task of the protocol waits, then answers all of them.
-    Such a group of calls is a wave. The number of waves is the longest chain of calls that wait for
-    each other. `waves` lists the number of calls of each wave, without embeddings. Prompts of more
-    than `max_bytes` in total raise DryRunLimitError. `question_log` counts the questions to seats.
+    Such a group of calls is a wave. `waves` lists the number of calls of each wave, without
+    embeddings. Prompts of more than `max_bytes` in total raise DryRunLimitError. `question_log`
+    counts the questions to seats.
     """
 
     def __init__(self, settings: ProviderSettings, embedding: str, max_bytes: int) -> None:

@@ -1,9 +1,8 @@
 """Repeat a fork, to separate the effect of a changed reply from the randomness of the models.
 
-Each repeat has two forks, and the models answer again in both. One fork has the changed reply, the
-other the original reply. The fork with the original reply repeats every call that the fork with the
-changed reply had to make. The forks are cells of a grid with the axis `reply`, so that reports and
-pages of grids can show them.
+Each repeat has two forks: one with the changed reply, and one with the original reply. The models
+answer again in both. The second fork repeats every call that the first had to make. The forks are
+cells of a grid with the axis `reply`, so that reports and pages of grids can show them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Find the texts of one human in tables and files of a run, and replace them by marks.
 
 A text is removed if the run has recorded it as a text of this human. White space and escapes of a
-file are ignored in the comparison. A quotation may be only a part of a recorded text. A reply is
-therefore searched for parts of texts as well, but only of the texts in its own prompt.
+file are ignored in the comparison. A quotation may be only a part of a recorded text. In a reply,
+parts are therefore searched for as well, if their text was in the prompt of the reply.
 """
 
 from __future__ import annotations

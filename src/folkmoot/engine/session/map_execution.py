@@ -31,10 +31,9 @@ async def run_fork(
 ) -> list[R]:
     """Run all items of a fork with `executor` and return their results in input order.
 
-    If an item fails, no new calls start. Calls in flight are awaited and journaled. The function
-    then raises the error of the first failed item in input order. `stage` names the fork in
-    progress reports. An empty name means no reports. `blocks` gives the block of each item, so that
-    a budget pays for whole blocks.
+    If an item fails, no new calls start, and calls in flight are journaled. Then the error of the
+    first failed item in input order is raised. `stage`: the name in progress reports, or empty for
+    no reports. `blocks`: the block of each item, so that a budget pays for whole blocks.
     """
     results: dict[int, R] = {}
 

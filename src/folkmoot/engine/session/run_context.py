@@ -311,7 +311,7 @@ class RunContext:
     ) -> Completion:
         """Return the completion of a request, from the journal or from the model.
 
-        `has_alternative` means that the caller can use another reply if this request is rejected.
+        `has_alternative`: the caller can use another reply if this request is rejected.
         """
         # Seals must be on disk before the calls that depend on them.
         self.plan.write_plan()

@@ -468,10 +468,10 @@ class Scope:
     ) -> Any:
         """Return `fn(*args)` for an expensive pure function, computed once and then replayed.
 
-        `fn` runs in a thread. Arguments must be JSON values or arrays. The result must be JSON and
-        is returned after a JSON round trip. Increase `version` if `fn` gives other results than
-        before. The journal identifies the computation by `name` (default: module and qualified name
-        of `fn`). With a `name`, `fn` can be moved or renamed while a run is paused.
+        `fn` runs in a thread. Arguments must be JSON values or arrays, and the result must be JSON.
+        Increase `version` if `fn` gives other results than before. The journal identifies the
+        computation by `name` (default: module and qualified name of `fn`). With a `name`, `fn` can
+        be moved or renamed while a run is paused.
         """
         address = self._next_address("compute")
         try:

@@ -1,8 +1,8 @@
-"""Read the claims of a run from its tables, and evaluate them in families.
+"""Read the claims of a run from its tables, and evaluate them.
 
 A claim is a comparison of two arms in one measure. The study type declares claims, and each
 hypothesis of the study file is a claim as well. `read_sides` reads the arms of a claim.
-`evaluate_claims` evaluates the claims of a run together, so that it can correct for their number.
+`evaluate_claims` evaluates all claims of a run together, so that it can correct for their number.
 """
 
 from __future__ import annotations

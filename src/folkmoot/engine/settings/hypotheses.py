@@ -166,10 +166,10 @@ def build_hypotheses_finding(
 ) -> Finding:
     """Return the first finding of a report: each hypothesis with its estimate and verdict.
 
-    Holm's method decides several hypotheses. The table then has two intervals for each
-    hypothesis: the joint interval that fits the decision, and the 95 % interval of this
-    hypothesis alone. `doubt` is the reason why the plan does not prove that the hypotheses are
-    older than the data. The hypotheses are then exploratory and get no verdict.
+    Several hypotheses are decided by Holm's method. The table then has two intervals for each: the
+    joint interval, and the 95 % interval of the hypothesis alone. `doubt` is the reason why the
+    plan does not prove that the hypotheses are older than the data. They are then exploratory and
+    get no verdict.
     """
     family: Family = "exploratory" if doubt else "primary"
     results = evaluate_claims(run, [hypothesis.as_claim(family) for hypothesis in hypotheses])
