@@ -611,7 +611,7 @@ def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement)
 def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
     """Return the two branches of a split, or None if the portions are not a split.
 
-    A split has two portions with different options. Each heard member is in exactly one portion.
+    A split has two portions with different options. Each member who takes part is in exactly one.
     """
     if len(portions) != 2:
         return None

@@ -190,12 +190,11 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
 
     An option that is named in full gets +2. A negation cue (such as "not") near a mention adds −4.
     A positive cue (such as "prefer") before a mention without a negation adds +2. Each of the three
-    is added at most once, even if the text repeats it. In a list of options ("A or B"), a cue near
-    the list counts for all of its options.
+    is added at most once. In a list of options ("A or B"), a cue near the list counts for all of
+    its options.
 
     An option that is not named gets +1 for each distinct word in common with the text. Stop words,
-    words of other options and negated words do not count. For a negative option ("no parties"),
-    negated words count, and words after a positive cue do not.
+    words of other options and negated words do not count.
     """
     clauses = _parse_clauses(text, options)
     mentions_of: dict[str, list[Mention]] = {}
@@ -213,6 +212,8 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
             )
         else:
             words = set(words_of(option))
+            # For a negative option ("no parties"), negated words count, and words after a positive
+            # cue do not.
             agreeing_words = (
                 loose["refused" if words & NEGATION_CUES else "wanted"] | loose["plain"]
             )
@@ -553,7 +554,7 @@ class VoteSummary(TypedDict):
 
 
 class Coverage(TypedDict):
-    """The promise to a minority."""
+    """The promise to members who did not get their first choice."""
 
     slot: str
     # Member id → promised option.
