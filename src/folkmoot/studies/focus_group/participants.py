@@ -240,8 +240,8 @@ def with_seeded_opinion(
 ) -> list[Profile]:
     """Return the participants with opinions on this concept that are drawn instead of asked for.
 
-    If the study asks for first opinions, or has a single concept, the participants are returned
-    unchanged.
+    The participants are returned unchanged if the study asks for first opinions. The same holds for
+    a study with one concept, because its recruits already have an opinion.
     """
     config = session.config
     if len(config.concepts) == 1 or config.first_opinion == "asked":

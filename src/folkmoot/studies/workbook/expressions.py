@@ -281,9 +281,10 @@ def has_aggregate(node: ast.expr) -> bool:
 
 
 def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
-    """Return the names of values in a tree.
+    """Return the names of values in the syntax tree of an expression.
 
-    `treatment.label` is one name. With `outside_only`, names inside aggregates are left out.
+    `treatment.label` is one name. With `outside_only`, names inside aggregates (such as `sum(x)`)
+    are left out.
     """
     if outside_only and _is_aggregate(node):
         return set()

@@ -1,8 +1,8 @@
-"""The design of the method: slots, topics, group types, conditions, strategies and groups.
+"""The design of the study: slots, topics, group types, conditions, strategies and groups.
 
-The strategy table (strategies.csv, 5 × 8 rows) and the usual options (options.yaml) are data files.
-
-A *topic* is one decision: a slot, or one of the two parts of the slot lodging.
+A slot is one of the seven parts of a trip that are decided. A topic is a slot, or one of the two
+parts of the slot lodging. The strategy table (strategies.csv, 5 × 8 rows) and the usual options
+(options.yaml) are data files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def slot_of(topic: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its label in prompts, the question to members and its usual options."""
+    """One part of the trip to decide: its name in prompts, the question to members, and options."""
 
     id: str
     label: str

@@ -96,7 +96,7 @@ class EmbeddedData:
                 self.add_column(name, "")
 
     def add_column(self, field: str, value: str) -> None:
-        """Add a column for a field."""
+        """Add a column to the profiles for a field, with the same value for all participants."""
         self.columns[field] = Column(self.new_name(field), field, value)
 
     def is_set_by_flow(self, field: str) -> bool:
