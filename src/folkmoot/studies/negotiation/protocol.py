@@ -1,8 +1,8 @@
 """The protocol of a negotiation, in the order of its stages.
 
-The groups are generated or read, and then sealed. The members of a group state their preferences
-once. From these statements the group decides on all topics under every condition. The decisions are
-written to files for the program that plans the trip.
+The groups are generated or read, and recorded before the first call. The members of a group state
+their preferences once. From these statements the group decides on all topics under every condition.
+The decisions are written to files for the program that plans the trip.
 """
 
 from __future__ import annotations

@@ -401,7 +401,7 @@ def _row_key(passage: Passage) -> str:
 
 
 def _text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last passage from a column of a table, or "" if there is none."""
+    """Return the last text of the request that quotes this table column, or "" if none does."""
     return next((passage.text for passage in reversed(_shown_passages(mind, column))), "")
 
 

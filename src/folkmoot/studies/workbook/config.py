@@ -424,7 +424,7 @@ def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
 
 
 def count_permutations(workbook: Workbook) -> int:
-    """Return the number of experiments that the constants make."""
+    """Return the number of experiments: one for each combination of the constants' values."""
     return math.prod(len(constant.values) for constant in workbook.constants)
 
 

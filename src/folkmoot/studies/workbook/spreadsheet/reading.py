@@ -617,8 +617,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
 def names_row(sheet: Sheet, problems: Problems) -> int:
     """Return the number of the row with the short names of the questions.
 
-    It is the first row that contains "ID", or else row 1. If the row above holds the short names
-    (and the row with "ID" the full questions), it is the row above.
+    It is the first row that contains "ID", or else row 1. If that row holds the full questions, the
+    short names are in the row above it.
     """
     rows_with_id = [
         row for row in sorted(sheet.rows)[:MAX_ABOVE] if "ID" in sheet.texts(row).values()
