@@ -272,11 +272,11 @@ def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(tmp_pa
     settings = yaml.safe_load(path.read_text("utf-8"))
     path.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
     done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
-    assert "acp exceeds simple_voting" in done.findings[0].says
+    assert "Adversarial (ACP) exceeds Simple voting" in done.findings[0].says
     edited = done.path / "study.yaml"
     edited.write_text(edited.read_text("utf-8").replace("greater", "less"), "utf-8")
     first = compute_findings(find_study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
-    assert "acp exceeds simple_voting" in first.says and NOT_SEALED not in first.says
+    assert "Adversarial (ACP) exceeds Simple voting" in first.says and NOT_SEALED not in first.says
     plan = done.path / "plan.json"
     plan.write_text(plan.read_text("utf-8").replace('"greater"', '"less"'), "utf-8")
     first = compute_findings(find_study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]

@@ -83,12 +83,12 @@ CASES = {
         groups,
         "group",
         {
-            "how content members are": SHIFT,
-            "how content the least content member is": SHIFT,
+            "how content members are, from −4 to 4": SHIFT,
+            "how content the least content member is, from −4 to 4": SHIFT,
         },
     ),
     "town_hall": Case(("sets=6",), halls, "set", {"inclusion gap": SHIFT}),
-    "workbook": Case((), sessions, "session", {"payoff": SHIFT}),
+    "workbook": Case((), sessions, "session", {"payoff per participant and round": SHIFT}),
 }
 
 

@@ -57,6 +57,8 @@ CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 # Titles of checks that the validity card of a report looks up in the finding on all checks.
 REFUSALS_TITLE = "Refusals"
 BY_PROVIDER = "refused by the provider"
+# The role of a model that codes texts.
+CODER = "coder"
 # Reasons of missing answers that may be refusals in plain words.
 UNREAD = ("unparsed", "empty")
 
@@ -74,7 +76,7 @@ def part_of_stage(row: Row) -> Hashable:
 
     Coders are one unit, because each of them reads texts of all groups.
     """
-    return row["role"] if row["role"] == "coder" else str(row["scope"]).split("/")[1]
+    return row["role"] if row["role"] == CODER else str(row["scope"]).split("/")[1]
 
 
 def count_faults(
@@ -86,6 +88,9 @@ def count_faults(
     """
     faults: Faults = {}
     for number, row in enumerate(rows):
+        # Coders describe texts. Their replies do not tell whether a model is fit to answer.
+        if row.get("role") == CODER:
+            continue
         fault = is_faulty(row)
         if fault is not None:
             unit = unit_of(row)

@@ -100,19 +100,32 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
     },
     "grid": {
         "curve": "{claim}: {result} ({details}).",
-        "over": "{result} over {specifications}",
-        "robust": "robust",
-        "mixed": "mixed",
-        "fragile": "fragile",
-        "consistent": "all joint tests reject, over too few for a judgement of a further one",
-        "not tested": "not tested",
+        "robust": "robust over {over}",
+        "mixed": "mixed over {over}",
+        "fragile": "fragile over {over}",
+        "not tested": "not tested over {over}",
         "one specification": "a single specification, not judged",
+        "too few repeats": "not judged over {over}, because a judgement needs {fewest} of them",
         "cells": "{supporting} of {cells} support it",
-        "cells with copies": "{supporting} of {cells} support it, {copies} of which with the data "
-        "of another one",
         "span": "estimates from {least} to {most}",
         "one estimate": "estimate {least}",
+        "further": "a further one is predicted between {least} and {most}",
         "joint": "joint {p} at a level of {level}",
+        "merged": "{specifications} left out, cells included",
+        "design": "{finished} of {cells} cells have finished.",
+        "unusable, one": "1 cell holds nothing usable and enters no figure.",
+        "unusable, several": "{number} cells hold nothing usable and enter no figure.",
+        "few repeats": "With {repeats} the variance between draws is an illustration: intervals "
+        "over repeats need at least {fewest}.",
+        "same sign, one": "Of {differences} 1 has the same sign in all specifications. This "
+        "describes the grid; only primary claims are judged.",
+        "same sign, several": "Of {differences} {number} have the same sign in all specifications. "
+        "This describes the grid; only primary claims are judged.",
+        "repeat by repeat": "{differences} in one specification, repeat by repeat.",
+        "all equal": "{value} in each of {specifications}.",
+        "range": "From {least} ({first}) to {most} ({last}).",
+        "variance": "The share of the variation between cells that goes with each setting and with "
+        "the draw of people and replies (repeat); the rest is their interplay.",
     },
     "check": {
         "passed": "inside the margin ({margin})",

@@ -298,11 +298,7 @@ def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
                 "meaning": describe_measure(claim.measure) or None,
             },
         )
-    indices = [
-        f"{claim.outcome or claim.measure}: {index}"
-        for claim in claims
-        if (index := _describe_index(claim))
-    ]
+    indices = [f"{claim.label}: {index}" for claim in claims if (index := _describe_index(claim))]
     return (
         TemplateField(
             "Manipulated variables",
@@ -442,7 +438,7 @@ def _rows_that_count(claim: Claim) -> str:
         f"{name}: {', '.join('empty' if value is None else str(value) for value in values)}"
         for name, values in claim.where
     )
-    return f"{claim.outcome or claim.measure}: {'; '.join(filters)}"
+    return f"{claim.label}: {'; '.join(filters)}"
 
 
 def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:

@@ -169,7 +169,10 @@ def test_constants_are_compared(tmp_path: Path) -> None:
 
     run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
     says = by_key(run)["constants_offer"].says
-    assert "means of offer go from 3 with goods = apples to 9 with goods = pears" in says
+    assert (
+        "means of offer per participant go from 3 with goods = apples to 9 with goods = pears"
+        in says
+    )
 
 
 def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> None:

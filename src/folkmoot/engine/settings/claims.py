@@ -68,6 +68,7 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
     """
     if not stated:
         return list(declared)
+    stated = [name_as_declared(claim, declared) for claim in stated]
     others = [
         claim
         for claim in declared
@@ -76,12 +77,36 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
     return [*stated, *(replace(claim, family="exploratory") for claim in others)]
 
 
-def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether a claim and a hypothesis (`stated`) have the same arms, measure and rows."""
+def name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
+    """Return a hypothesis with the words of its study type for the measure and the conditions.
+
+    What the study type has no words for keeps its name in the tables.
+    """
+    same = [claim for claim in declared if is_same_measure(claim, stated)]
+    labels = {
+        arm: name
+        for claim in same or declared
+        for arm, name in zip(claim.contrast, claim.names, strict=True)
+    }
+    first, second = (labels.get(arm, "") for arm in stated.contrast)
+    outcome = stated.outcome or (same[0].outcome if same else "")
+    return replace(stated, names=(first, second), outcome=outcome)
+
+
+def is_same_measure(claim: Claim, stated: Claim) -> bool:
+    """Return whether a declared claim and a stated hypothesis are about the same measure."""
     # A hypothesis may name its column without the table.
     measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
-    is_unrestricted = not claim.where and claim.at_least is None
-    return is_unrestricted and (measure, claim.contrast) == (stated.measure, stated.contrast)
+    return not claim.where and claim.at_least is None and measure == stated.measure
+
+
+def is_same_contrast(claim: Claim, stated: Claim) -> bool:
+    """Return whether a declared claim and a stated hypothesis compare the same arms.
+
+    The measure and the rows must be the same as well. `claim` is the declared claim, `stated` the
+    hypothesis.
+    """
+    return is_same_measure(claim, stated) and claim.contrast == stated.contrast
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
@@ -381,7 +406,6 @@ def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tupl
 def _describe_estimand(claim: Claim) -> str:
     first, second = claim.arm_labels
     return (
-        f"Among simulated cases like those of this run: the {claim.kind} of "
-        f"{claim.outcome or claim.measure} in {first} minus that in {second}; "
-        f"independent unit: {claim.unit}."
+        f"Among simulated cases like those of this run, the {claim.kind} of “{claim.label}” in "
+        f"{first} minus that in {second}. Independent unit: {claim.unit}."
     )

@@ -15,7 +15,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.engine.settings.claims import evaluate_claims, is_same_contrast, join_claims
+from folkmoot.engine.settings.claims import (
+    evaluate_claims,
+    is_same_contrast,
+    join_claims,
+    name_as_declared,
+)
 from folkmoot.errors import Problem
 from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
@@ -162,7 +167,11 @@ def stated_claims(run: RunFolder) -> list[Claim]:
 
 
 def build_hypotheses_finding(
-    run: RunFolder, hypotheses: Sequence[Hypothesis], *, doubt: str = ""
+    run: RunFolder,
+    hypotheses: Sequence[Hypothesis],
+    declared: Sequence[Claim] = (),
+    *,
+    doubt: str = "",
 ) -> Finding:
     """Return the first finding of a report: each hypothesis with its estimate and verdict.
 
@@ -172,7 +181,8 @@ def build_hypotheses_finding(
     get no verdict.
     """
     family: Family = "exploratory" if doubt else "primary"
-    results = evaluate_claims(run, [hypothesis.as_claim(family) for hypothesis in hypotheses])
+    claims = [hypothesis.as_claim(family) for hypothesis in hypotheses]
+    results = evaluate_claims(run, [name_as_declared(claim, declared) for claim in claims])
     has_joint_intervals = any(result.joint is not None for result in results)
     rows: list[dict[str, TableCell]] = []
     lines: list[tuple[str, float, float, float]] = []
@@ -215,7 +225,7 @@ def build_hypotheses_finding(
             word(
                 "estimate",
                 "of a measure",
-                about=result.claim.outcome or result.claim.measure,
+                about=result.claim.label,
                 estimate=result.estimate_text,
             )
             for result in results

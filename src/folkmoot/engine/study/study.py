@@ -418,7 +418,12 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
             replace(finding, title=f"{finding.title} (exploratory)") for finding in findings
         )
         return [
-            build_hypotheses_finding(run, hypotheses, doubt=doubt),
+            build_hypotheses_finding(
+                run,
+                hypotheses,
+                read_declared(run, study.config, study.claims),
+                doubt=doubt,
+            ),
             *exploratory,
             *last_findings,
         ]

@@ -146,6 +146,11 @@ class Claim:
         return first, second
 
     @property
+    def label(self) -> str:
+        """The measure for readers: its outcome, or the name of its column in words."""
+        return self.outcome or self.measure.rpartition(".")[2].replace("_", " ")
+
+    @property
     def contrast_label(self) -> str:
         """The label of the contrast in charts and tables: "ACP − Simple voting"."""
         return " − ".join(self.arm_labels)
@@ -161,7 +166,7 @@ class Claim:
             "different": f"{first} and {second} differ{by}",
             "equivalent": f"{first} and {second} differ by less than {self.size(self.margin)}",
         }
-        return f"{self.outcome or self.measure}: {words[self.direction]}"
+        return f"{self.label}: {words[self.direction]}"
 
     def size(self, difference: float) -> str:
         """Return the size of a difference without its sign: "5 points", "0.30"."""
@@ -249,7 +254,21 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a claim: estimate, verdict, and how missing answers could change it."""
+    """The result of a claim: estimate, verdict, and the possible influence of lost values.
+
+    - `estimate`: the difference, with the 95 % interval of this claim by itself.
+    - `means`: the values of both conditions.
+    - `why`: the reason if there is no test, otherwise empty.
+    - `bounds`: the range of the difference over all possible lost values.
+    - `counts`, `lost`: number of known and of lost values in both conditions.
+    - `adjusted_p`: the p-value adjusted for the family of the claim (see `judge_families`), or NaN
+      in a family of one.
+    - `joint`: the interval that holds together with those of other primary claims, or None if there
+      are none.
+    - `margin_p`: the p-value of the margin, see `_test_margin`.
+    - `is_between_units`: True if no independent unit is in both conditions. The number of units is
+      then that of the smaller condition.
+    """
 
     claim: Claim
     # The difference, with the 95 % interval of this claim by itself.
@@ -274,6 +293,7 @@ class Result:
     # True if no independent unit is in both conditions. The number of units is then that of the
     # smaller condition.
     is_between_units: bool = False
+    margin_p: float = math.nan
 
     @property
     def p(self) -> float:
@@ -290,11 +310,16 @@ class Result:
     def p_in_words(self) -> str:
         """The p-value with its name: "adjusted p = .012".
 
-        Empty without a test. Also empty for a claim with a margin, because the p-value ignores the
-        margin.
+        The p-value of a claim with a margin tests the margin. Empty without a test, and where only
+        intervals decide: several equivalences, and a difference of unknown sign beyond a margin.
         """
-        if not self.is_tested or self.claim.margin:
+        if not self.is_tested:
             return ""
+        if self.claim.margin:
+            is_alone = math.isnan(self.adjusted_p) and self.joint is None
+            p = self.margin_p if is_alone else self.adjusted_p if self.joint else math.nan
+            adjusted = "" if is_alone else "adjusted "
+            return f"{adjusted}{format_p_value(p)} of the margin" if math.isfinite(p) else ""
         return f"{'adjusted ' * math.isfinite(self.adjusted_p)}{format_p_value(self.p)}"
 
     @property
@@ -369,7 +394,10 @@ class Result:
             f"{arm} {self.claim.format_level(mean)}"
             for arm, mean in zip(self.claim.arm_labels, self.means, strict=True)
         )
-        return word("comparison", "answer", levels=levels, **self._conclusion_parts)
+        # Readers subtract the values of the conditions, so the difference has their digits.
+        difference = self.claim.format_signed(self.estimate.value, 1)
+        parts = {**self._conclusion_parts, "difference": difference}
+        return word("comparison", "answer", levels=levels, **parts)
 
     @property
     def conclusion_text(self) -> Sentence:
@@ -548,7 +576,35 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
         lost,
         means=means,
         is_between_units=set(first.units).isdisjoint(second.units),
+        margin_p=_test_margin(claim, first, second) if estimate.has_interval else math.nan,
     )
+
+
+def _test_margin(claim: Claim, first: Side, second: Side) -> float:
+    """Return the two-sided p-value of the margin of a claim, or NaN.
+
+    It is below alpha exactly where the interval at 1 − alpha lies on one side of the margin, or
+    within ± the margin for an equivalence.
+    """
+    if not claim.margin or claim.direction == "different":
+        return math.nan
+
+    def bounds(level: float) -> tuple[float, float]:
+        found = _estimate_claim(claim, first, second, level)
+        return found.low, found.high
+
+    def p_above(value: float) -> float:
+        return p_beyond(value, lambda level: bounds(level)[0])
+
+    def p_below(value: float) -> float:
+        return p_beyond(-value, lambda level: -bounds(level)[1])
+
+    if claim.direction == "equivalent":
+        one_sided = max(p_above(-claim.margin), p_below(claim.margin))
+    else:
+        null = -claim.margin if claim.direction == "less" else claim.margin
+        one_sided = min(p_above(null), p_below(null))
+    return min(1.0, 2 * one_sided)
 
 
 def _estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Estimate:

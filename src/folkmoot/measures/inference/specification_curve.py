@@ -49,6 +49,7 @@ class Curve:
     - `predicted`: the 95 % prediction interval for one more specification. NaN with fewer than
       three.
     - `units`: the number of independent units of the smaller condition.
+    - `is_of_repeats`: True if the specifications are repeats of one design.
     """
 
     claim: Claim
@@ -61,6 +62,7 @@ class Curve:
     predicted: tuple[float, float]
     units: int
     alpha: float = ALPHA
+    is_of_repeats: bool = False
 
     @property
     def on_the_side(self) -> float:
@@ -72,7 +74,7 @@ class Curve:
 
     @property
     def robustness_word(self) -> str:
-        """The robustness of the claim in one word.
+        """The robustness of the claim, as a case of the phrases for grids.
 
         Robust: all estimates are on the claimed side, and all three joint tests reject at the level
         alpha. Fragile: no test rejects, or fewer than 80 % of the estimates are on the claimed
@@ -80,6 +82,9 @@ class Curve:
         """
         if len(self.estimates) < 2:
             return "one specification"
+        # Each repeat draws other people, so their joint test says little of a further draw.
+        if self.is_of_repeats and len(self.estimates) < FEWEST_UNITS:
+            return "too few repeats"
         tests = (self.p_median, self.p_count, self.p_z)
         if not all(map(math.isfinite, tests)):
             return "not tested"

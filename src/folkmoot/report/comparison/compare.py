@@ -584,25 +584,25 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
     rows: list[Row] = []
     sentences = []
     for name, own_rates in rates_by_run.items():
-        condition, rate = max(own_rates.items(), key=lambda item: item[1].value)
-        sentences.append(sentence(f"{name}, {condition_name(condition)}", rate.value, band))
-        rows.append(
-            {
-                "run": name,
-                "condition": condition_name(condition),
-                "changed_rate": rate.value,
-                "interval": format_span(rate.low, rate.high) if rate.has_interval else None,
-                "people_low_rate": finite_or_none(band.low),
-                "people_centre_rate": band.centre,
-                "people_high_rate": finite_or_none(band.high),
-            }
-        )
+        for condition, rate in own_rates.items():
+            sentences.append(sentence(f"{name}, {condition_name(condition)}", rate.value, band))
+            rows.append(
+                {
+                    "run": name,
+                    "condition": condition_name(condition),
+                    "changed_rate": rate.value,
+                    "interval": format_span(rate.low, rate.high) if rate.has_interval else None,
+                    "people_low_rate": finite_or_none(band.low),
+                    "people_centre_rate": band.centre,
+                    "people_high_rate": finite_or_none(band.high),
+                }
+            )
     notes = (f"{band.range.capitalize()}.", band.caveat, f"Source: {band.source}.")
     return Finding(
         "compare_people",
         "Compared with people",
         " ".join(sentences),
-        ResultTable.from_records(rows, "Of each run the condition in which most changed."),
+        ResultTable.from_records(rows, "Share who changed, in each condition of each run."),
         notes=(" ".join(filter(None, notes)),),
         section=SECTION,
     )

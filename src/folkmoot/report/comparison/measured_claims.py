@@ -77,7 +77,7 @@ def name_arm(arm: str, claims: Iterable[Claim]) -> str:
 
 def name_measure(measure: Claim) -> str:
     """Return a measure in words."""
-    return measure.outcome or measure.measure.rpartition(".")[2].replace("_", " ")
+    return measure.label
 
 
 def read_measure(sample: Sample, measure: Claim) -> Measured | None:

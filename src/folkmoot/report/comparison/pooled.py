@@ -32,7 +32,7 @@ from folkmoot.kit.findings import (
     format_mean_value,
     format_signed,
 )
-from folkmoot.measures.inference.claims import Claim, Side
+from folkmoot.measures.inference.claims import SUPPORTED, Claim, Side
 from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.estimates import (
     ALPHA,
@@ -46,6 +46,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.measures.inference.specification_curve import Curve, specification_curve
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.report.comparison.figures import Figure, MeasuredFigure
 from folkmoot.report.comparison.forks import effect_of_reply
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
@@ -231,21 +232,18 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
     first, last = grid.cells[0].seed, grid.cells[-1].seed
     seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
     rows.append({"axis": "repeat", "values": f"{grid.repeats} ({seeds})"})
-    says = f"{finished} of {len(grid.cells)} cells have finished."
-    if usable < finished:
-        unusable_text = format_count(finished - usable, "cell holds", "cells hold")
-        says += (
-            f" {unusable_text} nothing usable and enter{'s' * (finished - usable == 1)} no figure."
-        )
+    unusable = finished - usable
+    sentences = [word("grid", "design", finished=finished, cells=len(grid.cells))]
+    if unusable:
+        case = "unusable, one" if unusable == 1 else "unusable, several"
+        sentences.append(word("grid", case, number=unusable))
     if grid.repeats < FEWEST_UNITS:
-        says += (
-            f" With {grid.repeats} repeat{'s' * (grid.repeats > 1)} the variance between draws is "
-            f"an illustration: intervals over repeats need at least {FEWEST_UNITS}."
-        )
+        repeats = format_count(grid.repeats, "repeat")
+        sentences.append(word("grid", "few repeats", repeats=repeats, fewest=FEWEST_UNITS))
     return Finding(
         "grid_design",
         "The grid",
-        says,
+        join_sentences(sentences),
         ResultTable.from_records(rows),
         notes=("Figures cover only the cells that have finished.",)
         if finished < len(grid.cells)
@@ -274,7 +272,13 @@ def judge_claims(runs: Cells) -> Finding | None:
     ]
     # A claim was fixed beforehand, so it is named although no cell could test it.
     untested = [
-        f"{claim.says}: {next(cell[claim] for cell in verdicts_by_cell.values() if claim in cell)}."
+        word(
+            "comparison",
+            "statement",
+            claim=claim.says,
+            verdict=next(cell[claim] for cell in verdicts_by_cell.values() if claim in cell),
+            numbers="",
+        )
         for claim, curve in zip(claims, curves_or_none, strict=True)
         if curve is None
     ]
@@ -282,6 +286,8 @@ def judge_claims(runs: Cells) -> Finding | None:
         return _untested_finding(untested) if untested else None
     rows: list[Row] = []
     lines = []
+    # Shares and means have different units, so columns in points hold shares alone.
+    points = "_points" if all(curve.claim.in_points for curve, _ in curves) else ""
     for curve, verdicts in curves:
         claim, values = curve.claim, curve.estimates.values()
         low, high = curve.predicted
@@ -289,16 +295,16 @@ def judge_claims(runs: Cells) -> Finding | None:
             {
                 "claim": claim.says,
                 "over_the_grid": curve.robustness_word,
-                "median": finite_or_none(curve.median),
-                "least": min(values),
-                "most": max(values),
+                f"median{points}": finite_or_none(curve.median),
+                f"least{points}": min(values),
+                f"most{points}": max(values),
                 "specifications": len(values),
                 "on_its_side_share": curve.on_the_side,
                 "p_median": finite_or_none(curve.p_median),
                 "p_count": finite_or_none(curve.p_count),
                 "p_z": finite_or_none(curve.p_z),
-                "a_further_one_from": finite_or_none(low),
-                "a_further_one_to": finite_or_none(high),
+                f"a_further_one_from{points}": finite_or_none(low),
+                f"a_further_one_to{points}": finite_or_none(high),
                 "cells_supporting": verdicts.count("supported"),
                 "cells_contradicting": verdicts.count("contradicted"),
                 "independent_units": curve.units,
@@ -308,7 +314,7 @@ def judge_claims(runs: Cells) -> Finding | None:
     return Finding(
         GRID_CLAIMS,
         "Primary claims over the grid",
-        " ".join([*(_say_curve(curve, verdicts) for curve, verdicts in curves), *untested]),
+        join_sentences([*(_describe_curve(*curve) for curve in curves), *untested]),
         ResultTable.from_records(
             rows,
             "Median, least and most: differences over specifications. Joint p values: the chance "
@@ -316,14 +322,16 @@ def judge_claims(runs: Cells) -> Finding | None:
             "if no specification had an effect beyond the margin. A further one: 95 % prediction "
             "interval for one more specification of this kind.",
         ),
-        IntervalChart(tuple(lines), "difference, least to most specification", 0.0),
+        IntervalChart(
+            tuple(lines), "difference, least to most specification", 0.0, percent=bool(points)
+        ),
         notes=(
             "Robust: the estimates of all specifications lie where the claim says, beyond its "
             f"margin, and all three joint tests reject at {format_percent(curves[0][0].alpha, 1)} "
             "(5 % "
             "divided by the number of claims). Fragile: none does, or fewer than 80 % of the "
             "estimates lie there. Mixed: everything else. Specifications with the same data count "
-            "once.",
+            f"once. Repeats alone are judged from {FEWEST_UNITS} on.",
             "Joint tests draw people with all their answers in all specifications (bootstrap under "
             "no effect). Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.",
         ),
@@ -334,11 +342,11 @@ def judge_claims(runs: Cells) -> Finding | None:
     )
 
 
-def _untested_finding(untested: Sequence[str]) -> Finding:
+def _untested_finding(untested: Sequence[Sentence]) -> Finding:
     return Finding(
         GRID_CLAIMS,
         "Primary claims over the grid",
-        " ".join(untested),
+        join_sentences(untested),
         ResultTable((), ()),
         section=SECTION,
         headline=True,
@@ -367,7 +375,7 @@ def _curve_of(
     joint tests. Returns None if no cell can test the claim.
     """
     parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
-    verdicts = []
+    verdicts: dict[str, list[str]] = defaultdict(list)
     claim = None
     for name, (cell, run) in runs.items():
         is_stated = stated_claim in cell_verdicts[name]
@@ -375,13 +383,14 @@ def _curve_of(
         if isinstance(sides_or_problem, str):
             continue
         claim, first, second = sides_or_problem
-        verdicts.append(cell_verdicts[name][stated_claim])
+        specification = cell.settings_text or f"repeat {cell.repeat}"
+        verdicts[specification].append(cell_verdicts[name][stated_claim])
         # Different repeats draw different participants, even if their ids are equal.
         arms = tuple(
             replace(side, units=tuple((cell.repeat, unit) for unit in side.units))
             for side in (first, second)
         )
-        parts[cell.settings_text or f"repeat {cell.repeat}"].append((arms[0], arms[1]))
+        parts[specification].append((arms[0], arms[1]))
     if claim is None:
         return None
     sides = {
@@ -391,7 +400,11 @@ def _curve_of(
         )
         for name, arm_sides in parts.items()
     }
-    return specification_curve(claim, sides, level), verdicts
+    # In a grid of repeats alone, the specifications are its repeats.
+    is_of_repeats = not any(cell.settings_text for cell, _ in runs.values())
+    curve = replace(specification_curve(claim, sides, level), is_of_repeats=is_of_repeats)
+    # Specifications with the same data count once, and their cells too.
+    return curve, [verdict for name in curve.estimates for verdict in verdicts[name]]
 
 
 def _join_sides(sides: Iterable[Side]) -> Side:
@@ -403,34 +416,36 @@ def _join_sides(sides: Iterable[Side]) -> Side:
     )
 
 
-def _say_curve(curve: Curve, verdicts: Sequence[str]) -> str:
+def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     claim, values = curve.claim, curve.estimates.values()
-    supported = f"{verdicts.count('supported')} of {format_count(len(verdicts), 'cell')} support it"
-    least, most = (claim.format_signed(value) for value in (min(values), max(values)))
-    if claim.in_points and len(values) > 1:
-        least = least.removesuffix("s").removesuffix(" point")
-    span = f"estimates from {least} to {most}" if len(values) > 1 else f"estimate {least}"
     tests = (curve.p_median, curve.p_count, curve.p_z)
-    # The level is not 5 % if there are several claims.
-    joint_text = (
-        f", joint {format_p_value(max(tests))} at a level of {format_percent(curve.alpha, 1)}"
+    cells = format_count(len(verdicts), "cell")
+    copies = format_count(curve.merged, "identical specification")
+    least, most = (claim.format_signed(value) for value in (min(values), max(values)))
+    low, high = (claim.format_signed(value) for value in curve.predicted)
+    details = [
+        word("grid", "cells", supporting=verdicts.count(SUPPORTED), cells=cells),
+        word("grid", "span" if len(values) > 1 else "one estimate", least=least, most=most),
+        word("grid", "further", least=low, most=high)
+        if math.isfinite(curve.predicted[0])
+        else None,
+        # The level is not 5 % if there are several claims.
+        word(
+            "grid",
+            "joint",
+            p=format_p_value(max(tests)),
+            level=format_percent(curve.alpha, 1),
+        )
         if all(map(math.isfinite, tests))
-        else ""
+        else None,
+        word("grid", "merged", specifications=copies) if curve.merged else None,
+    ]
+    noun = "repeat" if curve.is_of_repeats else "specification"
+    over = format_count(len(values), noun)
+    result = word("grid", curve.robustness_word, over=over, fewest=FEWEST_UNITS)
+    return word(
+        "grid", "curve", claim=claim.says, result=result, details=join_sentences(details, ", ")
     )
-    merged_text = (
-        f"; {format_count(curve.merged, 'identical specification')} left out"
-        if curve.merged
-        else ""
-    )
-    # In a grid of repeats alone, the specifications are its repeats (`_curve_of`).
-    is_repeats = all(name.startswith("repeat ") for name in curve.estimates)
-    over = format_count(len(values), "repeat" if is_repeats else "specification")
-    word = (
-        f"{curve.robustness_word} over {over}"
-        if len(values) > 1
-        else "a single specification, not judged"
-    )
-    return f"{claim.says}: {word} ({supported}, {span}{joint_text}{merged_text})."
 
 
 def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:
@@ -458,12 +473,12 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
         )
     several_rows = [row for row in rows if row["specifications"] != 1]
     same_sign_count = sum(row["same_sign_share"] == 1 for row in several_rows)
+    differences = format_count(len(several_rows or effects), "difference")
+    case = "same sign, one" if same_sign_count == 1 else "same sign, several"
     says = (
-        f"Of {format_count(len(several_rows), 'difference')} {same_sign_count} "
-        f"{'has' if same_sign_count == 1 else 'have'} the same sign in all specifications. "
-        "This describes the grid; only primary claims are judged."
+        word("grid", case, differences=differences, number=same_sign_count)
         if several_rows
-        else f"{format_count(len(effects), 'difference')} in one specification, repeat by repeat."
+        else word("grid", "repeat by repeat", differences=differences)
     )
     return Finding(
         "grid_standing",
@@ -544,11 +559,12 @@ def _curve_finding(figure: Figure) -> Finding | None:
     )
 
 
-def _say_range(figure: Figure, estimates: Mapping[str, Estimate], order: Sequence[str]) -> str:
+def _say_range(figure: Figure, estimates: Mapping[str, Estimate], order: Sequence[str]) -> Sentence:
     least, most = (_format_figure(figure, estimates[name].value) for name in (order[0], order[-1]))
     if math.isclose(estimates[order[0]].value, estimates[order[-1]].value, abs_tol=1e-12):
-        return f"{least} in each of {format_count(len(order), 'specification')}."
-    return f"From {least} ({order[0]}) to {most} ({order[-1]})."
+        specifications = format_count(len(order), "specification")
+        return word("grid", "all equal", value=least, specifications=specifications)
+    return word("grid", "range", least=least, first=order[0], most=most, last=order[-1])
 
 
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
@@ -592,8 +608,7 @@ def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | Non
     return Finding(
         "grid_variance",
         "Where the variation between runs comes from",
-        "The share of the variation between cells that goes with each setting and with the draw "
-        "of people and replies (repeat); the rest is their interplay.",
+        word("grid", "variance"),
         ResultTable.from_records(
             rows, "Shares of the sum of squares between cells (η²); SD over cells."
         ),

@@ -186,7 +186,10 @@ def _describe_planted_effects(run: RunFolder) -> str:
         f"{kind.replace('_', ' ')} κ = {value:g}" for kind, value in planted["kappa"].items()
     )
     wrong = ", ".join(f"{knob} {value}" for knob, value in planted.get("pathologies", {}).items())
-    said = f"Planted effects on choices after reading or talking: {strengths}."
+    said = (
+        "Strengths built into the embedded respondent, whether or not this study has such texts: "
+        f"{strengths}."
+    )
     return f"{said} Planted pathologies: {wrong}." if wrong else said
 
 

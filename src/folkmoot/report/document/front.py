@@ -166,13 +166,14 @@ def build_front_page(
     stated = [finding for finding in main if finding.primary or finding.section == STATED]
     others = [finding for finding in main if not (contrasts and finding in stated)]
     others = others[: max(1, SENTENCES - len(contrasts))]
-    said = tuple(_summarise_findings(others))
+    fixed = _introduce_contrasts(run, primary, is_stated=any(f.section == STATED for f in findings))
+    said = tuple(_summarise_findings(others, is_labelled=ILLUSTRATION_LABEL in fixed))
     shown = [*(stated if contrasts else ()), *others]
     return Front(
         question_of(run.config) or _fallback_question(run, study),
         tuple(design_lanes(run, study)),
         next((finding.says for finding in findings if finding.key == EXCLUSIONS_KEY), ""),
-        _introduce_contrasts(run, primary, is_stated=any(f.section == STATED for f in findings)),
+        fixed,
         contrasts,
         said,
         _chart_legend(shown, [*(contrast.answer for contrast in contrasts), *said]),
@@ -183,7 +184,7 @@ def build_front_page(
 
 def _contrast(result: Result) -> PrimaryContrast:
     claim = result.claim
-    return PrimaryContrast(claim.outcome or claim.measure, result.answer_text, claim.estimand)
+    return PrimaryContrast(claim.label, result.answer_text, claim.estimand)
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
@@ -226,14 +227,16 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
     )
 
 
-def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
-    # If consecutive statements have the same beginning, only the first keeps it.
+def _summarise_findings(main: Sequence[Finding], *, is_labelled: bool) -> Iterator[str]:
+    # If consecutive statements have the same beginning, only the first keeps it. The label is left
+    # out if the page already has it.
     before = ""
     for finding in main:
         opening = re.match(rf"{ILLUSTRATION_LABEL}: [^.]*\. ", finding.says)
         words = opening[0] if opening else ""
         says = finding.says.replace(" (no interval)", "") if words else finding.says
-        yield says.removeprefix(before) if words == before else says
+        says = says.removeprefix(before) if words == before else says
+        yield says.removeprefix(f"{ILLUSTRATION_LABEL}: ") if is_labelled else says
         before = words
 
 

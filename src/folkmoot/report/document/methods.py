@@ -175,7 +175,7 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
         excluded = f"{lost:,} excluded because the measure is unknown" if lost else "none excluded"
         counts = " and ".join(f"{count:,}" for count in result.counts)
         yield (
-            f"Outcome “{claim.outcome or claim.measure}”, contrast {claim.contrast_label}: n = "
+            f"Outcome “{claim.label}”, contrast {claim.contrast_label}: n = "
             f"{counts}, {excluded}; independent unit: {claim.unit} ({estimate.unit_count:,}); "
             f"{estimate.method if result.is_tested else result.verdict}."
         )

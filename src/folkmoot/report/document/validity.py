@@ -350,9 +350,8 @@ def _wordings(over_grid: Finding | None) -> list[Evidence]:
             else NOT_KNOWN,
             word(
                 "grid",
-                "over",
-                result=row["over_the_grid"],
-                specifications=format_count(int(_number(row["specifications"])), "specification"),
+                str(row["over_the_grid"]),
+                over=format_count(int(_number(row["specifications"])), "specification"),
             ),
         )
         for row in _rows([over_grid] if over_grid else [], GRID_CLAIMS)

@@ -461,6 +461,16 @@ class Measure:
     is_share: bool = False
 
     @property
+    def words(self) -> str:
+        """The name for readers."""
+        return self.name.replace("_", " ")
+
+    @property
+    def label(self) -> str:
+        """The name and what a mean is taken over."""
+        return f"{self.words} per participant{' and round' * (len(self.rounds) > 1)}"
+
+    @property
     def variable_names(self) -> tuple[str, ...]:
         return tuple(variable for _, variable in self.rounds)
 
@@ -555,13 +565,13 @@ def _between_treatments(
         unit="session",
         estimand=(
             "Among simulated participants like those of the profiles sheet: the mean "
-            f"{measure.name} under {treatments[0]} minus that under {treatments[1]}; "
+            f"{measure.label} under {treatments[0]} minus that under {treatments[1]}; "
             "independent unit: session."
         ),
         by="treatment",
         where=_counted_rows(book, measure),
         subject=("experiment_id", "session", "participant_id"),
-        outcome=measure.name,
+        outcome=measure.label,
         is_mean_of_shares=measure.is_share,
     )
 
@@ -577,14 +587,14 @@ def _between_experiments(
         unit="session",
         estimand=(
             "Among simulated participants like those of the profiles sheet: the mean "
-            f"{measure.name} with {names[0]} minus that with {names[1]}, within persons; "
+            f"{measure.label} with {names[0]} minus that with {names[1]}, within persons; "
             "independent unit: session."
         ),
         by="experiment_id",
         where=_counted_rows(book, measure),
         subject=("session", "participant_id"),
         paired=True,
-        outcome=measure.name,
+        outcome=measure.label,
         is_mean_of_shares=measure.is_share,
         names=names,
     )

@@ -247,8 +247,8 @@ def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) 
     )
     return Finding(
         f"rounds_{measure.name}",
-        f"{measure.name}, round by round",
-        f"Mean {measure.name} under {courses}.",
+        f"{measure.words}, round by round",
+        f"Mean {measure.words} per participant under {courses}.",
         ResultTable.from_records(rows),
         LineChart(
             tuple(
@@ -290,7 +290,7 @@ def _measure_results(measure: Measure, results: Sequence[Result], by: str) -> li
     return [
         result
         for result in matching
-        if (result.claim.measure, result.claim.outcome) == (table, measure.name)
+        if (result.claim.measure, result.claim.outcome) == (table, measure.label)
     ]
 
 
@@ -329,9 +329,8 @@ def by_treatment(
         }
         for treatment, estimate in estimates.items()
     ]
-    rounds_text = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
     if results_by_treatment:
-        statement = describe_claims(results, f"{measure.name}{rounds_text}")
+        statement = describe_claims(results, measure.label)
     else:
         means = (
             word(
@@ -345,16 +344,16 @@ def by_treatment(
         statement = word(
             "description",
             "means",
-            what=f"{measure.name}{rounds_text}",
+            what=measure.label,
             values=join_sentences(means, ", "),
             number=format_count(participants.height, "participant"),
         )
     return Finding(
         f"treatment_{measure.name}",
-        f"{measure.name}, by treatment",
+        f"{measure.words}, by treatment",
         statement,
         ResultTable.from_records(rows, CLUSTERED),
-        kit.interval_chart(estimates, measure.name, percent=measure.is_share)
+        kit.interval_chart(estimates, measure.label, percent=measure.is_share)
         if len(estimates) > 1
         else None,
         notes=(
@@ -450,7 +449,7 @@ def _between_constants(
         f"{_format_mean(measure, means[experiment].value)} with {labels[experiment]}"
         for experiment in (ordered[0], ordered[-1])
     )
-    statement = f"{OBSERVED} means of {measure.name} go from {low} to {high}."
+    statement = f"{OBSERVED} means of {measure.label} go from {low} to {high}."
     statement += f" {describe_claims(results)}" if results else ""
     rows: list[kit.Row] = [
         {
@@ -463,7 +462,7 @@ def _between_constants(
     means_by_label = {labels[experiment]: mean for experiment, mean in means.items()}
     return Finding(
         f"constants_{measure.name}",
-        f"{measure.name}, by constants",
+        f"{measure.words}, by constants",
         statement,
         ResultTable.from_records(
             rows, f"{CLUSTERED}. Each value minus the first, paired by participant."
@@ -507,7 +506,7 @@ def distribution_finding(
     table, chart = _answers_by_treatment(answers, treatments, names, measure.name)
     return Finding(
         f"distribution_{measure.name}",
-        f"{measure.name}, distribution of answers",
+        f"{measure.words}, distribution of answers",
         f"Answers range from {numbers.min():.3g} to {numbers.max():.3g}; half of them are at or "
         f"below {np.median(numbers):.3g} ({format_count(len(numbers), 'answer')}).",
         table,
@@ -626,8 +625,10 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
     """
     # The position is known only for closed lists.
     closed_answers = responses.filter(pl.col("position").is_not_null())
+    # Participants of a session answer each other, so the session is the independent unit.
+    session = pl.concat_str("experiment_id", "session", separator=" ", ignore_nulls=True)
     shown_options = shown_in(
-        closed_answers.select("options", "value", speaker_id="participant_id").iter_rows(named=True)
+        closed_answers.select("options", "value", speaker_id=session).iter_rows(named=True)
     )
     answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
     checks = {check.key: check for check in check_answers(answers, part_of_stage)}
