@@ -103,7 +103,7 @@ def test_planted_faults_are_found_and_no_others(sound: Path, tmp_path: Path) -> 
     assert all(row["kept_share"] == 1 for row in records(found["persona_kept"]))
     faulty = controlled(pilot(tmp_path / "faulty", drift=0.8, persona_forgetting=0.6))
     verdicts = {row["contrast"]: row["verdict"] for row in records(faulty["user_drift"])}
-    assert verdicts["acp against simple_voting"] == "failed"
+    assert verdicts["Adversarial (ACP) against Simple voting"] == "failed"
     assert verdicts["simple_voting: final against first decision"] != "failed"
     kept = {row["after"]: row["kept_share"] for row in records(faulty["persona_kept"])}
     assert kept["acp, first decision"] == 1

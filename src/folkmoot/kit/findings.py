@@ -92,6 +92,12 @@ def wilson_rates(counts: Mapping[str, tuple[int, int]]) -> dict[str, Estimate]:
     return {group: wilson(count, n) for group, (count, n) in counts.items() if n}
 
 
+def condition_name(condition: str) -> str:
+    """Return the name of a condition for readers."""
+    named = {"acp": "Adversarial (ACP)"}
+    return named.get(condition) or condition.replace("_", " ").capitalize()
+
+
 def category_shares(counts: Mapping[str, int]) -> dict[str, float | None]:
     """Return the share of each category in the total. All shares are None if the total is 0."""
     total = sum(counts.values())

@@ -15,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 
 from folkmoot.errors import FolkmootError
+from folkmoot.measures.wording import Sentence, word
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def human_band(key: str) -> Band:
     return bands[key]
 
 
-def sentence(what: str, value: float, band: Band) -> str:
+def sentence(what: str, value: float, band: Band) -> Sentence:
     """Return the comparison of a value with a benchmark as a sentence.
 
     Example: "Simple passive: 16 %; people: 32 % to 91 % (design of the human studies)."
@@ -79,7 +80,14 @@ def sentence(what: str, value: float, band: Band) -> str:
         if band.has_range
         else show(band.centre, band)
     )
-    return f"{what}: {show(value, band)}; people: {people} ({band.design})."
+    return word(
+        "runs",
+        "beside people",
+        what=what,
+        value=show(value, band),
+        people=people,
+        design=band.design,
+    )
 
 
 def show(value: float, band: Band) -> str:

@@ -4,6 +4,8 @@
 units. The table `PHRASES` has one part for each kind of result:
 
     comparison   the result of a claim, by verdict and direction
+    runs         what `compare` says of two runs
+    power        what `power` says before a run
     estimate     claims without a conclusion
     grid         a claim over all specifications of a grid
     check        a check of the model, with its limit by verdict
@@ -27,6 +29,8 @@ from typing import Literal
 
 Kind = Literal[
     "comparison",
+    "runs",
+    "power",
     "estimate",
     "grid",
     "check",
@@ -88,6 +92,84 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "several": "{conclusions}.",
         "also in the table": "The table also has {estimates}, without a conclusion.",
         "several of a measure": "{about}: {conclusions}",
+    },
+    "runs": {
+        "none tested": "{comparisons}, none of which can be tested; see the table.",
+        "none shown": "No difference is shown in any of {comparisons}; see the table.",
+        "further": "{comparisons} in the table.",
+        "without a test": "{measure}: {contrast}{numbers}, {why}.",
+        "equivalent": "Equivalent within {margin}.",
+        "effects differ": "{effects}; the effects differ{numbers}.",
+        "effects not shown to differ": "{effects}; that the effects differ is not shown{numbers}.",
+        "effects not compared": "{effects}; the effects are not compared ({why}).",
+        "effects": "{measure}, {contrast}: {first} in {first_run}, {second} in {second_run}",
+        "types": "These are different study types ({types}): their figures answer different "
+        "questions.",
+        "designs": "The designs differ in {settings}.",
+        "several settings": "A difference in results may come from any of these.",
+        "same settings": "All settings that matter are the same: differences are chance or the "
+        "model.",
+        "same people": "{runs} drew the same people as {first}.",
+        "people": "{files}: answers by people.",
+        "unmatched arms": "{file} has arms that no run has, which are left out: {arms}.",
+        "unmatched choices": "No choice in {file} is one of a run ({choices}): see how options are "
+        "written.",
+        "opinions": "Other opinions than in {first}: {votes}.",
+        "votes": "{votes} ({distance} apart, adjusted {p})",
+        "opinions not shown": "That first or final votes differ from those in {first} is not "
+        "shown.",
+        "starting points": "Runs that start from different opinions leave different room for "
+        "change.",
+        "nothing": "The runs share no arm of a claim and no numeric measure.",
+        "beside people": "{what}: {value}; people: {people} ({design}).",
+    },
+    "power": {
+        "claim": "{claim}: {power}{needed}.",
+        "needed": " ({units} in each arm needed, {planned} in this design)",
+        "after a run": "its table is known only after a run: use --simulate",
+        "no size": "the size of the design is known only after a run: use --simulate",
+        "draws": "its unit is the draw of the summaries, which only --simulate takes into account",
+        "few units": "not tested: an illustration of {units}",
+        "no rate": "{difference} from {base} in {arm} is not a rate",
+        "at": "a power of {power} at {difference} from {base} in {arm}",
+        "at, up to": "a power of {power} (up to {most} if other claims are supported) at "
+        "{difference} from {base} in {arm}",
+        "from": "a power of {power} from {difference} on, from {base} in {arm}",
+        "none": "no difference from {base} in {arm} reaches a power of {power}",
+        "mean": "a power of {power} if the true difference lies {size} standard deviations of the "
+        "{quantity} beyond the margin",
+        "people": "For an interval of {width} points to each side of a share, ask {most} people in "
+        "each arm{groups} if the simulation tells nothing of them, and {fewest} if it follows them "
+        "at a correlation of {fit}.",
+        "shares": "{title}: {conditions} of {participants}. If {base} change in one condition, a "
+        "difference is detected with a power of {power} when {rate} or more change in another.",
+        "shares of pairs": "{title}: {conditions} of {participants}. If {base} change in one "
+        "condition, a difference is detected with a power of {power} when {rate} or more change in "
+        "another; when all {pairs} pairs are compared and adjusted for, from {adjusted} on.",
+        "chance": "A true change from 10 % to 20 % is detected with a power of {power} at {units} "
+        "per condition.",
+        "participants": "To detect a change from 10 % to 20 % with a power of {power}, {needed} "
+        "participants per condition are needed; this design has {units}.",
+        "paired": "{title}: {units}, each under all {conditions} conditions. A difference between "
+        "two conditions is detected with a power of {power} from {size} standard deviations of the "
+        "differences between {unit}s on.",
+        "paired, pairs": "{title}: {units}, each under all {conditions} conditions. A difference "
+        "between two conditions is detected with a power of {power} from {size} standard "
+        "deviations of the differences between {unit}s on ({adjusted} when all {pairs} pairs are "
+        "adjusted for).",
+        "effective": "{people} per condition in {units} of about {members} are worth {worth} "
+        "independent ones at an ICC of {icc} (the similarity of people in one conversation).",
+        "clusters": "{title}: {conditions} of {units} with {members} participants. At an ICC of "
+        "{icc} (how alike people in one conversation are) {people} participants are worth {worth}, "
+        "and a change from {base} to {rate} is detected with a power of {power}.",
+        "too small": "{title}: {units} per condition. Differences need at least two; with one, an "
+        "effect cannot be distinguished from chance.",
+        "unknown size": "{title}: the settings do not say how many take part in each condition, so "
+        "here is what two groups of a given size can detect.",
+        "simulated": "{number}. {claim}{expected}: supported in {shares}.",
+        "expected": " (expected: {difference})",
+        "simulated share": "{share} ({interval}) at {size}",
+        "simulated, why": "Where it is not: {why}.",
     },
     "estimate": {
         "one": "{contrast} {difference} ({interval})",

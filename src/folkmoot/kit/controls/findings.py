@@ -35,6 +35,7 @@ from folkmoot.kit.controls.persona_findings import persona_variance_finding
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, ControlRow
 from folkmoot.kit.findings import (
     collect_findings,
+    condition_name,
     estimate_cells,
     interval_chart,
     p_value_cell,
@@ -310,7 +311,7 @@ def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
 
 
 def _column(group: tuple[str, str]) -> str:
-    return f"{group[0]}, {group[1]}"
+    return f"{condition_name(group[0])}, {group[1]}"
 
 
 def _rounded_number(value: object) -> float | None:
@@ -348,7 +349,9 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
             number is not None and float(expected) == number
             for number, expected in rows.select("number", "expected").iter_rows()
         ]
-        shares[f"{condition}, {moment} decision"] = share_of_units(hits, rows["unit"].to_list())
+        shares[f"{condition_name(str(condition))}, {moment} decision"] = share_of_units(
+            hits, rows["unit"].to_list()
+        )
     failed = [
         name for name, estimate in shares.items() if LEAST_KEPT.judge_interval(estimate) == FAILED
     ]

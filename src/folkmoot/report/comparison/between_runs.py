@@ -31,6 +31,7 @@ from folkmoot.measures.inference.estimates import (
     format_count,
 )
 from folkmoot.measures.inference.proportions import between
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.report.comparison.measured_claims import (
     Measured,
     name_arm,
@@ -212,11 +213,9 @@ def result_cells(result: Result) -> Row:
 
 def _describe_results(results: Sequence[Result], margin: float) -> str:
     if len(results) > MAX_STATED and all(result.why for result in results):
-        return (
-            f"{format_count(len(results), 'comparison')}, none of which can be tested; see the "
-            "table."
-        )
-    sentences: list[str] = []
+        comparisons = format_count(len(results), "comparison")
+        return word("runs", "none tested", comparisons=comparisons)
+    sentences: list[Sentence] = []
     unstated_count = 0
     for result in results:
         is_clear = result.verdict == SUPPORTED or is_equivalent(result, margin)
@@ -225,25 +224,31 @@ def _describe_results(results: Sequence[Result], margin: float) -> str:
         else:
             unstated_count += 1
     if unstated_count and not sentences:
-        return (
-            f"No difference is shown in any of {format_count(unstated_count, 'comparison')}; see "
-            "the table."
-        )
+        comparisons = format_count(unstated_count, "comparison")
+        return word("runs", "none shown", comparisons=comparisons)
     if unstated_count:
-        sentences.append(f"{format_count(unstated_count, 'further comparison')} in the table.")
-    return " ".join(sentences)
+        further = format_count(unstated_count, "further comparison")
+        sentences.append(word("runs", "further", comparisons=further))
+    return join_sentences(sentences)
 
 
-def tell_result(result: Result, margin: float) -> str:
+def tell_result(result: Result, margin: float) -> Sentence:
     """Return a result as a sentence, which also says whether the difference is equivalent."""
     if result.why and math.isfinite(result.estimate.value):
         reason = result.estimate.why or FEW
         claim = result.claim
-        return f"{claim.outcome}: {claim.contrast_label}{result.numbers_text}, {reason}."
+        return word(
+            "runs",
+            "without a test",
+            measure=claim.outcome,
+            contrast=claim.contrast_label,
+            numbers=result.numbers_text,
+            why=reason,
+        )
+    equivalent = None
     if is_equivalent(result, margin):
-        equivalence_note = f" Equivalent within {result.claim.size(margin)}."
-        return f"{result.says}{equivalence_note}"
-    return result.says
+        equivalent = word("runs", "equivalent", margin=result.claim.size(margin))
+    return join_sentences([result.says, equivalent])
 
 
 def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | None:
@@ -327,7 +332,7 @@ def compare_effects(
     return Finding(
         "compare_effects",
         "Effects, run by run",
-        " ".join(sentences),
+        join_sentences(sentences),
         ResultTable.from_records(
             rows,
             "First arm minus second within a run; between runs the difference of these, within "
@@ -449,11 +454,8 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
         )
     # Below this number of units no test is made, as in the report of a single run.
     has_few_units = estimate.unit_count < FEWEST_UNITS
-    reason = (
-        f"not tested ({estimate.unit_count} independent units are an illustration)"
-        if has_few_units
-        else estimate.why
-    )
+    few = format_count(estimate.unit_count, "independent unit is", "independent units are")
+    reason = word("refusal", "few units", units=few) if has_few_units else estimate.why
     return Result(
         base.result.claim,
         estimate,
@@ -462,16 +464,22 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
     )
 
 
-def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
+def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> Sentence:
     gap, claim = results[f"{run} − {base}"], results[base].claim
     base_estimate, run_estimate = (results[name].estimate for name in (base, run))
-    sizes = (
-        f"{claim.format_signed(base_estimate.value, 1)} in {base}, "
-        f"{claim.format_signed(run_estimate.value, 1)} in "
-        f"{run}"
+    effects = word(
+        "runs",
+        "effects",
+        measure=name_measure(claim),
+        contrast=claim.contrast_label,
+        first=claim.format_signed(base_estimate.value, 1),
+        first_run=base,
+        second=claim.format_signed(run_estimate.value, 1),
+        second_run=run,
     )
-    statement = f"{name_measure(claim)}, {claim.contrast_label}: {sizes}"
     if not gap.estimate.has_interval:
-        return f"{statement}; the effects are not compared ({gap.estimate.why or 'too few units'})."
-    conclusions = {True: "the effects differ", False: "that the effects differ is not shown"}
-    return f"{statement}; {conclusions[gap.verdict == SUPPORTED]}{gap.numbers_text}."
+        why = gap.estimate.why or "too few units"
+        return word("runs", "effects not compared", effects=effects, why=why)
+    differ = gap.verdict == SUPPORTED
+    case = "effects differ" if differ else "effects not shown to differ"
+    return word("runs", case, effects=effects, numbers=gap.numbers_text)

@@ -19,8 +19,8 @@ from folkmoot.kit.findings import (
     HOLM_NOTE,
     Row,
     collect_findings,
+    condition_name,
     finite_or_none,
-    join_clauses,
 )
 from folkmoot.measures.bands import Band, human_band, sentence
 from folkmoot.measures.computed_bands import AnswerTable, compute_bands
@@ -35,6 +35,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.paired_votes import stuart_maxwell, transition_table
 from folkmoot.measures.inference.proportions import holm, homogeneity_p
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import digest
 from folkmoot.report.comparison.between_runs import (
     SECTION,
@@ -55,7 +56,6 @@ from folkmoot.report.comparison.samples import (
     TEXTS,
     Sample,
     cell_location,
-    condition_name,
     load_samples,
     matched_units,
     people_in,
@@ -169,21 +169,19 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
     ]
     parts = []
     if len(kinds) > 1:
-        parts.append(
-            f"These are different study types ({', '.join(kinds)}): their figures answer "
-            "different questions."
-        )
+        parts.append(word("runs", "types", types=", ".join(kinds)))
     if differing:
-        parts.append(f"The designs differ in {_list_names(differing)}.")
+        parts.append(word("runs", "designs", settings=_list_names(differing)))
         if len(differing) > 1:
-            parts.append("A difference in results may come from any of these.")
+            parts.append(word("runs", "several settings"))
     elif len(run_names) > 1:
-        parts.append("All settings that matter are the same: differences are chance or the model.")
+        parts.append(word("runs", "same settings"))
     same_people_runs = [sample.name for sample in runs[1:] if same_people(runs[0], sample)]
     if same_people_runs:
-        parts.append(f"{_list_names(same_people_runs)} drew the same people as {runs[0].name}.")
+        names = _list_names(same_people_runs)
+        parts.append(word("runs", "same people", runs=names, first=runs[0].name))
     if human_names:
-        parts.append(f"{_list_names(human_names)}: answers by people.")
+        parts.append(word("runs", "people", files=_list_names(human_names)))
         parts += [
             sentence_text
             for sample in runs
@@ -193,7 +191,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
     return Finding(
         "designs",
         "Settings that differ",
-        " ".join(parts),
+        join_sentences(parts),
         ResultTable.from_records(
             [
                 {
@@ -306,7 +304,7 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     }
 
 
-def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
+def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
     run_tables = [
         sample.tables["participants"]
         for sample in runs
@@ -321,8 +319,7 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
     ]
     if unmatched_arms and arms:
         sentences.append(
-            f"{people.name} has arms that no run has, which are left out: "
-            f"{_list_names(unmatched_arms)}."
+            word("runs", "unmatched arms", file=people.name, arms=_list_names(unmatched_arms))
         )
     human_choices = sorted(
         {choice for column in CHOICES for choice in _count_choices(people, column)}
@@ -336,10 +333,12 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
     }
     if human_choices and run_choices and not run_choices & {*human_choices}:
         sentences.append(
-            f"No choice in {people.name} is one of a run ({_list_names(human_choices)}): see how "
-            "options "
-            "are "
-            "written."
+            word(
+                "runs",
+                "unmatched choices",
+                file=people.name,
+                choices=_list_names(human_choices),
+            )
         )
     return sentences
 
@@ -454,21 +453,27 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
         {**row, "holm_p": finite_or_none(p_value)} for row, p_value in zip(rows, holms, strict=True)
     ]
     differing = [
-        f"{votes} ({format_points(distance).lstrip('+')} apart, adjusted {format_p_value(p_value)})"
+        word(
+            "runs",
+            "votes",
+            votes=votes,
+            distance=format_points(distance).lstrip("+"),
+            p=format_p_value(p_value),
+        )
         for (votes, distance, _), p_value in zip(tests, holms, strict=True)
         if p_value < ALPHA
     ]
-    says = (
-        f"Other opinions than in {base.name}: {join_clauses(differing)}"
+    sentences = [
+        word("runs", "opinions", first=base.name, votes=join_sentences(differing, "; "))
         if differing
-        else f"That first or final votes differ from those in {base.name} is not shown."
-    )
+        else word("runs", "opinions not shown", first=base.name)
+    ]
     if any(arm.startswith("initial") for arm in differing):
-        says += " Runs that start from different opinions leave different room for change."
+        sentences.append(word("runs", "starting points"))
     return Finding(
         "compare_votes",
         "Do the runs express the same opinions?",
-        says,
+        join_sentences(sentences),
         ResultTable.from_records(
             rows,
             "Votes of all conditions together; p: Pearson's χ², or Stuart and Maxwell's test where "
@@ -601,7 +606,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
     return Finding(
         "compare_people",
         "Compared with people",
-        " ".join(sentences),
+        join_sentences(sentences),
         ResultTable.from_records(rows, "Share who changed, in each condition of each run."),
         notes=(" ".join(filter(None, notes)),),
         section=SECTION,
@@ -651,7 +656,7 @@ def _nothing_shared(runs: Sequence[Sample]) -> Finding:
     return Finding(
         "compare_nothing",
         "Nothing to compare",
-        "The runs share no arm of a claim and no numeric measure.",
+        word("runs", "nothing"),
         ResultTable((), ()),
         notes=(f"Tables found: {names}.",),
         section=SECTION,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from folkmoot.engine.settings.claims import TABLES, read_rows
+from folkmoot.kit.findings import condition_name
 from folkmoot.measures.inference.claims import ACROSS, Claim, Side
-from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Sample, condition_name
+from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Sample
 from folkmoot.storage.tables import CLUSTER_COLUMNS, PARTICIPANT_COLUMNS, condition_column
 
 # Placeholder for the contrast of a measure that is not bound to two conditions.

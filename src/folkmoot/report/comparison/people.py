@@ -19,6 +19,7 @@ from folkmoot.kit.findings import (
     HUMAN_BENCHMARK_SECTION,
     Row,
     collect_findings,
+    condition_name,
     estimate_cells,
     finite_or_none,
     format_mean_value,
@@ -47,7 +48,7 @@ from folkmoot.report.comparison.measured_claims import (
     name_measure,
     read_measure,
 )
-from folkmoot.report.comparison.samples import EVERYBODY, Sample, condition_name, split_by_condition
+from folkmoot.report.comparison.samples import EVERYBODY, Sample, split_by_condition
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,

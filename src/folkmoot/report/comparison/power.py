@@ -33,6 +33,7 @@ from folkmoot.measures.inference.power import (
     smallest_h,
 )
 from folkmoot.measures.inference.rectified import people_needed
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, LineChart, ResultTable
 from folkmoot.storage.tables import DRAWS
 
@@ -141,12 +142,12 @@ def claim_power(
             "units_needed": None,
         }
         if size is None or claim.unit == UNKNOWN_UNIT:
-            unknown_part = "its table" if size else "the size of the design"
-            says = f"{unknown_part} is known only after a run: use --simulate"
+            says = word("power", "after a run" if size else "no size")
         elif claim.unit == DRAWS:
-            says = "its unit is the draw of the summaries, which only --simulate takes into account"
+            says = word("power", "draws")
         elif size.units < FEWEST_UNITS:
-            says = f"not tested: an illustration of {format_count(size.units, size.unit_name)}"
+            units_text = format_count(size.units, size.unit_name)
+            says = word("power", "few units", units=units_text)
             row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
         elif claim.kind == "share" and not claim.paired and size.kind != "paired":
             # A claim that is decided by both bounds never leaves its level to the others.
@@ -161,12 +162,13 @@ def claim_power(
         else:
             says = _least_mean(size, alpha)
             row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
-        sentences.append(f"{claim.says}: {says}{_tell_needed(row, size)}.")
+        needed = _tell_needed(row, size)
+        sentences.append(word("power", "claim", claim=claim.says, power=says, needed=needed))
         rows.append(row)
     return Finding(
         "power_claims",
         "The primary claims of this study",
-        " ".join(sentences),
+        join_sentences(sentences),
         ResultTable.from_records(
             rows,
             f"{_describe_rule(len(claims))} Units needed in "
@@ -201,7 +203,7 @@ def _tell_needed(row: Row, size: DesignSize | None) -> str:
     if size is None or not isinstance(needed_units, int):
         return ""
     needed_text = format_count(needed_units, size.unit_name)
-    return f" ({needed_text} in each arm needed, {size.units} in this design)"
+    return word("power", "needed", units=needed_text, planned=size.units)
 
 
 def _standard_error(base: float, other: float, sample_size: float) -> float:
@@ -246,7 +248,7 @@ def _power_of_share(
     expected: float | None,
     levels: tuple[float, float],
     iccs: Sequence[float],
-) -> tuple[float | None, float | None, str]:
+) -> tuple[float | None, float | None, Sentence]:
     """Return the power at the expected difference for both `levels`, and a sentence about it.
 
     `levels`: the smallest and the largest significance level that the claim may get. Without an
@@ -258,19 +260,21 @@ def _power_of_share(
     n = float(size.units)
     if size.kind == "clustered":
         n = effective_n(size.units * size.size, size.size, _assumed_icc(iccs))
-    start = f"from {format_percent(base)} in {claim.arm_labels[1]}"
+    start = {"base": format_percent(base), "arm": claim.arm_labels[1]}
     if expected is not None or claim.direction == "equivalent":
         expected = expected or 0.0
         aim = _directed_difference(claim, expected)
         chance, most = (_power_of_difference(claim, aim, n, level) for level in levels)
         if not math.isfinite(chance):
-            return None, None, f"{format_points(expected)} {start} is not a rate"
-        more = (
-            f" (up to {format_percent(most)} if other claims are supported)"
-            if largest_level > alpha
-            else ""
+            return None, None, word("power", "no rate", difference=format_points(expected), **start)
+        says = word(
+            "power",
+            "at, up to" if largest_level > alpha else "at",
+            power=format_percent(chance),
+            most=format_percent(most),
+            difference=format_points(expected),
+            **start,
         )
-        says = f"a power of {format_percent(chance)}{more} at {format_points(expected)} {start}"
         return chance, most, says
     # The smallest difference is searched, because the rule of a claim has no simple inverse.
     steps = (thousandth / 1000 for thousandth in range(1, 1000))
@@ -278,13 +282,9 @@ def _power_of_share(
         (step for step in steps if _power_of_difference(claim, step, n, alpha) >= POWER), None
     )
     if smallest_difference is None:
-        return None, None, f"no difference {start} reaches a power of {format_percent(POWER)}"
-    return (
-        None,
-        None,
-        f"a power of {format_percent(POWER)} from {format_points(sign * smallest_difference)} on, "
-        f"{start}",
-    )
+        return None, None, word("power", "none", power=format_percent(POWER), **start)
+    least = format_points(sign * smallest_difference)
+    return None, None, word("power", "from", power=format_percent(POWER), difference=least, **start)
 
 
 def _units_needed(
@@ -331,7 +331,7 @@ def _growing_sizes() -> Iterator[int]:
         units += max(1, units // 100)
 
 
-def _least_mean(size: DesignSize, alpha: float) -> str:
+def _least_mean(size: DesignSize, alpha: float) -> Sentence:
     if size.kind == "paired":
         smallest_effect, quantity = (
             smallest_d_paired(size.units, alpha=alpha),
@@ -339,11 +339,12 @@ def _least_mean(size: DesignSize, alpha: float) -> str:
         )
     else:
         smallest_effect, quantity = smallest_d(size.units, alpha=alpha), f"{size.unit_name}s"
-    return (
-        f"a power of {format_percent(POWER)} if the true difference lies {smallest_effect:.2f} "
-        "standard "
-        "deviations "
-        f"of the {quantity} beyond the margin"
+    return word(
+        "power",
+        "mean",
+        power=format_percent(POWER),
+        size=f"{smallest_effect:.2f}",
+        quantity=quantity,
     )
 
 
@@ -379,10 +380,15 @@ def people_power(
     return Finding(
         "power_people",
         "People to ask beside the simulation",
-        f"For an interval of {half_width} points to each side of a share, ask "
-        f"{rows[0]['people_for_a_share']} people in each arm{group_text} if the simulation tells "
-        f"nothing of them, and {rows[-1]['people_for_a_share']} if it follows them at a "
-        f"correlation of {FITS[-1]:g}.",
+        word(
+            "power",
+            "people",
+            width=half_width,
+            most=rows[0]["people_for_a_share"],
+            groups=group_text,
+            fewest=rows[-1]["people_for_a_share"],
+            fit=f"{FITS[-1]:g}",
+        ),
         ResultTable.from_records(
             rows,
             f"People in each arm{group_text}; width {width:g}, of means in standard deviations. "
@@ -415,20 +421,22 @@ def _share_power_finding(size: DesignSize, title: str) -> Finding:
             }
         )
     detectable, adjusted = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
-    says = (
-        f"{title}: {format_count(size.arms, 'condition')} of {format_count(n, 'participant')}. If "
-        f"{format_percent(BASE)} change in one condition, a difference is detected with a power of "
-        f"{format_percent(POWER)} when {_format_rate(detectable)} or more change in another"
+    says = word(
+        "power",
+        "shares of pairs" if size.pair_count > 1 else "shares",
+        title=title,
+        conditions=format_count(size.arms, "condition"),
+        participants=format_count(n, "participant"),
+        base=format_percent(BASE),
+        power=format_percent(POWER),
+        rate=_format_rate(detectable),
+        pairs=size.pair_count,
+        adjusted=_format_rate(adjusted),
     )
-    if size.pair_count > 1:
-        says += (
-            f"; when all {size.pair_count} pairs are compared and adjusted for, from "
-            f"{_format_rate(adjusted)} on"
-        )
     return Finding(
         "power_differences",
         "Smallest detectable difference",
-        says + ".",
+        says,
         ResultTable.from_records(
             rows, f"Two-sided, α = .05, power {format_percent(POWER)}, {n} per condition."
         ),
@@ -457,8 +465,7 @@ def _power_table(size: DesignSize, title: str) -> Finding:
     return Finding(
         "power_chances",
         "Power",
-        f"A true change from 10 % to 20 % is detected with a power of {format_percent(chance)} "
-        f"at {n} per condition.",
+        word("power", "chance", power=format_percent(chance), units=n),
         ResultTable.from_records(rows, f"{title}: power of a two-sided test at α = .05."),
         LineChart(
             tuple(
@@ -497,9 +504,13 @@ def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
     return Finding(
         "power_needed",
         "Participants needed per condition",
-        f"To detect a change from 10 % to 20 % with a power of {format_percent(POWER)}, "
-        f"{needed_participants} participants per condition are needed; this design has "
-        f"{size.units}.",
+        word(
+            "power",
+            "participants",
+            power=format_percent(POWER),
+            needed=needed_participants,
+            units=size.units,
+        ),
         ResultTable.from_records(
             rows, f"{title}: power {format_percent(POWER)}, two-sided, α = .05."
         ),
@@ -525,14 +536,17 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
     first = Finding(
         "power_paired",
         "Smallest detectable difference",
-        f"{title}: {format_count(n, name)}, each under all {size.arms} conditions. A difference "
-        f"between two conditions is detected with a power of {format_percent(POWER)} from "
-        f"{unadjusted:.2f} "
-        f"standard deviations of the differences between {name}s on"
-        + (
-            f" ({adjusted:.2f} when all {size.pair_count} pairs are adjusted for)."
-            if size.pair_count > 1
-            else "."
+        word(
+            "power",
+            "paired, pairs" if size.pair_count > 1 else "paired",
+            title=title,
+            units=format_count(n, name),
+            conditions=size.arms,
+            power=format_percent(POWER),
+            size=f"{unadjusted:.2f}",
+            unit=name,
+            adjusted=f"{adjusted:.2f}",
+            pairs=size.pair_count,
         ),
         ResultTable.from_records(
             rows, "Paired t test, two-sided, α = .05; .2 is small, .5 medium, .8 large."
@@ -562,10 +576,15 @@ def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) ->
     return Finding(
         "power_clusters",
         "Effective number of participants",
-        f"{format_count(people, 'participant')} per condition in "
-        f"{format_count(size.units, size.unit_name)}"
-        f" of about {size.size} are worth {typical:.0f} independent ones at an ICC of {icc:g} "
-        "(the similarity of people in one conversation).",
+        word(
+            "power",
+            "effective",
+            people=format_count(people, "participant"),
+            units=format_count(size.units, size.unit_name),
+            members=size.size,
+            worth=f"{typical:.0f}",
+            icc=f"{icc:g}",
+        ),
         ResultTable.from_records(rows, f"{title}: design effect 1 + (m − 1) ICC."),
         section=SECTION,
     )
@@ -593,13 +612,20 @@ def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]
     return Finding(
         "power_clustered",
         "Smallest detectable difference",
-        f"{title}: {format_count(size.arms, 'condition')} of "
-        f"{format_count(size.units, size.unit_name)} "
-        f"with {size.size} participants. At an ICC of {icc:g} (how alike people in one "
-        f"conversation are) {people} participants are worth {worth:.0f}, and a change "
-        f"from {format_percent(BASE)} to {_format_rate(detectable_share(BASE, worth))} is detected "
-        "with a power "
-        f"of {format_percent(POWER)}.",
+        word(
+            "power",
+            "clusters",
+            title=title,
+            conditions=format_count(size.arms, "condition"),
+            units=format_count(size.units, size.unit_name),
+            members=size.size,
+            icc=f"{icc:g}",
+            people=people,
+            worth=f"{worth:.0f}",
+            base=format_percent(BASE),
+            rate=_format_rate(detectable_share(BASE, worth)),
+            power=format_percent(POWER),
+        ),
         ResultTable.from_records(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
         section=SECTION,
         headline=True,
@@ -610,8 +636,12 @@ def _too_small(title: str, size: DesignSize) -> Finding:
     return Finding(
         "power_none",
         "No effect can be detected",
-        f"{title}: {format_count(size.units, size.unit_name)} per condition. Differences need at "
-        f"least two; with one, an effect cannot be distinguished from chance.",
+        word(
+            "power",
+            "too small",
+            title=title,
+            units=format_count(size.units, size.unit_name),
+        ),
         ResultTable((), ()),
         section=SECTION,
         headline=True,
@@ -630,8 +660,7 @@ def _unknown_size_finding(title: str) -> Finding:
     return Finding(
         "power_table",
         "Smallest difference by size",
-        f"{title}: the settings do not say how many take part in each condition, so here is what "
-        "two groups of a given size can detect.",
+        word("power", "unknown size", title=title),
         ResultTable.from_records(rows, f"Two-sided, α = .05, power {format_percent(POWER)}."),
         section=SECTION,
         headline=True,

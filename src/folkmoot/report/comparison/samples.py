@@ -279,12 +279,6 @@ def _parse_truth_values(column: pl.Series, path: Path) -> pl.Series:
     )
 
 
-def condition_name(condition: str) -> str:
-    """Return the name of a condition for readers."""
-    named = {EVERYBODY: "Everybody", "acp": "Adversarial (ACP)"}
-    return named.get(condition) or condition.replace("_", " ").capitalize()
-
-
 def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return the rows by condition, with baselines first.
 

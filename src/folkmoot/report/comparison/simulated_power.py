@@ -26,6 +26,7 @@ from folkmoot.kit.findings import Row, estimate_cells, finite_or_none
 from folkmoot.measures.inference.claims import Claim, ClaimVerdict
 from folkmoot.measures.inference.estimates import format_count, format_percent, format_span
 from folkmoot.measures.inference.proportions import wilson
+from folkmoot.measures.wording import join_sentences, word
 from folkmoot.models.catalog import SYNTHETIC_MODEL
 from folkmoot.report.comparison.power import primary_claims
 from folkmoot.storage.findings import Finding, ResultTable
@@ -180,9 +181,8 @@ def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding
                 distance for run in runs if (distance := run.differences[at]) is not None
             ]
             power = wilson(verdicts.count("supported"), len(runs))
-            told.append(
-                f"{format_percent(power.value)} ({format_span(power.low, power.high)}) at {size}"
-            )
+            share, interval = format_percent(power.value), format_span(power.low, power.high)
+            told.append(word("power", "simulated share", share=share, interval=interval, size=size))
             untested |= dict.fromkeys(verdict for verdict in verdicts if verdict not in VERDICTS)
             rows.append(
                 {
@@ -193,14 +193,25 @@ def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding
                     "mean_difference": fmean(differences) if differences else None,
                 }
             )
-        expects = "" if aim is None else f" (expected: {claim.format_signed(aim)})"
-        said.append(f"{at + 1}. {claim.says}{expects}: supported in {', '.join(told)}.")
-        said += [f"Where it is not: {why}." for why in untested]
+        expected = ""
+        if aim is not None:
+            expected = word("power", "expected", difference=claim.format_signed(aim))
+        said.append(
+            word(
+                "power",
+                "simulated",
+                number=at + 1,
+                claim=claim.says,
+                expected=expected,
+                shares=join_sentences(told, ", "),
+            )
+        )
+        said += [word("power", "simulated, why", why=why) for why in untested]
     seeds = len(next(iter(by.values())))
     return Finding(
         "power_simulated",
         "Power by simulation",
-        " ".join(said),
+        join_sentences(said),
         ResultTable.from_records(
             rows, f"{format_count(seeds, 'run')} of each size; 95 % Wilson (Monte-Carlo) intervals."
         ),

@@ -16,12 +16,12 @@ from folkmoot.engine.study.strict_answers import EXCLUSIONS_KEY, STRICT_ANSWERS_
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
 from folkmoot.kit.exposure import ExposureRow, describe_deviations
-from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
+from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, condition_name
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Verdict
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
 from folkmoot.measures.wording import FIXED_BEFOREHAND
-from folkmoot.report.comparison.samples import EVERYBODY, PLAINER, condition_name
+from folkmoot.report.comparison.samples import EVERYBODY, PLAINER
 from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, CardRow
 from folkmoot.report.preregistration import is_registration_intact, title_of
 from folkmoot.storage.findings import ILLUSTRATION_LABEL, Finding, IntervalChart
