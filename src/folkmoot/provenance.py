@@ -64,16 +64,14 @@ _new = tuple.__new__
 
 
 class Source(NamedTuple):
-    """The source of a text.
-
-    `speaker`: the id of the speaker of an utterance or answer, or of the participant whom a persona
-    describes. Empty for other texts. `altered`: True if a filter such as `upper` changed the text,
-    so that it differs from the recorded text.
-    """
+    """Where a text comes from: its kind, its id, and whose words or description it is."""
 
     kind: str
     id: str = ""
+    # The id of the speaker of an utterance or answer, or of the participant whom a persona
+    # describes. Empty for other texts.
     speaker: str = ""
+    # True if a filter such as `upper` changed the text, so that it differs from the recorded text.
     altered: bool = False
 
     @property

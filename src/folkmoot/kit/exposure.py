@@ -92,15 +92,17 @@ Label = Callable[[Source], str]
 
 @dataclass(frozen=True, slots=True)
 class ExposureTable:
-    """The computation of the table `exposure`. Study types use it as `Study.derived_tables`.
+    """Makes the table `exposure`: which texts each participant's prompts contained.
 
-    `label` returns the study type's name for the kind of a source, or "" for a source that does not
-    count (such as an option that every participant sees). `own`: the name for the participant's own
-    utterances and answers. If `own` is empty, `label` also names these texts.
+    Study types list an instance in `Study.derived_tables`.
     """
 
     decisions: Decisions
+    # Returns the name of a text in the table, or "" for a text that does not count (such as an
+    # option that every participant sees).
     label: Label
+    # The name for the participant's own utterances and answers. If empty, `label` also names these
+    # texts.
     own: str = OWN_WORDS
 
     def __call__(
@@ -115,16 +117,15 @@ class ExposureTable:
 
 
 class _Recorded(NamedTuple):
-    """The recorded sources and speakers of a set of requests.
+    """What a run recorded about its requests: the speakers, and the sources of the texts."""
 
-    `sources`: the distinct sources of a request, by address. `speakers`: the speaker of an
-    utterance, by id. `written_by_others`: the writer of an utterance, if it was written in another
-    speaker's name. `asked`: the speaker who was asked, by address.
-    """
-
+    # The distinct sources of the texts in a request, by address of the request.
     sources: Mapping[str, Collection[Source]]
+    # The speaker of an utterance, by id of the utterance.
     speakers: Mapping[str, str]
+    # The writer of an utterance, if it was written in another speaker's name.
     written_by_others: Mapping[str, str]
+    # The speaker who was asked, by address of the request.
     asked: Mapping[str, str]
 
 

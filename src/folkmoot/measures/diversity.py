@@ -263,9 +263,10 @@ def _layer_agreement(pattern: np.ndarray) -> float:
 
 
 def polarisation(counts: ArrayLike) -> float:
-    """Return the polarisation (1 − A) / 2 on an ordered scale, with A of `van_der_eijk`.
+    """Return how divided answers on an ordered scale are, from 0 to 1.
 
-    0: all agree. 0.5: answers are evenly spread. 1: half of the answers are at each end.
+    0: all agree. 0.5: answers are evenly spread. 1: half of the answers are at each end. The result
+    is (1 − A) / 2, with the coefficient A of `van_der_eijk`.
     """
     return (1 - van_der_eijk(counts)) / 2
 

@@ -283,12 +283,8 @@ def _beyond_sampling(
 ) -> tuple[float, float]:
     """Return the mean distance that sampling does not explain, and its standard error.
 
-    `value`: the observed mean distance. `tables`: the counts of each question. `again`: the
-    differences of shares of each question, one for each resample.
-
-    The distance is multiplied by √(1 − s), see the module docstring. The squared differences of a
-    resample contain the sampling variance twice: once from the sample, once from resampling. So the
-    standard error subtracts it twice.
+    `value`: the observed mean distance. `tables`: the counts of each question. `again`: for each
+    question the differences of shares in each resample.
     """
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
@@ -296,6 +292,8 @@ def _beyond_sampling(
     sampling = sum(float(np.nanvar(again[i], axis=0, ddof=1).sum()) for i in usable)
     if not squares:
         return 0.0, 0.0
+    # The squared differences of a resample contain the sampling variance twice: once from the
+    # sample, once from resampling. So the standard error subtracts it twice.
     drawn = np.nansum([(again[i] ** 2).sum(axis=-1) for i in usable], axis=0)
     distances = np.nanmean([np.abs(again[i]).sum(axis=-1) / 2 for i in usable], axis=0)
     parts = np.sqrt(np.clip(1 - 2 * sampling / np.maximum(drawn, 1e-12), 0, 1))

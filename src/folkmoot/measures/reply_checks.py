@@ -268,7 +268,7 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
 
 
 def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
-    """Check the share of choices and numbers that first got a reply outside the options.
+    """Check the share of choices and numbers with a first reply that was not an allowed answer.
 
     Refusals do not count.
     """

@@ -462,7 +462,7 @@ _Rows = TypeVar("_Rows", list[Any], dict[str, Any])
 
 
 def _rows_at(values: dict[str, Any], field: StudyField, kind: type[_Rows]) -> _Rows:
-    """Return the list or mapping of a field. A field that is not set gets the rows shown."""
+    """Return the list or mapping of a field. If the field is not set, set it to the rows shown."""
     container = _container_of(values, field)
     last: Any = field.path[-1]
     present = container.get(last) if isinstance(container, dict) else container[last]

@@ -415,10 +415,10 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
 def _label_ways_out(
     way_values: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
-    """Return `way_values`, such as `declined` or null, as (label, value) pairs.
+    """Return (label, value) pairs for the ways to give no answer, such as "declined" or null.
 
-    Null gets the label of `null`, a value such as `declined` with the same meaning. Null is left
-    out if the field may stay blank, or if that value is among `way_values`.
+    `null`: the way with the label that null gets. Null is left out if the field may stay blank
+    (`required` is False). It is also left out if another pair has the same label.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(

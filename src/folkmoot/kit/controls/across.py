@@ -30,10 +30,11 @@ class _Pair(NamedTuple):
 def effect_and_drift_over_cells(
     cells: Iterable[tuple[str, Sequence[Finding]]],
 ) -> Finding | None:
-    """Return the finding that compares effect and user drift between the specifications of a grid.
+    """Compare the effect and the side effect of a treatment between the runs of a grid.
 
-    `cells`: (specification in words, findings) of each cell. The first specification is the
-    reference. Returns None if fewer than two specifications have controls.
+    The side effect (user drift) is a difference in answers that the treatment should not affect.
+    `cells`: (what the run varies, its findings) for each run. The first is the reference. Returns
+    None if fewer than two kinds of run have such answers.
     """
     found: dict[str, dict[str, list[_Pair]]] = {}
     for specification, findings in cells:

@@ -36,21 +36,21 @@ PARTICIPANT = "participant"
 
 
 class ControlledDecision(NamedTuple):
-    """One decision of a participant. Controls continue its conversation or ask it again.
-
-    `moment`: `first` for the participant's first decision in the run, or `final` for the last
-    decision in this condition. `options` and `value` are set only for a closed choice.
-    """
+    """One decision of a participant in a finished run. Controls repeat or continue it."""
 
     participant_id: str
     condition: str
     unit: str
+    # `first` for the participant's first decision in the run, or `final` for the last decision in
+    # this condition.
     moment: str
     decision: str
     address: str
     role: str
     model: str
+    # Empty unless the answer is one of listed options.
     options: tuple[str, ...]
+    # The chosen option, otherwise None.
     value: str | None
     age: int | None
 

@@ -127,10 +127,7 @@ def _has_replied(
     changed: Sequence[str],
     graph: ReplyGraph,
 ) -> bool:
-    """Return whether a request shows that the participant spoke after the first replaced text.
-
-    Their words are then a separate message, or the prompt quotes them (for example in minutes).
-    """
+    """Return True if the participant spoke between the first changed text and the question."""
     texts = texts_of(conversation)
     at = next(n for n, text in enumerate(texts) if str(text) != str(changed[n]))
     # `texts` begins with the system prompt, so messages are counted from 1.

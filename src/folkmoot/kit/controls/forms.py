@@ -41,9 +41,7 @@ class SingleFieldForm(AnswerType["str | float"]):
     kind: str = "json"
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str | float] | ParseFailure | Missing:
-        """Return the answer in a JSON reply, a missing answer, or the problem that the model is
-        told.
-        """
+        """Return the answer in a JSON reply, a missing answer, or the problem to tell the model."""
         for step, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and (
                 self.name in candidate or is_declined(candidate.get(DECLINED))

@@ -307,11 +307,12 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
 def _groups(
     spans: Sequence[Span], listed: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each part of a list of texts, so that the parts can be reordered.
+    """Yield (start, end) of each part of a listing in a message, so that the parts can be
+    reordered.
 
-    `spans`: the spans of a message. `listed`: (start, end) of the listed texts. If options precede
-    the texts as headings, a part is one heading with all texts below it. Otherwise each text is a
-    part.
+    `spans`: the recorded passages of the message, in order. `listed`: (start, end) of the listed
+    texts. If options are headings of the texts, a part is one option with the texts below it.
+    Otherwise each text is a part.
     """
     groups: list[list[int]] = []
     heading: Span | None = None

@@ -229,10 +229,7 @@ class ReplyGraph:
 
 
 def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
-    """Return the part of a reply that a prompt quotes, or None if a new reply might lack it.
-
-    None is returned for an entry of a list, or for a text that the study joined from parts.
-    """
+    """Return the part of a reply that a prompt quotes, or None if the reply has no such part."""
     text = quoted.strip()
     if text in (reply.reply.strip(), reply.recorded):
         return ReplyPart()

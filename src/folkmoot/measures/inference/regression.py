@@ -112,9 +112,11 @@ def logistic(
 
 
 def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Design:
-    """Return the design matrix of columns without missing values. Levels are in alphabetical order.
+    """Return the matrix of a regression: one column for each number, one for each non-reference
+    level.
 
-    `reference`: the reference level of a column of texts. Collinear columns are left out.
+    `reference`: the reference level of each column of texts. The other levels are in alphabetical
+    order. Columns that follow from others are left out. `columns` must have no missing values.
     """
     length = len(next(iter(columns.values()), []))
     matrix: list[FloatArray] = [np.ones(length)]

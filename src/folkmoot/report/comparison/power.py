@@ -351,10 +351,11 @@ def _least_mean(size: DesignSize, alpha: float) -> Sentence:
 def people_power(
     width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
 ) -> Finding:
-    """Return how many humans are needed for a corrected estimate with an interval of this `width`.
+    """Return how many humans to ask, so that the combined estimate has an interval of this `width`.
 
-    `width` is a difference of shares, or a number of standard deviations of human answers. The
-    number of humans depends on the correlation between simulated and human answers.
+    The estimate combines human and simulated answers. `width` is a difference of shares, or a
+    number of standard deviations of human answers. The result depends on the correlation of the two
+    kinds of answers.
     """
     group_size = size.size if size is not None and size.kind != "independent" else 1
     icc = _assumed_icc(iccs) if group_size > 1 else 0.0

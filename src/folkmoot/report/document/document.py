@@ -62,21 +62,21 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Everything that a report shows.
-
-    `mark`: the provenance label. `caution`: its explanation. `partial`: a warning for an unfinished
-    run or grid. `planted`: the built-in effects of the embedded respondent. `answer`: the SVG
-    drawing of the first page, or empty. `front`, `trust`, `methods`: None for a grid, because the
-    report of each cell has them.
-    """
+    """Everything that a report shows."""
 
     title: str
     subtitle: str
+    # A warning for an unfinished run or grid, otherwise empty.
     partial: str
+    # The provenance label (SYNTHETIC, HUMAN or MIXED).
     mark: str
+    # An explanation of the label.
     caution: str
+    # The effects that are built into `--model synthetic`.
     planted: str
+    # None for a grid, like `trust` and `methods`, because the report of each run has them.
     front: Front | None
+    # The SVG drawing of the first page, or empty.
     answer: str
     headlines: tuple[DrawnFinding, ...]
     sections: tuple[Section, ...]

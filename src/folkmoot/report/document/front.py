@@ -109,23 +109,24 @@ class TrustLight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The first page of a report.
-
-    `lanes`: the design. `excluded`: a sentence on what a failed check of a human excludes, or
-    empty. `contrasts`: the primary claims with their results. `fixed`: a sentence on where the
-    contrasts come from. `answer`: up to three statements of other findings. `legend`: the
-    explanation of brackets and symbols. `lights`: reasons to trust the run less. `card`: the
-    validity card.
-    """
+    """The first page of a report."""
 
     question: str
+    # The lines of the design chart.
     lanes: tuple[DesignLane, ...]
+    # A sentence on what a failed check of a human excludes, or empty.
     excluded: str
+    # A sentence on where the contrasts come from.
     fixed: str
+    # The primary claims with their results.
     contrasts: tuple[PrimaryContrast, ...]
+    # Up to three statements of other findings.
     answer: tuple[str, ...]
+    # An explanation of brackets and symbols.
     legend: str
+    # Reasons to trust the run less.
     lights: tuple[TrustLight, ...]
+    # The validity card.
     card: tuple[CardRow, ...]
 
     @property
@@ -293,8 +294,7 @@ def _fallback_question(run: RunFolder, study: Study) -> str:
 
 
 def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
-    """Yield the lines of the design chart: conditions, their decisions, and the texts in the
-    prompts.
+    """Yield the lines of the design chart: conditions, their decisions, and texts in the prompts.
 
     Conditions with the same decisions and sizes share a line. Consecutive decisions with the same
     texts are joined. If no exposure was recorded, each planned condition has one line without

@@ -30,18 +30,18 @@ DEFAULT_LIMIT = float(StudyConfig.model_fields["max_instruction_failures"].defau
 
 @dataclass
 class FirstReplies:
-    """Counts of the first replies of one model, in total and by kind of failure.
-
-    `asked_again`: replies that needed a re-ask. `looped`: replies that repeat themselves. `cut`:
-    replies that reached the token limit. `failed`: replies with at least one of these failures.
-    `by_unit`: failed and all replies of each independent unit.
-    """
+    """Counts of the first replies of one model, in total and by kind of failure."""
 
     replies: int = 0
+    # Replies that needed a re-ask.
     asked_again: int = 0
+    # Replies that repeat themselves.
     looped: int = 0
+    # Replies that reached the token limit.
     cut: int = 0
+    # Replies with at least one of these failures.
     failed: int = 0
+    # (failed replies, all replies) of each independent unit.
     by_unit: Faults = field(default_factory=dict)
 
     @property

@@ -153,10 +153,12 @@ class PersonaGenerator:
     def _by_quota(
         self, count: int, seeds: Sequence[int], quotas: Quotas
     ) -> tuple[list[Profile], list[Fixed]]:
-        """Return profiles that meet the quotas, and the known attributes of each participant.
+        """Return profiles that meet the quotas, and the attributes that the researcher's table
+        fixes for each.
 
-        Candidates are drawn until one fits the remaining quotas. With a panel, the candidates are
-        its rows. A row is used a second time only after all other rows were used.
+        Candidates are drawn until one fits the remaining quotas. With a table of people (`panel`),
+        the candidates are its rows. A row is used a second time only after all other rows were
+        used.
         """
         remaining = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
         people: list[Profile] = []

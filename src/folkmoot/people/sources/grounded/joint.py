@@ -465,11 +465,11 @@ def _draw_households(
     indices = np.arange(len(sex))
 
     def draw_partner_income(people: Index, like: Sequence[tuple[Index, Index]]) -> Array:
-        """Return the income of a random partner for each of `people`.
+        """Return the income of a randomly drawn partner for each of `people`.
 
-        `like`: pairs of arrays, one pair for each wanted attribute. The first array has the wanted
-        value for each of `people`, the second the value of every person. If no person has all
-        wanted attributes, the first attribute suffices.
+        Each pair in `like` is one attribute of the partners. Its first array is the value that each
+        of `people` needs, and its second array is the value of everyone in the population. If no
+        partner has all attributes, only the first attribute counts.
         """
         wanted_kinds = np.stack([wanted for wanted, _ in like], axis=1)
         kinds = np.stack([known for _, known in like], axis=1)
@@ -573,10 +573,10 @@ def _describe_household(home: str, band: int, children: int) -> str:
 
 
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
-    """Return how far the fitted tables are from each published margin.
+    """Return how far the joint tables of the population are from each published table.
 
-    A tuple holds the name of the margin, its number of cells, and the largest and the mean distance
-    in percentage points.
+    A tuple holds the name of the published table, its number of cells, and the largest and the mean
+    distance in percentage points.
     """
     rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
         (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins
