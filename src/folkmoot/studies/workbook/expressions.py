@@ -154,7 +154,7 @@ class EvaluationContext:
 # The size suits a very long workbook. Parsing a text takes a hundred times as long as using it.
 @lru_cache(maxsize=32_768)
 def parse_expression(text: str) -> ast.expr:
-    """Return the tree of an expression. Raises ExpressionProblem if it is not in the language."""
+    """Return the syntax tree of an expression. Raises ExpressionProblem if it is not allowed."""
     if len(text) > MAX_EXPRESSION:
         raise ExpressionProblem(f"longer than {MAX_EXPRESSION:,} characters", "split it in two")
     # Spreadsheet users often start an expression with "=".

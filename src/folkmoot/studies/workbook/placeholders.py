@@ -1,7 +1,7 @@
 """Fill the texts of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark #}`.
 
-An expression is as in the module `expressions`, but without aggregates. A value that is filled in
-is never searched for placeholders.
+An expression is as in the module `expressions`, but without aggregates such as `sum(x)`. A value
+that is filled in is never searched for placeholders.
 """
 
 from __future__ import annotations

@@ -315,7 +315,7 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
-    """Let only the binding role (parents) vote. Each parent votes for their own first choice.
+    """Let only the parents vote, each for their own first choice.
 
     Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If no
     parent wants any option, the fewest strong rejections among the parents decide.
@@ -359,9 +359,9 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
     """Remove the options that a binding member strongly rejects, then pick from the rest.
 
     Binding members have the role that decides under this strategy (such as parent). The pick is the
-    remaining option with their highest total score. If several house rules remain, all that these
-    members support apply. If no option remains, the least rejected one is picked, but the outcome
-    is infeasible.
+    remaining option with their highest total score. If several house rules remain, each one that a
+    binding member supports applies. If no option remains, the least rejected one is picked and the
+    outcome is marked as infeasible.
     """
     binding = tally.of_role(case.strategy.binding)
     removed = {
