@@ -47,7 +47,7 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 
 class Choice(AnswerType[str]):
-    """A choice of one of the options, which the prompt lists in the same order.
+    """A choice of one option. The prompt lists the options in the given order.
 
     The parse steps are:
 

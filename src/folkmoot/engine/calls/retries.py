@@ -197,8 +197,8 @@ class SharedLimits:
     def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
         """Raise `error` in all waiting calls and start no new calls.
 
-        If several runs share the limits, a RunHaltedError ends only one run. Calls then continue,
-        unless `stop_all_runs` is true.
+        If several runs share the limits, a RunHaltedError concerns only one of them. Calls then
+        continue, unless `stop_all_runs` is true.
         """
         if self._shared and isinstance(error, RunHaltedError) and not stop_all_runs:
             return

@@ -99,9 +99,9 @@ class WorkerSetup(NamedTuple):
 class WorkerReady(NamedTuple):
     """The answer of a worker to its setup.
 
-    `problem` says why the worker cannot work, or is empty. `shard_path` is its shard, and
-    `sees_run_folder` says whether the shard is in the run folder. `node` is its Ray node.
-    `leftover` holds the shards that earlier workers left on its machine, with their entries.
+    `problem` says why the worker cannot work, or is empty. `shard_path` is the worker's shard, and
+    `sees_run_folder` says whether this shard is in the run folder. `node` is the worker's Ray node.
+    `leftover` holds the shards that earlier workers left on this machine, with their entries.
     """
 
     problem: str

@@ -109,7 +109,7 @@ class EarlierReplies:
     ) -> JournalEntry | None:
         """Return the entry to copy for an address, or None if the call has to be made.
 
-        Raises DriftError if the run differs from the earlier run before the changed reply.
+        Raises DriftError if the two runs differ already before the changed reply.
         """
         change = self._change
         earlier = self._journal.entry_at(address)

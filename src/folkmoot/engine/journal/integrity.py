@@ -81,7 +81,7 @@ def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
 
 
 def hash_superseding(number: int, address: str, at: float) -> bytes:
-    """Return the hash that records in the chain that an entry was superseded at the time `at`.
+    """Return the hash that the chain stores when an entry is superseded at the time `at`.
 
     Returns b"" for a damaged row with values of a wrong type.
     """

@@ -47,8 +47,7 @@ def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
 def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None = None) -> int:
     """Write an outstanding loan in the caller's transaction and return the number of its row.
 
-    The row with this number is replaced. If `number` is None, a new row is added. A loan without
-    calls is deleted.
+    `number`: the row to replace, or None to add a row. A loan without calls is deleted.
     """
     if number is None:
         db.execute(LOANS)

@@ -144,9 +144,10 @@ def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[Jou
 
 
 def merge_shards(folder: Path, path: Path) -> None:
-    """Merge the shards that workers of an earlier process left into the journal of the run.
+    """Merge leftover shards into the journal of the run.
 
-    Raises RunLockedError if one of these workers still runs.
+    They are from workers of an earlier process. Raises RunLockedError if one of these workers still
+    runs.
     """
     shards = list_shards(folder / SHARD_FOLDER)
     if not shards:

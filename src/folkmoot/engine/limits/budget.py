@@ -106,7 +106,7 @@ class Budget:
         self._stopped: FolkmootError | None = None
 
     async def reserve_call(self, price: CallPrice) -> float:
-        """Wait until a call fits, reserve its maximum cost and return the reserved amount (USD).
+        """Wait until the budget covers a call. Reserve and return its maximum cost (USD).
 
         Raises BudgetReachedError, or the error given to `stop_calls`.
         """

@@ -206,8 +206,8 @@ class CountingProvider:
     ) -> None:
         """Add the estimated calls and tokens of the items of a fork that were not run.
 
-        Each of the `left_count` items is counted with the mean of the `run_count` items that were
-        run after the snapshot `before`.
+        Each of the `left_count` items gets the mean of the `run_count` items that were run after
+        the snapshot `before`.
         """
         if not run_count or not left_count:
             return

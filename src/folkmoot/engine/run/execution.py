@@ -212,10 +212,9 @@ class Execution:
 async def execute_study(execution: Execution) -> None:
     """Run or resume a study until it ends or something stops it.
 
-    Whatever is raised, the function awaits replies in flight and writes all replies to the disk.
-    The log and the manifest then say how the process ended. A resume that fails before it adds an
-    entry to the journal leaves every file unchanged. The log, the settings and the files of the
-    study are therefore written only after the first entry.
+    Even after an error, replies in flight are awaited and written to disk. The log and the manifest
+    then say how the process ended. A resume that fails before it adds an entry to the journal
+    leaves every file unchanged.
     """
     secrets = execution.providers.secrets
     is_resumed = execution.options.resume

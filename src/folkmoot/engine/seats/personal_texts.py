@@ -90,7 +90,7 @@ class PersonalTexts:
         addresses: addresses of the human's replies.
         requests: number of requests to others that contain texts of the human.
         summaries: addresses of replies that are made from the human's texts alone.
-        quotable: address of a reply that quotes the human → the runs of words that are quotations.
+        quotable: the runs of words that each reply quotes from the human, by address of the reply.
     """
 
     seat: Seat

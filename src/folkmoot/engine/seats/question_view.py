@@ -27,7 +27,7 @@ class QuestionView:
     `fields_for_people` says how the fields of a JSON reply are shown.
 
     Questions outside the protocol have a `title`. `is_afterwards` is true for a question after the
-    end of the protocol, for which another time limit applies.
+    end of the protocol. It has another time limit.
     """
 
     speaker: Speaker

@@ -343,9 +343,10 @@ class Redaction:
                     self.__dict__.pop("_longest_first", None)
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
-        """Mark texts as shared if other speakers gave them as well: a bare "No." identifies no one.
+        """Mark texts as shared if other speakers gave them as well.
 
-        Call this method after all texts have been recorded.
+        For example, a bare "No." identifies no one. Call this method after all texts have been
+        recorded.
         """
         other_words = Words("\n".join(others)).line
         self.shared = {line for line in self.texts if line in other_words}
@@ -473,7 +474,8 @@ class Redaction:
         return changed
 
     def is_of_person(self, cells: Iterable[object], around: Iterable[str] = ()) -> bool:
-        """Return whether the cells of a row, or the values of an object, name only this human.
+        """Return whether the cells of a row, or the values of an object, name this human and no
+        other.
 
         `around` holds names from outside the row, such as its session.
         """

@@ -374,7 +374,7 @@ class SeatManager:
             seat_state.notify_change()
 
     def record_link_ids(self, seat_state: SeatState, query: Mapping[str, str]) -> None:
-        """Record the recruitment ids in the query of a link.
+        """Record the recruitment ids that the query of a link contains.
 
         Only the keys that the study file names are recorded. The ids go into a separate file, apart
         from the data of the run.

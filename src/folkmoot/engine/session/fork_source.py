@@ -14,9 +14,9 @@ from folkmoot.storage.run_folder import JOURNAL, PERSONAS
 
 
 def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
-    """Open the journal of the run that this run forks, and copy the drawn personas of that run.
+    """Open the journal of the forked run, and copy its drawn personas into this run.
 
-    Raises StorageError if the earlier run is gone. Raises ForeignJournalError if its journal is not
+    Raises StorageError if the forked run is gone. Raises ForeignJournalError if its journal is not
     the journal that the plan names.
     """
     source = folder / change.run

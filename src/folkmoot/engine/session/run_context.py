@@ -458,7 +458,7 @@ class RunContext:
             self._flush_later()
 
     def new_recording(self, table: str) -> TableBuffer:
-        """Return an empty table buffer that spills its rows into the row file of the run."""
+        """Return an empty table buffer that moves its rows to the row file of the run."""
         columns = self.columns.get(table) or PEOPLE_COLUMNS.get(table, {})
         return TableBuffer(table, self.row_file, columns)
 

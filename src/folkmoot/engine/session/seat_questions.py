@@ -91,7 +91,7 @@ def note_question(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
 
 
 async def ask_people_afterwards(run: RunContext) -> None:
-    """Ask all humans who took part their last questions, after the protocol.
+    """After the protocol, ask all humans who took part their last questions.
 
     These are the checks that have not been asked, a review of the human's own answers, and the
     questions afterwards.

@@ -265,7 +265,7 @@ def _describe_side(value: float, low: float, high: float, zero: float) -> str:
 
 
 def _significant_rows(finding: Finding) -> dict[str, bool]:
-    """Return for each test in the table of a finding whether it is significant, by label.
+    """Return whether each test in the table of a finding is significant, by label.
 
     The label consists of the texts of the row. If the table has adjusted p-values, only these
     count.

@@ -445,7 +445,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def load_installed_studies() -> tuple[list[Study], list[Problem]]:
-    """Return all study types that can be loaded, by name, and the problems of all other types."""
+    """Return all study types that can be loaded, sorted by name, and the problems of all others."""
     studies: list[Study] = []
     problems: list[Problem] = []
     # One broken plug-in must not hide the study types that work.
