@@ -38,7 +38,7 @@ def gumbel_draw(seed: int, *parts: str | int) -> float:
 
 
 class Draws:
-    """The stream of random draws for one reply. One hash gives eight draws."""
+    """The stream of random draws for one reply."""
 
     __slots__ = ("_block", "_key", "_values")
 

@@ -77,8 +77,8 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     """Return passages grouped by conversation. Passages outside conversations are the last group.
 
-    A conversation is a scope in which the asked speaker and another speaker both spoke. Its
-    passages are sorted by id, which is the order of speech.
+    Passages form a conversation if the speaker who is asked now and someone else spoke in the same
+    scope. Within a conversation they are in order of speech.
     """
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:

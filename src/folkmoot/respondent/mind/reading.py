@@ -250,9 +250,10 @@ def argument_phrases(
 
 
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
-    """Return option → counts of distinct argument words in a text, one number per camp.
+    """Count the distinct argument words in a text for each option.
 
-    A camp is a way to justify choices. The key is "" for words that support no named option.
+    Returns option → one number per camp. A camp is a way to justify choices (such as by caution).
+    The key is "" for words that support no named option.
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):

@@ -16,7 +16,11 @@ from folkmoot.respondent.replies.filling import fill_schema
 
 
 def answer_as_text(mind: SimulatedRespondent, answers: Mapping[str, Answering]) -> str:
-    """Return the reply as text, by the rule of the study type or by the kind of the answer."""
+    """Return the reply to a request as text.
+
+    `answers` holds the study type's functions for some schemas and roles. If one of them fits the
+    request, it makes the answer. Otherwise the answer kind decides: choice, number, JSON or text.
+    """
     reading = mind.reading
     kind = reading.kind or "text"
     own_answer = answers.get(str(mind.schema.get("title", ""))) or answers.get(

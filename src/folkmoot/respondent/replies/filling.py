@@ -181,10 +181,9 @@ class _Filler:
         return fit_text(mind.compose_reasons(count=1), schema)
 
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
-        """Return (question, part): the two texts from which the opinion on a field is drawn.
+        """Return (question, field text). Together they identify the person's opinion on a field.
 
-        If the form has only one numeric or categorical field, `part` is "" and the question names
-        it.
+        If no other field needs an opinion, the question holds both texts and the second is "".
         """
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")

@@ -1,7 +1,7 @@
 """Replies of speakers who lead a conversation, summarise or judge.
 
-These speakers have no opinions. They repeat argument phrases from the passages (texts of known
-source in the request). Each phrase is repeated for the option that the passage supports.
+These speakers have no opinions. They repeat argument phrases that they find in the request. They
+give each phrase as a reason for the same option as its author did.
 """
 
 from __future__ import annotations

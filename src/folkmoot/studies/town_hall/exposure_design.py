@@ -34,7 +34,7 @@ DECISION_OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "s
 
 
 def label_source(source: Source) -> str:
-    """Return the name of a source in the exposure results, or "" if exposure ignores it."""
+    """Return the name of a prompt's source in the exposure results, or "" if it does not count."""
     if source.kind == "persona":
         return LIFE_STORY
     if source.kind == "proposal":

@@ -214,10 +214,10 @@ PER_RESIDENT = {
 def measure(tables: Tables, by: str) -> dict[Any, Json]:
     """Return the totals and figures of each group of residents.
 
-    `by` is the column of the table `rounds` that defines the groups: `is_vulnerable` for the two
-    groups, or `agent_id` for single residents. The result maps each value of this column to its
-    `TOTALS` and `FIGURES`. If the ballot or the closing text could not be read, figures that need
-    it are None and not 0.
+    `by` is the column of the table `rounds` that defines the groups. It is `is_vulnerable` for the
+    two groups, or `agent_id` for single residents. The result maps each value of the column to the
+    numbers that `TOTALS` and `FIGURES` name. A figure is None if its ballot or closing text is
+    unreadable.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)

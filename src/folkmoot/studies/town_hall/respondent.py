@@ -338,11 +338,11 @@ class PlayedResident:
         )
 
     def reference_type(self, other: str) -> str:
-        """Return the type of a reference to `other`.
+        """Return how a resident refers to the resident `other`.
 
-        The type is "cite" if `other` mentioned no matter. Otherwise the type depends on the
-        agreement with `other`: disagree, partial_agree or agree. If the agreement is close to zero,
-        the type is "question" or "cite" at random.
+        If `other` has not spoken about a matter of the topic (such as "the crossing"), it is
+        "cite". Otherwise the agreement with `other` decides: disagree, partial_agree or agree. If
+        the agreement is close to zero, it is "question" or "cite" at random.
         """
         agreement = self.agreement_with_resident(other)
         if not spoken_matters(self.mind, self.hall.statements_by(other)):

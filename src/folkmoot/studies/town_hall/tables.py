@@ -406,7 +406,7 @@ class Compared(Row):
 
 
 class LevelRow(Compared, OfLevel, table="levels"):
-    """The mean of a figure at one level."""
+    """The mean of one figure (such as the response rate) over the resident sets at one level."""
 
 
 class DifferenceRow(Compared, OfStep, table="differences"):

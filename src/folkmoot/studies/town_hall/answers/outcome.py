@@ -285,7 +285,7 @@ class Ballot(BaseModel):
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
     def to_json(self) -> dict[str, object]:
-        """Return votes, reasons, and why votes are missing, in the format of the source."""
+        """Return votes, reasons, and why votes are missing, under the keys of the source study."""
         flags = {"_parse_error": self.parse_error, "_declined": self.declined}
         votes_and_reasons = {"votes": self.votes, "reasons": self.reasons}
         missing = {"_missing": self.missing} if self.missing else {}
