@@ -85,7 +85,7 @@ def read_amendments(run: Path) -> list[Amendment]:
 
 
 def read_recorded_amendments(run: Path) -> tuple[str, ...]:
-    """Return the lines of the amendments that the manifest records.
+    """Return those lines of `amendments.jsonl` that the manifest records.
 
     Raises StorageError if the digest of the lines differs from the digest in the manifest.
     """

@@ -407,7 +407,8 @@ class JournalReader:
     def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
         """Yield the undamaged rows of the table `entries` or `superseded`, and skip all others.
 
-        Each item is the row number, the entry, and the time at which the entry was superseded.
+        Each item is the row number, the entry, and the time at which the entry was superseded (0 in
+        `entries`).
         """
         at = "at" if table == "superseded" else "0.0"
         try:

@@ -105,9 +105,9 @@ def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
 
 
 def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
-    """Return those entries of a lost worker's shard that come after a row.
+    """Return the entries after a row of a lost worker's shard.
 
-    The worker has sent the entries up to this row to the head.
+    The head already has the entries up to this row.
     """
     if not path.exists():
         return []

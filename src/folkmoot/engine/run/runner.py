@@ -204,10 +204,7 @@ def run_study(
 
 
 def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
-    """Return the options with the changed reply that the plan of a resumed fork has sealed.
-
-    For a run that is not a fork, the options are returned unchanged.
-    """
+    """Return the options with the changed reply that the plan holds, if the run is a fork."""
     change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
     return replace(options, change=change)
 

@@ -41,7 +41,7 @@ def is_platform_id(given: str) -> bool:
 
 
 def digest_code(code: str) -> str:
-    """Return the digest of a return code, without any spaces and hyphens that a person typed."""
+    """Return the digest of a return code. Spaces and hyphens are ignored."""
     return digest("code", "".join(char for char in code.upper() if char.isalnum())).hex()
 
 

@@ -395,11 +395,7 @@ def _is_in(seat: Seat, *paths: str) -> bool:
 
 
 def question_address(address: str) -> str:
-    """Return the address of the question to which an address belongs.
-
-    The given address may be the question's own address, or the address of a re-ask (`.r1`,
-    `.long`).
-    """
+    """Return the address of a question, without the suffix of a re-ask (`.r1`, `.long`)."""
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"
 

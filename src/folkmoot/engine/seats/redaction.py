@@ -474,10 +474,9 @@ class Redaction:
         return changed
 
     def is_of_person(self, cells: Iterable[object], around: Iterable[str] = ()) -> bool:
-        """Return whether the cells of a row, or the values of an object, name this human and no
-        other.
+        """Return whether the cells of a row, or the values of an object, name only this human.
 
-        `around` holds names from outside the row, such as its session.
+        `around` holds further names from outside the row, such as its session.
         """
         parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)

@@ -74,7 +74,7 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """Accept parts that differ from the sealed parts, from now on.
+        """From now on, accept parts that differ from the sealed parts.
 
         The plan keeps the earlier parts beside the new parts.
         """

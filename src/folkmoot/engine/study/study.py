@@ -226,7 +226,7 @@ def registered_studies() -> dict[str, EntryPoint]:
 
 
 def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
-    """Return the study type with this name, or the study type in the Python file with this path.
+    """Return the study type with this name, or the one in the Python file at this path.
 
     A path is relative to `folder`. `consent` is None if a caller in Python names the type. Raises
     InputError with a suggestion, or with the reason why the type cannot be loaded.
