@@ -45,11 +45,9 @@ EXIT_INTERRUPTED = 130
 
 
 class FolkmootError(Exception):
-    """The base class of all errors that Folkmoot raises on purpose.
+    """The base class of all errors that Folkmoot raises on purpose."""
 
-    `exit_code`: the exit code of the command line.
-    """
-
+    # The exit code of the command line.
     exit_code: int = EXIT_INTERNAL
 
 

@@ -45,12 +45,11 @@ READ_CSV_OPTIONS = "save it as CSV in UTF-8, with commas, as many in each row as
 
 
 class CsvTable(NamedTuple):
-    """A CSV file as text.
+    """A CSV file as text."""
 
-    `columns`: the names of the columns. `rows`: (line number, cells) of each row that is not blank.
-    """
-
+    # The names of the columns.
     columns: tuple[str, ...]
+    # (line number, cells) of each row that is not blank.
     rows: list[tuple[int, dict[str, str]]]
 
 

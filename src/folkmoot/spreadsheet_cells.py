@@ -62,16 +62,17 @@ class RawCell(NamedTuple):
 class RawSheet:
     """The filled cells of a sheet in order, with its merged and hidden parts.
 
-    Rows and columns are counted from 1. `hidden_columns`: (first, last) of each hidden range.
-    `merged`: ranges such as `A1:B3`.
+    Rows and columns are counted from 1.
     """
 
     name: str
     is_hidden: bool
     is_filtered: bool = False
     cells: list[RawCell] = field(default_factory=list)
+    # Ranges such as `A1:B3`.
     merged: list[str] = field(default_factory=list)
     hidden_rows: list[int] = field(default_factory=list)
+    # (first, last) of each hidden range.
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)
 
 

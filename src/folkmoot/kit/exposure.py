@@ -257,24 +257,22 @@ def _is_within(id: str, within: Collection[str]) -> bool:
 
 
 class _ExposureCell(NamedTuple):
-    """Counts for one kind of text at one decision of one condition, over all participants.
-
-    - `shown_count`: prompts that contained the kind.
-    - `expected`: prompts that should contain the kind.
-    - `missing`: prompts without an expected kind.
-    - `unexpected_count`: prompts with a kind that is not expected.
-    - `partial_count`: prompts with only some of the expected texts.
-    - `smallest_share`: the lowest share of expected texts in such a partial prompt.
-    """
+    """Counts for one kind of text at one decision of one condition, over all participants."""
 
     condition: str
     decision: str
     kind: str
+    # Prompts that contained the kind.
     shown_count: int
+    # Prompts that should contain the kind.
     expected: int
+    # Prompts without an expected kind.
     missing: int
+    # Prompts with a kind that is not expected.
     unexpected_count: int
+    # Prompts with only some of the expected texts.
     partial_count: int
+    # The lowest share of expected texts in such a partial prompt.
     smallest_share: float | None
     decisions: int
 

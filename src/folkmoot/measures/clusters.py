@@ -34,13 +34,12 @@ SAMPLE_ABOVE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """A partition of n members into clusters, made by `best_clustering`.
+    """A partition of n members into clusters, made by `best_clustering`."""
 
-    `labels` (n,): the cluster of each member. `silhouettes`: the mean silhouette by number of
-    clusters. It is empty with fewer than three members or only equal rows, which form one cluster.
-    """
-
+    # The cluster of each member.
     labels: list[int]
+    # The mean silhouette by number of clusters. It is empty with fewer than three members or only
+    # equal rows, which form one cluster.
     silhouettes: dict[int, float]
 
     @property

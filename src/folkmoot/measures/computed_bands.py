@@ -29,30 +29,26 @@ SIDES = ("against", "undecided", "for")
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """Pairs of human answers. All sequences have the same order and length.
-
-    `before`, `after`: ratings, or options as texts. `scale`: lowest and highest possible rating, or
-    None for options.
-    """
+    """Pairs of human answers. All sequences have the same order and length."""
 
     persons: Sequence[str]
     items: Sequence[str]
     arms: Sequence[str]
+    # Ratings, or options as texts (`before`, `after`).
     before: Sequence[float] | Sequence[str]
     after: Sequence[float] | Sequence[str]
+    # Lowest and highest possible rating, or None for options.
     scale: tuple[float, float] | None = None
 
 
 class _Measure(NamedTuple):
-    """The definition of one benchmark.
-
-    `is_by_item`: True for a value of each item, False for a value of each arm. `calculate` receives
-    the answers of one item or arm.
-    """
+    """The definition of one benchmark."""
 
     key: str
     label: str
     unit: str
+    # True for a value of each item, False for a value of each arm. `calculate` receives the answers
+    # of one item or arm.
     is_by_item: bool
     needs_ratings: bool
     calculate: Callable[[_Answers], float]

@@ -22,45 +22,43 @@ FloatArray = NDArray[np.float64]
 class Fit(NamedTuple):
     """The changes of people compared with the simulated changes of the same n answers.
 
-    A change is the second answer minus the first answer. Fields on both:
-
-    - `people_change`, `change`: the mean change of people and of the simulation.
-    - `gap`: the simulated mean change minus that of people, clustered by person.
-    - `correlation`: the correlation of both changes over answers, or NaN if either does not vary.
-    - `slope`: the slope of people's change on the simulated change. 1: the simulated changes have
-      the right size.
-    - `distance`: the Wasserstein distance of the final answers, as a share of the scale.
-    - `people_moved`, `moved`: the share of answers that changed.
-    - `people_crossed`, `crossed`: the share of answers that ended on the other side of the middle.
-    - `people_regression`, `regression`: the slope of the change on the first answer. Below 0,
-      answers move towards the mean.
+    A change is the second answer minus the first answer.
     """
 
     n: int
+    # The mean change of people and of the simulation (`people_change`, `change`).
     people_change: float
     change: float
+    # The simulated mean change minus that of people, clustered by person.
     gap: Estimate
+    # The correlation of both changes over answers, or NaN if either does not vary.
     correlation: float
+    # The slope of people's change on the simulated change. 1: the simulated changes have the right
+    # size.
     slope: float
+    # The Wasserstein distance of the final answers, as a share of the scale.
     distance: float
+    # The share of answers that changed (`people_moved`, `moved`).
     people_moved: float
     moved: float
+    # The share of answers that ended on the other side of the middle (`people_crossed`, `crossed`).
     people_crossed: float
     crossed: float
+    # The slope of the change on the first answer. Below 0, answers move towards the mean
+    # (`people_regression`, `regression`).
     people_regression: float
     regression: float
 
 
 class Fidelity(NamedTuple):
-    """Simulated effects compared with effects in people, over items.
-
-    `slope`: the slope of the effects in people on the simulated effects. `same_sign`: the share of
-    items in which both effects have the same sign, or NaN if all effects in people are 0.
-    """
+    """Simulated effects compared with effects in people, over items."""
 
     items: int
     correlation: float
+    # The slope of the effects in people on the simulated effects.
     slope: float
+    # The share of items in which both effects have the same sign, or NaN if all effects in people
+    # are 0.
     same_sign: float
 
 

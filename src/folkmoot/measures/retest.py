@@ -18,19 +18,17 @@ SWAPS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Two answers of one participant to one question. Both are options or both are numbers.
+    """Two answers of one participant to one question. Both are options or both are numbers."""
 
-    `unit`: the unit of analysis, a participant or a group that talked between the answers.
-    `untouched`: True if the participant read and heard nothing between the answers. `askings`: how
-    often the participant was asked the question. With more than two askings, each pair of answers
-    is a separate `Repeat`.
-    """
-
+    # The unit of analysis, a participant or a group that talked between the answers.
     unit: Hashable
     question: Hashable
     first: str | float
     last: str | float
+    # True if the participant read and heard nothing between the answers.
     untouched: bool = False
+    # How often the participant was asked the question. With more than two askings, each pair of
+    # answers is a separate `Repeat`.
     askings: float = 2.0
 
     @property

@@ -40,14 +40,12 @@ MODERATED = 1
 
 
 class Comment(NamedTuple):
-    """A statement on which participants vote.
-
-    `author`: the id of the participant who wrote it, or empty if no participant did. `at`: the time
-    in milliseconds since 1970.
-    """
+    """A statement on which participants vote."""
 
     text: str
+    # The id of the participant who wrote it, or empty if no participant did.
     author: str = ""
+    # The time in milliseconds since 1970.
     at: int = 0
 
 

@@ -54,43 +54,38 @@ WAY_OUT_SUFFIX = "~out"
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form for humans.
+    """One field of a form for humans."""
 
-    - `name`: the name of the HTML field.
-    - `options`: (label, value) pairs.
-    - `parts`: the fields of an object, or the rows of a list.
-    - `ways_out`: (label, value) pairs for giving no answer, such as `declined`.
-    - `has_declined`: True for an object with the property `declined`, which declines the whole
-      object.
-    - `fixed`: properties with values that the human does not enter, such as the option in a row.
-    """
-
+    # The name of the HTML field.
     name: str
     kind: Kind
     label: str
     help: str = ""
     required: bool = False
+    # (label, value) pairs.
     options: tuple[tuple[str, JsonValue], ...] = ()
     low: float | None = None
     high: float | None = None
     whole: bool = False
     longest: int | None = None
     shortest: int | None = None
+    # The fields of an object, or the rows of a list.
     parts: tuple[FormField, ...] = ()
+    # (label, value) pairs for giving no answer, such as `declined`.
     ways_out: tuple[tuple[str, JsonValue], ...] = ()
+    # True for an object with the property `declined`, which declines the whole object.
     has_declined: bool = False
+    # Properties with values that the human does not enter, such as the option in a row.
     fixed: tuple[tuple[str, JsonValue], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaReading:
-    """The context in which `form_of` builds the fields of a form from a schema.
+    """The context in which `form_of` builds the fields of a form from a schema."""
 
-    `definitions`: the `$defs` of the schema. `fields_for_people`: titles and options for humans, by
-    the dotted path or the name of a field.
-    """
-
+    # The `$defs` of the schema.
     definitions: Mapping[str, JsonValue]
+    # Titles and options for humans, by the dotted path or the name of a field.
     fields_for_people: Mapping[str, FieldForPeople]
 
     def find_wording(self, name: str) -> FieldForPeople | None:

@@ -47,16 +47,15 @@ MAX_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The table and columns in which the participants of a run are recorded.
+    """The table and columns in which the participants of a run are recorded."""
 
-    `table`: its name. `id`: the column with the participant's id. `within`: the columns, such as
-    the session, that make the id unique. If `table` is empty, `drawn` holds the participants that
-    the plan or the journal names.
-    """
-
+    # The name of the table, or empty if the run has none.
     table: str
+    # The columns, such as the session, that make the id unique together with it.
     within: tuple[str, ...]
+    # The column with the participant's id.
     id: str
+    # Without a table: the participants that the plan or the journal names.
     drawn: pl.LazyFrame = field(default_factory=pl.LazyFrame, compare=False)
 
     @property

@@ -61,18 +61,18 @@ class ControlledDecision(NamedTuple):
 
 
 class DecisionConversation(NamedTuple):
-    """A decision as its speaker knew it.
-
-    `asked`: the messages of the first request, with the question at the end. `heard`: the messages
-    of the last request and its reply. They differ if the question was re-asked. `answer`: parses a
-    further reply to the same question. None unless the decision is a closed choice or a form with
-    one closed field. `value`: the answer, or None if it is missing.
-    """
+    """A decision as its speaker knew it."""
 
     speaker: Speaker
+    # The messages of the first request, with the question at the end.
     asked: Transcript
+    # The messages of the last request and its reply. It differs from `asked` only by the reply,
+    # unless the question was re-asked.
     heard: Transcript
+    # Parses a further reply to the same question. None unless the decision is a closed choice or a
+    # form with one closed field.
     answer: AnswerType[Any] | None
+    # The answer, or None if it is missing.
     value: str | float | None
 
     def answer_with(self, options: tuple[str, ...]) -> AnswerType[Any]:

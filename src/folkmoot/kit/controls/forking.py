@@ -44,13 +44,11 @@ class ForkStep(NamedTuple):
 
 
 class ForkedDecision(NamedTuple):
-    """A changed decision, with the replies to ask again before it, in order.
-
-    `quotes`: the places for the new replies in the request of the decision.
-    """
+    """A changed decision, with the replies to ask again before it, in order."""
 
     steps: tuple[ForkStep, ...]
     decision: Replaced
+    # The places for the new replies in the request of the decision.
     quotes: tuple[Quote, ...] = ()
 
 

@@ -27,30 +27,28 @@ from folkmoot.storage.tables import is_one_of
 
 
 class ReplyPart(NamedTuple):
-    """The part of a reply that a prompt quotes. By default it is the whole reply.
+    """The part of a reply that a prompt quotes. By default it is the whole reply."""
 
-    `path`: the keys that lead to one text or number of a JSON reply. `words`: returns the text that
-    the prompt shows for this value. `keys`: the keys of several fields that are quoted as a JSON
-    object.
-    """
-
+    # The keys that lead to one text or number of a JSON reply.
     path: tuple[str, ...] = ()
+    # The keys of several fields that are quoted as a JSON object.
     keys: tuple[str, ...] = ()
+    # Returns the text that the prompt shows for this value.
     words: Callable[[Any], str] = str
 
 
 class Quote(NamedTuple):
-    """A place in a request at which the prompt quotes a reply.
+    """A place in a request at which the prompt quotes a reply."""
 
-    `message`: the number of the message in the request. `start`, `end`: the characters in this
-    message. `address`: that of the quoted reply. `part`: the quoted part of it.
-    """
-
+    # The number of the message in the request.
     message: int
+    # The characters in this message (`start`, `end`).
     start: int
     end: int
     source: Source
+    # The address of the quoted reply.
     address: str
+    # The quoted part of the reply.
     part: ReplyPart
 
 

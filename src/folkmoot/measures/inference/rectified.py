@@ -31,29 +31,27 @@ FEWEST_OF_EACH = 10
 
 @dataclass(frozen=True, slots=True)
 class Rectified:
-    """The result of `rectified_mean`: the corrected mean, and the same mean from people alone.
+    """The result of `rectified_mean`: the corrected mean, and the same mean from people alone."""
 
-    - `corrected`: the corrected mean. If nothing was corrected, it equals `people`.
-    - `people`: the mean from people alone.
-    - `simulated`: the mean of the simulated answers.
-    - `weight`: the weight of the simulation, 0 to 1.
-    - `worth`: the number of people that a study without a simulation needs for an interval as wide
-      as that of `corrected`.
-    - `fit`: the correlation of human with simulated answers, or NaN if either does not vary.
-    - `spread`: the standard deviation of the human answers.
-    - `refused`: the reason if nothing was corrected, otherwise empty.
-    - `design_effect`: the factor by which shared conversations of people increase the squared width
-      of the interval, at least 1. NaN without an interval.
-    """
-
+    # The corrected mean. If nothing was corrected, it equals `people`.
     corrected: Estimate
+    # The mean from people alone.
     people: Estimate
+    # The mean of the simulated answers.
     simulated: float
+    # The weight of the simulation, 0 to 1.
     weight: float
+    # The number of people that a study without a simulation needs for an interval as wide as that
+    # of `corrected`.
     worth: float
+    # The correlation of human with simulated answers, or NaN if either does not vary.
     fit: float
+    # The standard deviation of the human answers.
     spread: float
+    # The reason if nothing was corrected, otherwise empty.
     refused: str = ""
+    # The factor by which shared conversations of people increase the squared width of the interval,
+    # at least 1. NaN without an interval.
     design_effect: float = 1.0
 
     @property

@@ -28,12 +28,10 @@ _HUGE = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One coefficient of a logistic regression, as an odds ratio with its interval.
-
-    `level`: the level of a categorical variable, or an empty string for a numeric one.
-    """
+    """One coefficient of a logistic regression, as an odds ratio with its interval."""
 
     variable: str
+    # The level of a categorical variable, or an empty string for a numeric one.
     level: str
     odds_ratio: float
     low: float

@@ -59,16 +59,15 @@ class DirectionalTests(NamedTuple):
 
 
 class JointResult(NamedTuple):
-    """The result of a claim within its family.
-
-    `adjusted_p`: the two-sided p-value, adjusted by Holm's method. NaN for a claim with
-    `keeps_share`, because only its bounds decide it. `is_above`: True if the difference is shown to
-    be above `low_null`. `is_below`: True if it is shown to be below `high_null`.
-    """
+    """The result of a claim within its family."""
 
     interval: JointInterval
+    # The two-sided p-value, adjusted by Holm's method. NaN for a claim with `keeps_share`, because
+    # only its bounds decide it.
     adjusted_p: float
+    # True if the difference is shown to be above `low_null`.
     is_above: bool
+    # True if it is shown to be below `high_null`.
     is_below: bool
 
 

@@ -20,10 +20,11 @@ REFERENCE_YEAR = 2022
 class NameBook:
     """Names of the United States.
 
-    `given[sex]`: pairs (first birth year, names), oldest first. `family`: family names.
+    `given[sex]`: pairs (first birth year, names), oldest first.
     """
 
     given: dict[str, tuple[tuple[int, tuple[str, ...]], ...]]
+    # Family names.
     family: tuple[str, ...]
 
     def given_for(self, sex: str, age: int) -> tuple[str, ...]:

@@ -44,17 +44,15 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The counts of one pass over a file, made by `sample_lines`.
-
-    `examined`: lines that went through language identification. `first_broken`: the line numbers of
-    the first few broken lines.
-    """
+    """The counts of one pass over a file, made by `sample_lines`."""
 
     lines: int
     broken: int
+    # Lines that went through language identification.
     examined: int
     not_english: int
     repeated: int
+    # The line numbers of the first few broken lines.
     first_broken: tuple[int, ...] = ()
 
     def __str__(self) -> str:

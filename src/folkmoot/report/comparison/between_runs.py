@@ -51,15 +51,14 @@ FEW = "of too few people for a test"
 
 @dataclass(frozen=True, slots=True)
 class MeasureComparison:
-    """The difference of one measure in one condition: another run minus the first run.
-
-    `means`: (other run, first run). `paired`: True if the comparison is within subjects.
-    """
+    """The difference of one measure in one condition: another run minus the first run."""
 
     measure: str
     arm: str
+    # (other run, first run).
     means: tuple[float, float]
     result: Result
+    # True if the comparison is within subjects.
     paired: bool
 
 

@@ -19,17 +19,15 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class Figure:
-    """One estimate that a finding draws, with its values in all cells that have it.
-
-    `zero`: the value that means no effect, or None for a rate. `unit`, `units`: the name and number
-    of the independent units within a cell.
-    """
+    """One estimate that a finding draws, with its values in all cells that have it."""
 
     finding: str
     title: str
     label: str
     percent: bool
+    # The value that means no effect, or None for a rate.
     zero: float | None
     cells: tuple[MeasuredFigure, ...]
+    # The name and number of the independent units within a cell (`unit`, `units`).
     unit: str = ""
     units: int = 0

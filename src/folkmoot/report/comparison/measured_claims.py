@@ -19,14 +19,12 @@ NO_ARMS = ("", "")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measure in one sample, read by `read_measure`.
+    """A measure in one sample, read by `read_measure`."""
 
-    `claim`: the claim with the columns that the table has. `arms`: the rows by condition, with the
-    columns of `claim.subject`, `unit` and `value` (null if unknown). If `claim.subject` is empty,
-    subjects cannot be identified.
-    """
-
+    # The claim with the columns that the table has.
     claim: Claim
+    # The rows by condition, with the columns of `claim.subject`, `unit` and `value` (null if
+    # unknown). If `claim.subject` is empty, subjects cannot be identified.
     arms: dict[str, pl.DataFrame]
 
     def rows(self, arm: str) -> pl.DataFrame | None:

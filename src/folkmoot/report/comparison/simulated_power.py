@@ -60,13 +60,12 @@ class TrialOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """All runs of a simulation, grouped by size.
-
-    `key`: the setting that decides the size. `expected`: the expected difference of each claim.
-    """
+    """All runs of a simulation, grouped by size."""
 
     claims: tuple[Claim, ...]
+    # The expected difference of each claim.
     expected: tuple[float | None, ...]
+    # The setting that decides the size.
     key: str
     jobs: tuple[Job, ...]
 

@@ -78,13 +78,12 @@ class Step(NamedTuple):
 
 
 class DesignLane(NamedTuple):
-    """One condition of the design, or several conditions with the same exposure.
-
-    `size`: the number of participants or other units, in words. `steps`: the decisions in order.
-    """
+    """One condition of the design, or several conditions with the same exposure."""
 
     arm: str
+    # The number of participants or other units, in words.
     size: str
+    # The decisions in order.
     steps: tuple[Step, ...]
 
 

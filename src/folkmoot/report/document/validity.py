@@ -73,15 +73,13 @@ Row = Mapping[str, TableCell]
 
 
 class Evidence(NamedTuple):
-    """One verdict of a finding, with its figure in words.
-
-    `distance`: how bad the figure is, larger for worse. The card shows the evidence with the worst
-    verdict. If verdicts are equal, the largest distance decides.
-    """
+    """One verdict of a finding, with its figure in words."""
 
     label: str
     verdict: Verdict
     figure: Sentence
+    # How bad the figure is, larger for worse. The card shows the evidence with the worst verdict.
+    # If verdicts are equal, the largest distance decides.
     distance: float = 0.0
 
 

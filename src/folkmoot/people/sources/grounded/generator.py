@@ -42,13 +42,12 @@ _MAX_CANDIDATES = 4000
 
 @dataclass(frozen=True, slots=True)
 class PersonaGenerator:
-    """Generates the grounded participants of a study on one concept.
+    """Generates the grounded participants of a study on one concept."""
 
-    `appeal` (−1 … 1): a shift of all first opinions, 0 if unknown. `panel`: the researcher's own
-    table of people, from which participants are drawn by weight instead of the packaged population.
-    """
-
+    # A shift of all first opinions (−1 … 1), 0 if unknown.
     appeal: float = 0.0
+    # The researcher's own table of people, from which participants are drawn by weight instead of
+    # the packaged population.
     panel: Panel | None = None
 
     def generate_profiles(
