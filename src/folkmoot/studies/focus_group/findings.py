@@ -603,7 +603,7 @@ def out_of_character(concept: Concept) -> Finding | None:
 
 
 def sycophancy_finding(concept: Concept) -> Finding:
-    """Return the finding on sycophancy: the check, and agreement by speaking order."""
+    """Return the finding on sycophancy: the check, and agreement along the speaking order."""
     answers, people = sycophancy.read_check_data(concept.answers, concept.statements)
     check = sycophancy.compute_check(answers, people, concept.control)
     rows = []

@@ -153,9 +153,9 @@ def infer_request(
 ) -> ModelRequest:
     """Build a request from a system prompt and a user prompt.
 
-    The answer type is the one that the user prompt fits: all its options or fields occur there. The
-    respondent reads the persona from the system prompt. It takes texts of `config` that occur in
-    the prompts as texts of the product.
+    The answer type is inferred: all its options or fields occur in the user prompt. The system
+    prompt is read as the persona. Texts of `config` that occur in the prompts are read as the
+    product.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     role = "moderator" if _MODERATES.search(system_prompt) else "participant"

@@ -109,7 +109,7 @@ _PROPER = re.compile(
 
 
 def restore_capitals(sentence: str) -> str:
-    """Return a rendered sentence in which proper names have capitals ("American")."""
+    """Return a sentence with capital letters in proper names ("American")."""
     return _PROPER.sub(lambda match: match[0].capitalize(), sentence)
 
 
@@ -534,7 +534,7 @@ class Negotiation:
         return sorted(names, key=lambda name: uniform_values(*draw_key, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
-        """Return the heard members in the order in which the mediator's prompts list them."""
+        """Return the members who take part, in the order in which mediator prompts list them."""
         by_id = {member.id: member for member in self.heard_members}
         return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
 

@@ -504,10 +504,9 @@ def measures_of(
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
     """Return the claims on differences between treatments and between experiments.
 
-    Each numeric variable and each computed value of participants is a measure. A contrast of the
-    first treatment with another one is primary, up to a maximum number of them. If the workbook has
-    computed values, only their contrasts can be primary. Contrasts between experiments are
-    exploratory.
+    Each numeric variable and each computed value of participants is a measure. Contrasts with the
+    first treatment are primary, up to a maximum number. If the workbook has computed values, only
+    contrasts of computed values can be primary. Contrasts between experiments are exploratory.
     """
     book = config.workbook
     asked_names = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]

@@ -1,7 +1,7 @@
 """The protocol of a workbook.
 
 1. Fill in the constants. Each combination of their values is a separate experiment.
-2. Draw treatments, sessions, roles and the order of tasks. Seal and record them.
+2. Draw treatments, sessions, roles and the order of tasks. Record them before the first call.
 3. Play each session: give the context, then ask the tasks in the drawn order.
 4. Write both files of an experiment as its sessions finish.
 """

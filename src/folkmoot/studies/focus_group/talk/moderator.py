@@ -414,7 +414,7 @@ class SpeakingShares:
     mute: frozenset[str] = frozenset()
 
     def silent_participants(self) -> list[str]:
-        """Return the participants who have not spoken yet and are not in `mute`."""
+        """Return the participants who have not spoken yet, without those who never answer."""
         return [
             persona_id
             for persona_id, count in self.spoken.items()

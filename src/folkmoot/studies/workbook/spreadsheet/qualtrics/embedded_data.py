@@ -133,7 +133,7 @@ class EmbeddedData:
         return f"{{{{ {self._computed_value(field)} }}}}" if self._uses_column(field) else ""
 
     def value_settings(self, field: str) -> Sequence[Setting]:
-        """Return the settings of a field up to this point of the flow, in order."""
+        """Return the elements that have set a field up to this point of the flow, in order."""
         return self.settings.get(field, [])
 
     def _uses_column(self, field: str) -> bool:

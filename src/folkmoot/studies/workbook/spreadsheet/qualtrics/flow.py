@@ -461,7 +461,7 @@ class SurveyFlow:
         self._shuffled.append((where, group))
 
     def _dissolve_dependent_groups(self) -> None:
-        """Fix the order of random groups in which tasks depend on each other."""
+        """Stop shuffling a group of tasks if some of them depend on each other."""
         members: dict[int, list[PlannedTask]] = {}
         for task in self.tasks:
             if task.group is not None:

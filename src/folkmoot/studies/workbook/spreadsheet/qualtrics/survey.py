@@ -44,7 +44,7 @@ class ImportNote:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice, statement or scale point."""
+    """A choice, a statement or a scale point of a survey question."""
 
     id: str
     html: str
