@@ -88,7 +88,7 @@ class Concept:
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
         """Return a finding that treats each group as one independent unit.
 
-        If there are several concepts, the title names the one of this finding.
+        If there are several concepts, the title contains the name of the concept.
         """
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"

@@ -402,9 +402,8 @@ def give_reason(
 ) -> str:
     """Return one reason for a side (`pro` or `con`).
 
-    The reason is about the strongest concern for this side, or about a later one with `skip`.
-    Sometimes it quotes a claim of the material instead. `kind` names a set of sentences in
-    `respondent.yaml`.
+    The reason is about the strongest concern for this side, after the first `skip` ones. Sometimes
+    it quotes a claim of the material instead. `kind` names a set of sentences in `respondent.yaml`.
     """
     product = opinion.product
     sign = 1 if side == "pro" else -1

@@ -226,9 +226,9 @@ def _iterate_numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]
 
 
 def _join_groups(groups: Sequence[Sequence[Condition | None]]) -> Condition | None:
-    """Join the members of each group by "and", and the groups by "or".
+    """Join the conditions of each group by "and", and the groups by "or".
 
-    Unknown members (None) are ignored. Return None if no member is known.
+    Unknown conditions (None) are ignored. Return None if no condition is known.
     """
     known = [[each for each in group if each is not None] for group in groups]
     joined = [all_of(*group) for group in known if group]
