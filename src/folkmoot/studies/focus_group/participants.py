@@ -334,7 +334,7 @@ class Participant:
 
     @property
     def description(self) -> dict[str, str]:
-        """The parts of the persona's description, without scores or numbered traits."""
+        """The parts of the persona's description, in plain words without trait scores."""
         persona = self.persona
         if self.speaks_as_self:
             introduction = f"{SELF_DESCRIPTION_PLACEHOLDER} The others call you {persona.name}."
