@@ -36,14 +36,12 @@ _OUT_OF_MEMORY = errno.ENOMEM
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a child process while it runs the function.
+    """The limits of a child process while it runs the function."""
 
-    `seconds`: the limit of CPU time. Elapsed time has a limit of six times as much. `memory_bytes`:
-    the limit of memory. macOS does not enforce the memory limit. Windows enforces only the elapsed
-    time.
-    """
-
+    # The limit of CPU time. Elapsed time has a limit of six times as much.
     seconds: int
+    # The limit of memory. macOS does not enforce the memory limit. Windows enforces only the
+    # elapsed time.
     memory_bytes: int
 
 

@@ -58,16 +58,13 @@ class TransferError(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """One HTTP request.
-
-    `seconds`, `limit` (bytes): the limits of a large transfer. None means the limits of the
-    connections.
-    """
+    """One HTTP request."""
 
     method: str
     url: str
     body: bytes | None = None
     headers: Mapping[str, str] = MappingProxyType({})
+    # The limits of a large transfer. None means the limits of the connections (`seconds`, `limit`).
     seconds: float | None = None
     limit: int | None = None
 

@@ -30,20 +30,18 @@ _SEPARATORS: Mapping[Nesting, str] = {"group": ".", "list": "[].", "names": ".*.
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a study file.
-
-    `inner`: the nested keys of a group, of each list entry, or of each named group. `default` and
-    `example` are UNSET if the key has no default or example. `essential`: True if a new study file
-    sets the key.
-    """
+    """One key of a study file."""
 
     name: str
+    # `default` and `example` are UNSET if the key has none.
     default: Any
     example: Any
     values: str
     description: str
+    # True if a new study file sets the key.
     essential: bool
     nesting: Nesting = "group"
+    # The nested keys of a group, of each list entry, or of each named group.
     inner: tuple[Key, ...] = ()
 
     @property

@@ -253,13 +253,11 @@ KEY_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The address at which the pages of the seats are served.
-
-    `public_url`: the address of a proxy through which participants reach the pages.
-    """
+    """The address at which the pages of the seats are served."""
 
     address: str
     port: int | None
+    # The address of a proxy through which participants reach the pages.
     public_url: str
 
 

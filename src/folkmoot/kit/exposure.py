@@ -39,23 +39,21 @@ DECISIONS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One question to a participant, with the texts that the design shows in its prompt.
+    """One question to a participant, with the texts that the design shows in its prompt."""
 
-    `address`: that of the question in the journal. `unit`: the id of the unit of analysis, such as
-    a group. Empty: the participant is the unit.
-
-    `expected_kinds`: for each kind of text the ids of all sources that the design shows. With an
-    empty collection, the prompt may hold no text of this kind. Kinds that are missing from the
-    mapping are reported but not checked. `within`: further ids that the prompt may quote, or
-    prefixes of ids that end in `/`. Any other quoted text counts as `FOREIGN_WORDS`.
-    """
-
+    # The address of the question in the journal.
     address: str
     participant_id: str
     condition: str
     name: str
+    # For each kind of text the ids of all sources that the design shows. With an empty collection,
+    # the prompt may hold no text of this kind. Kinds that are missing from the mapping are reported
+    # but not checked.
     expected_kinds: Mapping[str, Collection[str]] = field(default_factory=dict)
+    # Further ids that the prompt may quote, or prefixes of ids that end in `/`. Any other quoted
+    # text counts as `FOREIGN_WORDS`.
     within: Collection[str] = ()
+    # The id of the unit of analysis, such as a group. Empty: the participant is the unit.
     unit: str = ""
 
 

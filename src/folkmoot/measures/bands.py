@@ -20,27 +20,25 @@ from folkmoot.measures.wording import Sentence, word
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A human benchmark: values that human studies have measured for one quantity.
-
-    - `design`: what the people of these studies were asked, and when.
-    - `low`, `high`: the range, or NaN if only the centre is known.
-    - `range`: the meaning of the range, such as quantiles over studies.
-    - `n`: number of people.
-    - `source`: author, year, title, DOI, measured quantity, and where the data are.
-    - `verified`: True if the values were recomputed from the data of the source.
-    """
+    """A human benchmark: values that human studies have measured for one quantity."""
 
     key: str
     label: str
+    # What the people of these studies were asked, and when.
     design: str
+    # The range, or NaN if only the centre is known (`low`, `high`).
     low: float
     high: float
     centre: float
     unit: str
+    # Number of people.
     n: int
+    # The meaning of the range, such as quantiles over studies.
     range: str
+    # Author, year, title, DOI, measured quantity, and where the data are.
     source: str
     caveat: str
+    # True if the values were recomputed from the data of the source.
     verified: bool = True
 
     @property

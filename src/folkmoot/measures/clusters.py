@@ -173,14 +173,12 @@ def by_first_appearance(raw: Iterable[Hashable]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """The agreement of a clustering with clusterings of resampled members (`bootstrap_stability`).
+    """How well a clustering agrees with clusterings of resampled members."""
 
-    `mean`, `low`: mean and 10th percentile of the adjusted Rand indices. `draws`: the number of
-    resamples.
-    """
-
+    # Mean and 10th percentile of the adjusted Rand indices (`mean`, `low`).
     mean: float
     low: float
+    # The number of resamples.
     draws: int
 
     @property

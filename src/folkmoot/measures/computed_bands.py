@@ -56,14 +56,12 @@ class _Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class _Answers:
-    """The answers of one arm or item, as numbers of the chosen options.
-
-    `ratings`: the first and the second ratings, or None if the answers are options.
-    """
+    """The answers of one arm or item, as numbers of the chosen options."""
 
     before: NDArray[np.int64]
     after: NDArray[np.int64]
     option_count: int
+    # The first and the second ratings, or None if the answers are options.
     ratings: tuple[FloatArray, FloatArray] | None
     scale_width: float
 

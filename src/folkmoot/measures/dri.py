@@ -20,15 +20,14 @@ _HALF = math.sqrt(2) / 2
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """The correlations of all m pairs of participants (i < j), in order of participant.
+    """The correlations of all m pairs of participants (i < j), in order of participant."""
 
-    `reasons` (m,): Spearman correlation of the considerations of a pair. `preferences` (m,):
-    Spearman correlation of the rankings. `undefined`: number of pairs that are left out. A pair is
-    left out if a participant gave the same answer throughout or left an answer out.
-    """
-
+    # Spearman correlation of the considerations of a pair.
     reasons: FloatArray
+    # Spearman correlation of the rankings of a pair.
     preferences: FloatArray
+    # Number of pairs that are left out. A pair is left out if a participant gave the same answer
+    # throughout or left an answer out.
     undefined: int
 
     @property

@@ -31,12 +31,10 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers (n,) to one question in one condition.
-
-    `units` (n,): the independent unit of each answer.
-    """
+    """The answers (n,) to one question in one condition."""
 
     values: tuple[Hashable, ...]
+    # The independent unit of each answer.
     units: tuple[Hashable, ...]
 
 
@@ -58,13 +56,11 @@ class QuestionDrift:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The drift over all questions.
+    """The drift over all questions."""
 
-    `mean`: the mean distance beyond chance with its interval and p-value. `questions`: the drift of
-    each question.
-    """
-
+    # The mean distance beyond chance with its interval and p-value.
     mean: Estimate
+    # The drift of each question.
     questions: tuple[QuestionDrift, ...]
 
 

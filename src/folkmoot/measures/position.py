@@ -26,15 +26,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class PositionEffects:
-    """The effect of each place (1, 2, …) on the chance of being chosen, as a difference of shares.
+    """How much more often an option is chosen at each place (1, 2, …) of the list."""
 
-    `by_place`: the effects by place. It is empty if all participants saw the options in one order,
-    because place and popularity cannot be separated then. `orders`: number of different orders.
-    `answers`: number of choices.
-    """
-
+    # The effects by place, as differences of shares. Empty if all participants saw the options in
+    # one order, because place and popularity cannot be separated then.
     by_place: dict[int, Estimate]
+    # Number of different orders.
     orders: int
+    # Number of choices.
     answers: int
 
     @property

@@ -154,17 +154,17 @@ def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """The counts of one migration, made by `migrate_personas`.
+    """The counts of one migration, made by `migrate_personas`."""
 
-    `added`: new personas. `known`: personas that the pool already had. `unfit`: unusable records.
-    `runs`: run folders that could be read. `problems`: the problem of each folder that could not be
-    read.
-    """
-
+    # New personas.
     added: int
+    # Personas that the pool already had.
     known: int
+    # Unusable records.
     unfit: int
+    # Run folders that could be read.
     runs: int
+    # The problem of each folder that could not be read.
     problems: tuple[Problem, ...] = ()
 
 

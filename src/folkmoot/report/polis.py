@@ -50,30 +50,26 @@ class Comment(NamedTuple):
 
 
 class CastVote(NamedTuple):
-    """One vote of a participant on one comment.
-
-    `comment`: the index of the comment. `vote`: `AGREE`, `PASS` or `DISAGREE`. `at`: the time in
-    milliseconds since 1970.
-    """
+    """One vote of a participant on one comment."""
 
     participant_id: str
+    # The index of the comment.
     comment: int
+    # `AGREE`, `PASS` or `DISAGREE`.
     vote: int
+    # The time in milliseconds since 1970.
     at: int
 
 
 @dataclass
 class ExportedConversation:
-    """The votes on one list of comments, which Polis calls a conversation.
-
-    `people`: the first choice of each participant by id, or empty. Participants are numbered in
-    this order.
-    """
+    """The votes on one list of comments, which Polis calls a conversation."""
 
     topic: str
     description: str = ""
     comments: list[Comment] = field(default_factory=list)
     votes: list[CastVote] = field(default_factory=list)
+    # The first choice of each participant by id, or empty. Participants are numbered in this order.
     people: dict[str, str] = field(default_factory=dict)
 
 

@@ -46,16 +46,14 @@ from folkmoot.storage.run_folder import OUTPUTS
 
 @dataclass(frozen=True, slots=True)
 class CheckNotices:
-    """What a researcher should know about a study before its dry run.
-
-    `cautions`: actions of the study file that need consent, as parts of sentences. `language`: a
-    sentence on the language of the study, or empty. `missing_keys`: environment variables of API
-    keys that are not set.
-    """
+    """What a researcher should know about a study before its dry run."""
 
     models_note: str
+    # Actions of the study file that need consent, as parts of sentences.
     cautions: tuple[str, ...]
+    # A sentence on the language of the study, or empty.
     language: str
+    # Environment variables of API keys that are not set.
     missing_keys: tuple[str, ...]
     models: tuple[ModelSpec, ...]
     embedding_models: tuple[ModelSpec, ...]

@@ -37,17 +37,14 @@ CONNECTION = "folkmoot.connection"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """The time limits for visitors, and the limits on the number of open connections.
+    """The time limits for visitors, and the limits on the number of open connections."""
 
-    `head_seconds`, `body_seconds`: time for a request to arrive. `answer_seconds`: time for a
-    visitor without a token to read the response. A class of 100 behind one router stays below the
-    limit per address. The server uses at most half of the files that the process may open, because
-    the run needs the other half.
-    """
-
+    # Time for a request to arrive (`head_seconds`, `body_seconds`).
     head_seconds: float = 15.0
     body_seconds: float = 60.0
+    # Time for a visitor without a token to read the response.
     answer_seconds: float = 60.0
+    # A class of 100 behind one router stays below this limit.
     max_untrusted_per_address: int = 256
     max_untrusted: int = 512
     max_open: int = 4096
@@ -148,6 +145,7 @@ class ConnectionPool:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         files = allow_files(MAX_FILES)
+        # The run needs the other half of the files that the process may open.
         self._max_open = min(limits.max_open, files // 2)
         self._max_untrusted = min(limits.max_untrusted, self._max_open // 2)
         self._open: set[PageConnection] = set()

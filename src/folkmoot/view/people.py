@@ -360,18 +360,18 @@ def _compare_column(column: str, kind: pl.DataType, sign: str, value: str) -> pl
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of the table of participants.
-
-    `rows`: (participant key, cells by column). `total`: the number of matching rows. `all`: the
-    number of all rows. `levels`: columns that can be used as filters, with the counts of their
-    values. `others`: tables with several rows per participant, with their columns.
-    """
+    """One page of the table of participants."""
 
     columns: list[str]
+    # (participant key, cells by column).
     rows: list[tuple[str, dict[str, TableCell]]]
+    # The number of matching rows.
     total: int
+    # The number of all rows.
     all: int
+    # Columns that can be used as filters, with the counts of their values.
     levels: list[tuple[str, list[tuple[TableCell, int]]]]
+    # Tables with several rows per participant, with their columns.
     others: list[tuple[str, list[str]]]
 
 

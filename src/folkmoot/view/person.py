@@ -32,17 +32,15 @@ MAX_ROWS = 60
 
 
 class ShownTexts(NamedTuple):
-    """The texts of one kind in the prompt of a decision.
-
-    `texts`: their number. `share`: the share (0 to 1) of the expected texts that the prompt
-    contained. `expected`: whether the design requires (True) or excludes (False) this kind, or
-    neither (None).
-    """
+    """The texts of one kind in the prompt of a decision."""
 
     kind: str
+    # The number of texts.
     texts: int
     ids: tuple[str, ...]
+    # The share (0 to 1) of the expected texts that the prompt contained.
     share: float | None
+    # Whether the design requires (True) or excludes (False) this kind, or neither (None).
     expected: bool | None
 
     @property

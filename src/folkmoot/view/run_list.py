@@ -75,14 +75,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The state of a run, as the list of runs and the run's first page show it.
-
-    `mark`: the provenance label SYNTHETIC, HUMAN or MIXED, or PEOPLE for a run in progress with
-    seats. `note`: who answered in which role. `why`: why the run stopped or cannot be read. `rate`:
-    calls per second, without replies from the journal. `moved`: the time of the last write.
-    `warnings`: (time, message). `people`: the number of participants, or None if it was not
-    counted.
-    """
+    """The state of a run, as the list of runs and the run's first page show it."""
 
     name: str
     study: str
@@ -92,14 +85,21 @@ class RunStatus:
     cost: str
     missing: int
     retries: int
+    # Calls per second, without replies from the journal.
     rate: float
     started: datetime | None
+    # The time of the last write.
     moved: datetime | None
+    # The provenance label SYNTHETIC, HUMAN or MIXED, or PEOPLE for a run in progress with seats.
     mark: str
+    # Who answered in which role.
     note: str
+    # Why the run stopped or cannot be read.
     why: str
     stages: tuple[Stage, ...]
+    # (time, message).
     warnings: tuple[tuple[str, str], ...]
+    # The number of participants, or None if it was not counted.
     people: int | None = None
 
     @property

@@ -45,17 +45,17 @@ class Label(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Consecutive characters of a message that have the same sources.
-
-    `spans`: the spans that cover the piece, the innermost last. Without spans, the text is an
-    instruction of the study. `opened`: the spans that begin here. `closed`: the spans that end
-    here. `resumed`: True if an outer span continues after an inner span.
-    """
+    """Consecutive characters of a message that have the same sources."""
 
     text: str
+    # The spans that cover the piece, the innermost last. Without spans, the text is an instruction
+    # of the study.
     spans: tuple[Span, ...]
+    # The spans that begin here.
     opened: tuple[Span, ...]
+    # The spans that end here.
     closed: tuple[Span, ...]
+    # True if an outer span continues after an inner span.
     resumed: bool = False
 
     @property
@@ -116,13 +116,11 @@ def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
 
 @dataclass(frozen=True)
 class Legend:
-    """The names and styles of all sources in the prompts of one call.
+    """The names and styles of all sources in the prompts of one call."""
 
-    `labels`: the label of each (kind, speaker). The kind is "" for utterances. `names`: the names
-    of speakers by id.
-    """
-
+    # The label of each (kind, speaker). The kind is "" for utterances.
     labels: Mapping[tuple[str, str], Label]
+    # The names of speakers by id.
     names: Mapping[str, str]
 
     def label(self, source: Source) -> Label:

@@ -106,14 +106,13 @@ def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
 
 
 class Version(NamedTuple):
-    """The answers of one group to one decision, asked with one version of its prompt.
-
-    `replied`: the number of decisions that could not be asked, because the participant had already
-    replied to a replaced text. `is_changed`: True if the version changed any prompt.
-    """
+    """The answers of one group to one decision, asked with one version of its prompt."""
 
     answers: Answers
+    # The number of decisions that could not be asked, because the participant had already replied
+    # to a replaced text.
     replied: int
+    # True if the version changed any prompt.
     is_changed: bool
 
 

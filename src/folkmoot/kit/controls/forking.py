@@ -32,14 +32,12 @@ from folkmoot.provenance import Replacement, SourcedText, Span, replace_parts
 
 
 class ForkStep(NamedTuple):
-    """A reply to ask again, with the changed texts of its request.
-
-    `texts`: the system prompt and the messages after the replacements of the control. `quotes`: the
-    places in `texts` for the new replies of earlier steps.
-    """
+    """A reply to ask again, with the changed texts of its request."""
 
     reply: JournaledReply
+    # The system prompt and the messages after the replacements of the control.
     texts: tuple[str, ...]
+    # The places in `texts` for the new replies of earlier steps.
     quotes: tuple[Quote, ...] = ()
 
 

@@ -103,15 +103,13 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Treatments:
-    """The texts that differ between conditions at each decision, by their ids.
+    """The texts that differ between conditions at each decision, by their ids."""
 
-    `shown`: the texts that the design shows at a decision, by its address. `common`: texts that all
-    conditions show, so that they are no treatment. Empty with one condition. `written_by_others`:
-    utterances that another speaker, such as a mediator, wrote in the name of the participant.
-    """
-
+    # The texts that the design shows at a decision, by its address.
     shown: dict[str, frozenset[str]]
+    # Texts that all conditions show, so that they are no treatment. Empty with one condition.
     common: frozenset[str]
+    # Utterances that another speaker, such as a mediator, wrote in the name of the participant.
     written_by_others: frozenset[str]
 
     def at(self, address: str) -> frozenset[str]:

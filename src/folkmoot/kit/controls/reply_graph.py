@@ -53,22 +53,21 @@ class Quote(NamedTuple):
 
 
 class JournaledReply(NamedTuple):
-    """A reply of the run with its request.
-
-    `order`: the position in the protocol. `texts`: the system prompt and the messages of the
-    request. `is_own`: for each of these, whether it is a reply of the speaker. `reply`: the last
-    reply after re-asks.
-    """
+    """A reply of the run with its request."""
 
     address: str
+    # The position in the protocol.
     order: int
     speaker: Speaker
+    # The system prompt and the messages of the request.
     texts: tuple[str, ...]
+    # For each of these, whether it is a reply of the speaker.
     is_own: tuple[bool, ...]
     kind: str
     options: tuple[str, ...]
     recorded: str | None
     schema: Schema | None
+    # The last reply after re-asks.
     reply: str
 
     @property

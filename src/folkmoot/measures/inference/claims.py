@@ -217,16 +217,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The data of one condition of a claim.
+    """The data of one condition of a claim."""
 
-    `values` (n,): the known values. `units` (n,): the independent unit of each value. `lost`: the
-    number of unknown values. `subjects` (n,): the subject of each value, or empty. With `subjects`,
-    the `Side` objects of both conditions list the same subjects in the same order.
-    """
-
+    # The known values.
     values: FloatArray
+    # The independent unit of each value.
     units: tuple[Hashable, ...]
+    # The number of unknown values.
     lost: int = 0
+    # The subject of each value, or empty. With `subjects`, the `Side` objects of both conditions
+    # list the same subjects in the same order.
     subjects: tuple[Hashable, ...] = ()
 
     @classmethod

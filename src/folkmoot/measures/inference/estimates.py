@@ -18,26 +18,24 @@ FEWEST_UNITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its confidence interval.
-
-    - `low`, `high`: the bounds, or NaN if there is no interval.
-    - `n`: the number of averaged values.
-    - `clusters`: the number of independent groups of values, or 0 if each value is independent. For
-      a difference of shares it is set only if a condition has fewer than five units.
-    - `p`: the two-sided p-value against no effect, by the same method as the interval, or NaN.
-    - `method`: the name of the method of the interval.
-    - `each`: the values of the independent units if there are fewer than five.
-    - `why`: the reason if there is no interval despite five or more units.
-    """
+    """A number with its confidence interval."""
 
     value: float
+    # The bounds, or NaN if there is no interval (`low`, `high`).
     low: float
     high: float
+    # The number of averaged values.
     n: int
+    # The number of independent groups of values, or 0 if each value is independent. For a
+    # difference of shares it is set only if a condition has fewer than five units.
     clusters: int = 0
+    # The two-sided p-value against no effect, by the same method as the interval, or NaN.
     p: float = math.nan
+    # The name of the method of the interval.
     method: str = ""
+    # The values of the independent units if there are fewer than five.
     each: tuple[float, ...] = ()
+    # The reason if there is no interval despite five or more units.
     why: str = ""
 
     @property

@@ -21,22 +21,21 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class DesignSize:
-    """The number of units in a design, by which power is computed.
+    """The number of units in a design, by which power is computed."""
 
-        independent  a unit is a participant, and participants do not talk to each other
-        paired       a unit is a block, group or replication that passes through all conditions
-        clustered    a unit is a session of `size` participants who talk
-
-    `arms`: number of conditions. `units`: number of units in each condition, or in total for a
-    paired design. `unit_name`: the word for a unit. `setting`: (key of the study file that sets the
-    size, its value). The key is empty if no single key sets the size.
-    """
-
+    # What a unit is. independent: a participant, and participants do not talk to each other.
+    # paired: a block, group or replication that passes through all conditions. clustered: a session
+    # of `size` participants who talk.
     kind: Literal["independent", "paired", "clustered"]
+    # Number of conditions.
     arms: int
+    # Number of units in each condition, or in total for a paired design.
     units: int
     size: int = 1
+    # The word for a unit.
     unit_name: str = "participant"
+    # (key of the study file that sets the size, its value). The key is empty if no single key sets
+    # the size.
     setting: tuple[str, int] = field(default=("", 0), compare=False)
 
     @property

@@ -46,21 +46,22 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Logit:
-    """A fitted logistic regression, made by `logistic`.
+    """A fitted logistic regression, made by `logistic`."""
 
-    `terms`: the coefficients, or empty if nothing could be fitted. `reference`: the baseline level
-    of each categorical variable. `n`: number of used rows. `events`: number of these rows with a
-    yes. `incomplete`: number of rows dropped for a missing value. `estimator`, `errors`: the names
-    of the methods. `left_out`: the dropped levels and columns.
-    """
-
+    # The coefficients, or empty if nothing could be fitted.
     terms: tuple[Term, ...]
+    # Number of used rows.
     n: int
+    # Number of these rows with a yes.
     events: int
+    # Number of rows dropped for a missing value.
     incomplete: int
+    # The names of the methods (`estimator`, `errors`).
     estimator: str
     errors: str
+    # The baseline level of each categorical variable.
     reference: Mapping[str, str]
+    # The dropped levels and columns.
     left_out: tuple[str, ...] = ()
 
 

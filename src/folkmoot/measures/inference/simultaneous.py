@@ -27,34 +27,30 @@ from folkmoot.measures.inference.proportions import holm
 
 
 class JointInterval(NamedTuple):
-    """An interval that holds together with those of the other claims of a family.
-
-    `is_low_excluded`, `is_high_excluded`: True if the interval does not contain this bound.
-    """
+    """An interval of a claim that holds together with those of all other primary claims."""
 
     low: float
     high: float
+    # True if the interval does not contain this bound (`is_low_excluded`, `is_high_excluded`).
     is_low_excluded: bool = False
     is_high_excluded: bool = False
 
 
 class DirectionalTests(NamedTuple):
-    """The tests of a claim in both directions.
-
-    - `p_above`: the one-sided p-value of the hypothesis that the difference is at most `low_null`.
-    - `p_below`: that of the hypothesis that it is at least `high_null`.
-    - `interval_at`: the interval (low, high) of the claim by itself at a two-sided level.
-    - `keeps_share`: True if the claim needs both bounds for a decision. A null value then never
-      replaces its bounds.
-    - `is_mirrored`: True if the claim states that the difference is below `high_null`.
-    """
+    """The tests of a claim in both directions."""
 
     low_null: float
     high_null: float
+    # The one-sided p-value of the hypothesis that the difference is at most `low_null`.
     p_above: float
+    # The one-sided p-value of the hypothesis that the difference is at least `high_null`.
     p_below: float
+    # The interval (low, high) of the claim by itself at a two-sided level.
     interval_at: Callable[[float], tuple[float, float]]
+    # True if the claim needs both bounds for a decision. A null value then never replaces its
+    # bounds.
     keeps_share: bool = False
+    # True if the claim states that the difference is below `high_null`.
     is_mirrored: bool = False
 
 

@@ -32,18 +32,17 @@ EVERYBODY = "everybody"
 
 @dataclass(frozen=True, slots=True)
 class HumanAnswer:
-    """The answers of one person about one item, before and after reading a text.
-
-    `arm`: the condition. `after`: the second answer, or None if it is unknown. `attributes`: the
-    other columns about the person.
-    """
+    """The answers of one person about one item, before and after reading a text."""
 
     person: str
     item: str
     before: float
+    # The second answer, or None if it is unknown.
     after: float | None
+    # The condition.
     arm: str = EVERYBODY
     text_shown: str = ""
+    # The other columns about the person.
     attributes: Mapping[str, object] = field(default_factory=dict)
 
     @property

@@ -351,17 +351,17 @@ def _confirmatory_claims(claims: Sequence[Claim]) -> list[Claim]:
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """The effect that a claim has in one run.
+    """The effect that a claim has in one run."""
 
-    `result`: the difference of the two conditions and its verdict. `arms`: the rows of both
-    conditions. `sides`: the values and units of both conditions. `subject`: the columns that
-    identify a subject. `paired`: True if each subject is observed in both conditions.
-    """
-
+    # The difference of the two conditions and its verdict.
     result: Result
+    # The rows of both conditions.
     arms: tuple[pl.DataFrame, pl.DataFrame]
+    # The values and units of both conditions.
     sides: tuple[Side, Side]
+    # The columns that identify a subject.
     subject: tuple[str, ...]
+    # True if each subject is observed in both conditions.
     paired: bool
 
     def estimate_effect(self, level: float = 0.95) -> Estimate:

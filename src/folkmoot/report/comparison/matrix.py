@@ -28,16 +28,15 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class GridMatrix:
-    """A grid as a matrix: a row for each combination of settings, a column for each repeat.
-
-    `claims`: the claims that can be shown. `claim`: the claim that is shown. `problem`: the reason
-    why no effect can be shown, or empty.
-    """
+    """A grid as a matrix: a row for each combination of settings, a column for each repeat."""
 
     grid: RunGrid
+    # The claims that can be shown.
     claims: tuple[str, ...]
+    # The claim that is shown.
     claim: str
     rows: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
+    # The reason why no effect can be shown, or empty.
     problem: str
 
 

@@ -490,13 +490,13 @@ def _say_rectified(label: str, match: Match) -> str:
 class Match:
     """The humans with a simulated counterpart, and the corrected mean.
 
-    A `Match` belongs to one measure in one condition. `people`: one row for each human with a
-    counterpart. Columns: `who`, `unit`, `people` (the human answer) and `model` (the simulated
-    answer). `others`: the simulated participants without a human counterpart, with `who`, `unit`
-    and `model`.
+    A `Match` belongs to one measure in one condition.
     """
 
+    # One row for each human with a counterpart. Columns: `who`, `unit`, `people` (the human answer)
+    # and `model` (the simulated answer).
     people: pl.DataFrame
+    # The simulated participants without a human counterpart, with `who`, `unit` and `model`.
     others: pl.DataFrame
     share: bool
     rectified: Rectified

@@ -53,18 +53,18 @@ PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_
 
 @dataclass(frozen=True)
 class Sample:
-    """A run, or a file of human answers, as comparisons use it.
-
-    `kind`: the study type, or "people" for a file. `config`: the settings of a run. `sealed`: the
-    hashes of the sealed parts of the plan. `seated`: the ids of participants that humans played.
-    """
+    """A run, or a file of human answers, as comparisons use it."""
 
     name: str
+    # The study type, or "people" for a file.
     kind: str
     tables: Mapping[str, pl.DataFrame]
+    # The settings of a run.
     config: Mapping[str, object]
     manifest: Mapping[str, Any]
+    # The hashes of the sealed parts of the plan.
     sealed: Mapping[str, str] = field(default_factory=dict)
+    # The ids of participants that humans played.
     seated: frozenset[str] = frozenset()
     claims: tuple[Claim, ...] = ()
 

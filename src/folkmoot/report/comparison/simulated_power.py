@@ -48,12 +48,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """The result of one simulated run.
-
-    `verdicts`, `differences`: one entry for each claim. An unknown difference is None.
-    """
+    """The result of one simulated run."""
 
     size: str
+    # One entry for each claim. An unknown difference is None (`verdicts`, `differences`).
     verdicts: tuple[str, ...]
     differences: tuple[float | None, ...]
 

@@ -88,14 +88,13 @@ class DesignLane(NamedTuple):
 
 
 class PrimaryContrast(NamedTuple):
-    """A primary claim on the first page.
+    """A primary claim on the first page."""
 
-    `outcome`: the measure of the claim. `answer`: the result of the claim. `estimand`: the estimand
-    in one sentence.
-    """
-
+    # The measure of the claim.
     outcome: str
+    # The result of the claim.
     answer: str
+    # The estimand in one sentence.
     estimand: str
 
 

@@ -35,21 +35,20 @@ PARSE_STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust section: facts of the run, and deviations from its plan.
-
-    `registered`: what the plan sealed before the first call, as sentences. `versions`: the
-    registered and the actual version of each deviation in full. `since`: the changes after the run.
-    """
+    """The trust section: facts of the run, and deviations from its plan."""
 
     models: ResultTable
     run: ResultTable
     answers: ResultTable
     software: ResultTable
     hashes: ResultTable
+    # What the plan sealed before the first call, as sentences.
     registered: tuple[str, ...]
     claims: ResultTable
     deviations: tuple[str, ...]
+    # The registered and the actual version of each deviation in full.
     versions: ResultTable
+    # The changes after the run.
     since: tuple[str, ...]
 
 

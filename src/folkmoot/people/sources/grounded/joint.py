@@ -220,17 +220,16 @@ def _home_shares() -> Array:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The occupations of the population, with the shares of their workers.
+    """The occupations of the population, with the shares of their workers."""
 
-    `names`, `titles`: one for each occupation. `pay`: the contribution of each occupation to the
-    logarithm of earnings. `table`: shares of workers, with the axes job, sex, age, education and
-    race. `margins`: the published margins of `table`.
-    """
-
+    # One name and one title for each occupation.
     names: tuple[str, ...]
     titles: tuple[str, ...]
+    # The contribution of each occupation to the logarithm of earnings.
     pay: Array
+    # Shares of workers, with the axes job, sex, age, education and race.
     table: Array
+    # The published margins of `table`.
     margins: tuple[RakingMargin, ...]
 
 

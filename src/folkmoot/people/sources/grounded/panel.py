@@ -32,12 +32,11 @@ _AMERICAN = ("", "us", "usa", "united states")
 
 @dataclass(frozen=True)
 class Panel:
-    """The researcher's own table of people with weights.
+    """The researcher's own table of people with weights."""
 
-    `rows`: the known values of each person (keys of `Given`). `weights`: the weight of each person.
-    """
-
+    # The known values of each person (keys of `Given`).
     rows: tuple[Mapping[str, object], ...]
+    # The weight of each person.
     weights: tuple[float, ...]
 
     def sample_rows(self, count: int, rng: np.random.Generator) -> list[int]:

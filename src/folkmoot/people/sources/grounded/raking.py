@@ -17,17 +17,16 @@ CONVERGED_CHANGE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class RakingMargin:
-    """A published margin that a table must have.
-
-    `wanted`: the shares over `axes`, in this order, with the sum 1. `within`: limits the margin to
-    a slice of an axis, such as the employed. `groups`: for each level of an axis the number of its
-    group, if the margin merges levels (for example all degrees).
-    """
+    """A published margin that a table must have."""
 
     name: str
     axes: tuple[int, ...]
+    # The shares over `axes`, in this order, with the sum 1.
     wanted: Array
+    # Limits the margin to a slice of an axis, such as the employed.
     within: Mapping[int, slice] = field(default_factory=dict)
+    # For each level of an axis the number of its group, if the margin merges levels (for example
+    # all degrees).
     groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def table_part(self, table: Array) -> Array:
