@@ -374,10 +374,10 @@ class SimulatedRespondent:
 
     @cached_property
     def talked_about_matters(self) -> tuple[str, ...]:
-        """The topics that the person talks about if there are no options.
+        """What the person talks about if the question has no options, such as "the crossing".
 
-        They are `mentioned_names`, or otherwise groups of content words in the question. If these
-        are few, topics of other speakers are added, starting with the last speaker.
+        If the request contains names of options, it is those names. Otherwise it is short groups
+        of words from the question. If these are few, those of other speakers follow.
         """
         if self.mentioned_names:
             return self.mentioned_names

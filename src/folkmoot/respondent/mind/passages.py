@@ -64,7 +64,7 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
 def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
     """Return the persona texts of a speaker, sorted by their ids.
 
-    The person therefore does not depend on the order of the texts in the prompt.
+    A speaker has the same persona for any order of the texts in the prompt.
     """
     personas = {
         (passage.source.id, passage.text)

@@ -1,7 +1,7 @@
 """JSON answers that follow a schema.
 
-A stable opinion determines each numeric and categorical field. Each text is about the study's
-topic.
+Numbers, booleans and choices follow the opinions of the simulated person. Text fields get sentences
+about the study's topic.
 """
 
 from __future__ import annotations

@@ -150,10 +150,10 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the first choice of the participant with the least similar reasons.
+    """Return another choice whose supporter has the reasons least similar to the participant's.
 
-    Only participants with another first choice count. Similarity is the cosine of the summaries'
-    embeddings. Return None without a summary, or if all first choices are the same.
+    Similarity is the cosine of the embeddings of two summaries. Return None if the participant has
+    no summary, or if all participants made the same first choice.
     """
     others = data.choices != participant.initial_choice
     if participant.embedding is None or not others.any():

@@ -131,8 +131,8 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
     """Return the files of a new study, by name: study file, personas and the voters' real votes.
 
     `statement` is the number of the comment to vote on, or None for the most divisive comment.
-    Raise InputError if the comment does not exist, or if too few voters have voted on enough other
-    comments.
+    Raise InputError if the comment does not exist. Also raise it if there are too few voters: only
+    those who voted on at least `MIN_OTHER_VOTES` other comments count.
     """
     comment_id = conversation.most_divisive_comment if statement is None else statement
     if comment_id not in conversation.comments:

@@ -83,23 +83,21 @@ class RoundRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Meeting:
-    """One discussion before it starts: a set of residents at a level.
-
-    - `seats`: resident id → model, or None for the run's model.
-    - `people`: the residents with their own labels (vulnerable or not, and type).
-    - `residents`: the residents with the labels that lists and counts use. These labels differ from
-      those in `people` only if labels are shuffled.
-    - `ids_as_self`: the ids of humans without a persona, who are called by their id.
-    """
+    """One discussion before it starts: a set of residents at a level."""
 
     id: str
     set: ResidentSet
     level: Level
+    # Resident id → model, or None for the run's model.
     seats: Mapping[str, str | None]
     config: TownHallConfig
+    # The residents with their own labels (vulnerable or not, and type).
     people: tuple[Resident, ...]
+    # The residents with the labels that lists and counts use. These labels differ from those in
+    # `people` only if labels are shuffled.
     residents: tuple[Resident, ...]
     orders: tuple[tuple[str, ...], ...]
+    # The ids of humans without a persona, who are called by their id.
     ids_as_self: frozenset[str] = frozenset()
 
     @cached_property
@@ -394,20 +392,18 @@ def on_one_line(utterance: Utterance) -> str:
 
 @dataclass(frozen=True)
 class HallSpeakers:
-    """The speakers of a meeting.
-
-    - `portraits`: resident id → persona text.
-    - `seats`: resident id → speaker, with separate sessions.
-    - `session`: the shared session that speaks for all residents, or None with separate sessions.
-    - `longest_reply`: the limit of a shared reply, in tokens.
-    """
+    """The speakers of a meeting."""
 
     meeting: Meeting
+    # Resident id → persona text.
     portraits: Mapping[str, str]
+    # Resident id → speaker, if each resident is asked separately.
     seats: Mapping[str, Speaker]
+    # The speaker that answers for all residents at once, or None if each is asked separately.
     session: Speaker | None
     planner: Speaker
     moderator: Speaker | None
+    # The limit of a reply of `session`, in tokens.
     longest_reply: int
 
     @property
@@ -536,21 +532,19 @@ def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str
 
 
 class ResidentHistory(TypedDict):
-    """The history of a resident with a separate session, as variables of prompts.
-
-    - `statements`: statements of other residents in the last round.
-    - `moderator`: the moderator's speech after the last round.
-    - `questions`: questions in the last round to the resident or to all residents.
-    - `earlier`: the public utterances of the rounds before the last one.
-    - `own`: the resident's own statements in all rounds that the resident remembers.
-    """
+    """What a resident has heard and said so far, as variables of prompts."""
 
     me: str
     last_round: int
+    # The public utterances of the rounds before the last one.
     earlier: list[RoundRecord]
+    # Statements of other residents in the last round.
     statements: list[StatementLine]
+    # The moderator's speech after the last round.
     moderator: str
+    # The resident's own statements in all rounds that the resident remembers.
     own: list[dict[str, int | str]]
+    # Questions in the last round to the resident or to all residents.
     questions: list[AddressedQuestion]
 
 

@@ -428,9 +428,9 @@ def joint_shares(
 ) -> NDArray[np.float64]:
     """Return the share of each combination of income (rows) and pressure (columns).
 
-    The shares add up to `incomes` and `pressures`, and contradicting combinations have share 0. The
-    method is iterative proportional fitting of `_AFFINITY` (Deming & Stephan 1940). Use the result
-    only if `joint_problem` returns "".
+    The rows sum to `incomes` and the columns to `pressures`. Contradicting combinations have share
+    0. The method is iterative proportional fitting of `_AFFINITY` (Deming & Stephan 1940). Use the
+    result only if `joint_problem` returns "".
     """
     rows = np.array([incomes.get(income, 0.0) for income in INCOMES])
     columns = np.array([pressures.get(pressure, 0.0) for pressure in PRESSURES])

@@ -101,17 +101,15 @@ def round_of(utterance_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply, from which the utterances of a speaker are recorded.
-
-    - `round`: the round of the reply, or None outside rounds.
-    - `address`: the address of the reply in the journal.
-    - `shared`: True if the reply holds the utterances of several residents.
-    """
+    """One reply, from which the utterances of a speaker are recorded."""
 
     meeting: Meeting
     speaker: Speaker
+    # The round of the reply, or None outside rounds.
     round: int | None
+    # The address of the reply in the journal.
     address: str
+    # True if the reply holds the utterances of several residents.
     shared: bool = False
 
     def record_text(

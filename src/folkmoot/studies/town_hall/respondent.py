@@ -1,10 +1,9 @@
-"""The answers of the embedded respondent at a town hall.
+"""The answers of the embedded respondent (`--model synthetic`) at a town hall.
 
-Residents speak about matters (nouns such as "the crossing") that the topic names. One effect is
-built in: a resident who is named gets more responses and ends more satisfied. Naming by the
-moderator has the largest effect. Levels have no other effect. The respondent finds passages of a
-request by their sources and does not read instructions. Statements are searched for matters, names
-and questions.
+Residents speak about matters: nouns of the topic, such as "the crossing". One effect is built in: a
+resident who is named gets more responses and ends more satisfied. Naming by the moderator has the
+largest effect. The level makes no other difference. The respondent ignores instructions in prompts.
+It reads only the quoted texts (personas, statements and the like).
 """
 
 from __future__ import annotations

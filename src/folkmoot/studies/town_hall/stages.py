@@ -216,7 +216,7 @@ async def ask_thinking(
 
 
 def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
-    """Return the fields of a reflection, with their source, for prompts to the same resident."""
+    """Return the fields of a reflection as quotes from `note`, for prompts to the same resident."""
 
     def quote_field(value: object) -> object:
         if isinstance(value, Mapping):

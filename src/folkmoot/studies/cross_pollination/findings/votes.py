@@ -184,8 +184,8 @@ class Votes:
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
         """Return the share of participants in a condition who changed their choice.
 
-        With one draw of the summaries, the interval is Wilson's. With several draws, each bound is
-        the wider one of Wilson's interval and an interval clustered by draw.
+        If all readers got the same summaries, the interval is Wilson's. If they got several random
+        draws of summaries, an interval clustered by draw is computed too. The wider bound counts.
         """
         plain = wilson(condition_votes.changed_count, condition_votes.participant_count)
         if not self._has_several_draws(condition_votes):

@@ -1,6 +1,6 @@
 """Base classes of all answers.
 
-They handle missing fields, their reasons and the order of fields.
+They handle missing fields, the reasons why fields are missing, and the order of fields.
 """
 
 from __future__ import annotations
