@@ -66,10 +66,10 @@ class Lease:
 def build_report(
     shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """Return the demands that a worker reports: by model, and for the budget.
+    """Return the demands in a worker's report: one for each model, and one for the budget.
 
-    Unused slots, tokens and budget are given back. `is_quiet` means that no entry waits to be sent
-    to the head.
+    Unused slots, tokens and budget are given back. `is_quiet`: the head has all entries of the
+    worker.
     """
     demands = {
         model: limiter.take_report()

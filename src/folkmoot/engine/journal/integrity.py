@@ -1,14 +1,14 @@
 """The integrity check of a journal, for resume, report and `verify`, and the hashes behind it.
 
 Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
-model. The seal covers the whole row, with usage, cost, times and attempts. The digests of a run are
-hashes over the hashes of all entries, in order of address. A chain is a hash over the seals in the
-order of writing. The chain is stored with every commit, so it shows added or removed entries even
-after a crash.
+model. The seal covers the whole row, with usage, cost, times and attempts. The content digest of a
+run is a hash over all content hashes. The record digest covers everything in the journal. The chain
+is a hash over the seals in the order of writing. It is stored with every commit, so it shows added
+or removed entries even after a crash.
 
-The check finds damage and manual changes. A change after which every hash was recomputed is not
-found. Only a digest that was published elsewhere reveals such a change. Journals of formats 1 to 3
-have a 128-bit sum of hashes instead, which can be forged.
+The check finds damage and manual changes. It does not find a change after which every hash was
+recomputed. Only a digest that was published elsewhere reveals such a change. Journals of formats 1
+to 3 have a 128-bit sum of hashes instead, which can be forged.
 """
 
 from __future__ import annotations

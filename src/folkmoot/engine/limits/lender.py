@@ -407,7 +407,8 @@ class LoanManager:
     def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
         """Return the amount to lend ahead of need (calls, USD).
 
-        `needed`: what unsettled calls and calls about to start need. `had`: the outstanding loan.
+        `needed`: the amount for calls that are unsettled or about to start. `had`: the outstanding
+        loan.
         """
         # Loans of the other borrowers are already promised.
         lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)

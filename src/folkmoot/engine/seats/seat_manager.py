@@ -125,9 +125,8 @@ class SeatManager:
     """The seats of one run, with their questions. The gateway and the page server use it.
 
     `readers` are the names of the models that will read the humans' answers, for the consent page.
-    `clock` returns seconds. Time limits count only the time that `advance_clock` reports.
-
-    `lobby` exists only with `seats: open`. It knows the person in each seat.
+    `clock` returns seconds. `lobby` exists only with `seats: open`. It knows the person in each
+    seat.
     """
 
     def __init__(

@@ -177,8 +177,8 @@ def build_hypotheses_finding(
 
     Several hypotheses are decided by Holm's method. The table then has two intervals for each: the
     joint interval, and the 95 % interval of the hypothesis alone. `doubt` is the reason why the
-    plan does not prove that the hypotheses are older than the data. They are then exploratory and
-    get no verdict.
+    plan does not prove that the hypotheses are older than the data. With a doubt, hypotheses are
+    exploratory and get no verdict.
     """
     family: Family = "exploratory" if doubt else "primary"
     claims = [hypothesis.as_claim(family) for hypothesis in hypotheses]
