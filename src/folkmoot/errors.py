@@ -53,14 +53,13 @@ class FolkmootError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a user's input, with its location and a hint.
-
-    `where`: a line (`12`), a cell (`roles!B3`) or empty. `key`: the dotted key or the column.
-    """
+    """One mistake in a user's input, with its location and a hint."""
 
     message: str
     file: str = ""
+    # A line (`12`), a cell (`roles!B3`) or empty.
     where: str = ""
+    # The dotted key or the column.
     key: str = ""
     hint: str = ""
 
@@ -153,13 +152,12 @@ class RunInterruptedError(KeyboardInterrupt):
 
 
 class ModelError(FolkmootError):
-    """A provider sent no reply.
+    """A provider sent no reply."""
 
-    `may_be_billed`: True if the server had begun to answer. The vendor may then bill a reply that
-    Folkmoot could not read. `max_usd`: the maximum cost of the reply in USD, set by the gateway.
-    """
-
+    # True if the server had begun to answer. The vendor may then bill a reply that Folkmoot could
+    # not read.
     may_be_billed: bool = False
+    # The maximum cost of the reply in USD, set by the gateway.
     max_usd: float | None = None
 
 

@@ -40,17 +40,16 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDrift:
-    """The difference between two conditions in the answers to one question.
+    """The difference between two conditions in the answers to one question."""
 
-    `distance`: the total variation of the answers. `p`: the p-value of a permutation test in which
-    whole units exchange conditions. `difference`: an estimate with an interval, to judge
-    equivalence. For numbers it is the difference of means, second minus first, in standard
-    deviations. Otherwise it is the total variation. `is_numeric`: True if all answers are numbers.
-    """
-
+    # The total variation of the answers.
     distance: float
+    # The p-value of a permutation test in which whole units exchange conditions.
     p: float
+    # An estimate with an interval, to judge equivalence. For numbers it is the difference of means,
+    # second minus first, in standard deviations. Otherwise it is the total variation.
     difference: Estimate
+    # True if all answers are numbers.
     is_numeric: bool
 
 

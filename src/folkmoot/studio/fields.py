@@ -31,47 +31,46 @@ SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, 
 
 @dataclass(frozen=True, slots=True)
 class StudyField:
-    """One field of the form, for one key of the study file.
+    """One field of the form, for one key of the study file."""
 
-    - `path`: the path of the key in the file.
-    - `place`: `path` with the positions of mapping entries instead of their keys. So it stays the
-      same if the human renames a key on the page. Empty if it equals `path`.
-    - `value`: the text in the file.
-    - `default`: the meaning of an empty field.
-    - `low`, `high`: the bounds of a number, as text.
-    - `inner`: the fields of a group, the rows of a list, or the entries of a mapping.
-    - `new_row`: the value of an added row.
-    - `rows_instead`: the value that turns a field for a single value into rows. UNSET if this is
-      not possible or already done.
-    - `key_choices`: the allowed keys of a mapping, or empty if any text is allowed.
-    - `title`: the words that replace the key as the label.
-
-    Four fields are used only for workbooks. `is_sheet`: the field is a sheet. `is_folded`: a row is
-    opened by a click. `is_fixed`: rows cannot be added. `has_columns`: columns can be added.
-    """
-
+    # The path of the key in the file.
     path: KeyPath
     kind: Kind
     help: str = ""
     unit: str = ""
+    # The text in the file.
     value: str = ""
+    # The meaning of an empty field.
     default: str = ""
     choices: tuple[str, ...] = ()
+    # The bounds of a number, as text (`low`, `high`).
     low: str = ""
     high: str = ""
     is_whole: bool = False
     is_required: bool = False
     is_essential: bool = False
     is_set: bool = False
+    # The fields of a group, the rows of a list, or the entries of a mapping.
     inner: tuple[StudyField, ...] = ()
+    # The value of an added row.
     new_row: Any = None
+    # The value that turns a field for a single value into rows. UNSET if this is not possible or
+    # already done.
     rows_instead: Any = UNSET
+    # The allowed keys of a mapping, or empty if any text is allowed.
     key_choices: tuple[str, ...] = ()
+    # `path` with the positions of mapping entries instead of their keys. So it stays the same if
+    # the human renames a key on the page. Empty if it equals `path`.
     place: KeyPath = ()
+    # The words that replace the key as the label.
     title: str = ""
+    # The following attributes are used only for workbooks. The field is a sheet.
     is_sheet: bool = False
+    # A row is opened by a click.
     is_folded: bool = False
+    # Rows cannot be added.
     is_fixed: bool = False
+    # Columns can be added.
     has_columns: bool = False
 
     @property

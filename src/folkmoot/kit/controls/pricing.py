@@ -92,15 +92,14 @@ def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
 
 
 class _Asked(NamedTuple):
-    """The calls that one control makes at one decision of the small run, or in one of its sessions.
-
-    `weight`: the number of decisions (sessions) of the study that this one represents, and its
-    bounds. `tokens`: calls, input tokens and output tokens, by model.
-    """
+    """The calls that one control makes at one decision, or in one session, of the small run."""
 
     control: str
     group: tuple[str, str]
+    # The number of decisions (sessions) of the study that this one represents. `bounds`: a
+    # range for this number.
     weight: float
+    # Calls, input tokens and output tokens, by model.
     tokens: Mapping[str, tuple[int, int, int]]
     bounds: tuple[float, float]
 

@@ -22,14 +22,13 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Estimated effects of on/off factors, made by `factorial`.
+    """Estimated effects of on/off factors, made by `factorial`."""
 
-    `main`: for each factor, the mean with the factor on minus the mean with it off, averaged over
-    the other factors. `pairs`: for (a, b), the effect of factor a while b is on, minus its effect
-    while b is off. Effects that the conditions do not identify are left out.
-    """
-
+    # For each factor, the mean with the factor on minus the mean with it off, averaged over the
+    # other factors.
     main: Mapping[str, Estimate]
+    # For (a, b), the effect of factor a while b is on, minus its effect while b is off. Effects
+    # that the conditions do not identify are left out.
     pairs: Mapping[tuple[str, str], Estimate]
 
 

@@ -160,17 +160,16 @@ def paired_shares(
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The number of moves of n participants, made by `moves_towards`.
-
-    `to_target`: moves to the option for which the opposing side argued. `elsewhere`: moves to any
-    other option. `stayed`: participants without a move. `by_chance`: the expected `to_target` if
-    each move led to a random other option.
-    """
+    """The number of moves of n participants, made by `moves_towards`."""
 
     n: int
+    # Moves to the option for which the opposing side argued.
     to_target: int
+    # Moves to any other option.
     elsewhere: int
+    # Participants without a move.
     stayed: int
+    # The expected `to_target` if each move led to a random other option.
     by_chance: float
 
     @property

@@ -72,13 +72,14 @@ class Pair:
     """One measure in one condition, from the simulation and from humans.
 
     `simulated` and `people` are tables with the columns `who` (null if ids are unknown), `unit` and
-    `value`. `share`: True if the measure is a share.
+    `value`.
     """
 
     measure: str
     arm: str
     simulated: pl.DataFrame
     people: pl.DataFrame
+    # True if the measure is a share.
     share: bool
 
 

@@ -68,12 +68,10 @@ MOST_MISSING = 0.05
 
 
 class Step(NamedTuple):
-    """One decision of a condition, or consecutive decisions with the same texts in the prompt.
-
-    `sees`: the kinds of text that more than half of the prompts contained.
-    """
+    """One decision of a condition, or consecutive decisions with the same texts in the prompt."""
 
     decision: str
+    # The kinds of text that more than half of the prompts contained.
     sees: tuple[str, ...]
 
 
