@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import folkmoot
+from folkmoot.engine.run.execution import RunOptions
 from folkmoot.errors import RunPausedError
+from folkmoot.kit.controls.asking import run_controls
 from folkmoot.report.document.front import DesignLane, Step
 from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
 from folkmoot.view.making import make_pages
@@ -34,6 +36,16 @@ def test_a_finished_run_has_its_findings_design_and_lights(outputs: Path, tmp_pa
     assert "who saw what before each decision" in text and "summaries" in text
     assert "Answered by the embedded respondent" in text and "No deviation" in text
     assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_the_overview_shows_the_validity_card_and_the_controls(copy: Path, tmp_path: Path) -> None:
+    before = made(copy, tmp_path / "before")
+    assert "Validity card" in before and "User drift" in before and 'id="h-controls"' not in before
+    run_controls(RunFolder(copy), {"participants": 2}, RunOptions())
+    text = made(copy, tmp_path / "after")
+    assert 'id="h-controls"' in text and 'href="report#section-controls"' in text
+    assert "Would the same people decide the same again?" in text
+    assert 'id="section-controls"' in (tmp_path / "after" / "report.html").read_text("utf-8")
 
 
 def test_of_a_run_without_tables_the_design_is_drawn_from_the_plan(
