@@ -65,7 +65,7 @@ class Image(NamedTuple):
 
 
 def find_image_references(text: str) -> list[Image]:
-    """Return the images in a text in order, without repetitions."""
+    """Return the images of a text in order, without repetitions."""
     return list(dict.fromkeys(image for image, _ in find_images(text)))
 
 

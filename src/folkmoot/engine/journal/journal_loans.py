@@ -37,7 +37,7 @@ class OutstandingLoan(NamedTuple):
 
 
 def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
-    """Return the outstanding loans of a journal, in the order in which they were lent."""
+    """Return the outstanding loans of a journal, oldest first."""
     if not has_table(db, "loans"):
         return []
     rows = db.execute("SELECT at, who, calls, max_usd FROM loans ORDER BY number")

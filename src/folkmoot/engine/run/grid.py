@@ -102,7 +102,7 @@ class GridCell:
 
     @property
     def settings_text(self) -> str:
-        """The settings in words, or an empty string in a grid without axes."""
+        """The settings in words. Empty in a grid without axes."""
         return ", ".join(f"{key} {value}" for key, value in self.settings.items())
 
 

@@ -491,7 +491,7 @@ class SeatManager:
         self.save_state()
 
     def announcements_for(self, seat_state: SeatState) -> list[dict[str, str]]:
-        """Return the messages to the human in a seat, in the order in which they were sent."""
+        """Return the messages to the human in a seat, oldest first."""
         name = seat_state.seat.name
         return [given for given in self.announcements if given["seat"] in ("", name)]
 
