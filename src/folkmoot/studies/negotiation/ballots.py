@@ -93,10 +93,10 @@ async def ask_and_check(
     answer: Json[M],
     find_problems: Callable[[M], Problems],
 ) -> tuple[AskResult[M], Problems]:
-    """Ask for a JSON reply, with one re-ask that names the problems of the first reply.
+    """Ask for a JSON reply, and ask once more if the reply has problems.
 
-    Return the last readable answer, and the problems of the first reply. If the speaker declines in
-    the re-ask, return a missing answer with the reason `declined`.
+    The second question names the problems. Return the last readable answer, and the problems of the
+    first reply. If the speaker then declines, return a missing answer with the reason `declined`.
     """
     speaker, prompt, about, options = question
     first = await scope.ask_detailed(speaker, prompt, answer_type=answer, about=about)
@@ -148,9 +148,9 @@ async def collect_ballots(
 ) -> dict[str, BallotRead]:
     """Ask every eligible member for a ballot, in separate conversations.
 
-    Return the ballots by member id. `proposal` is the mediator's proposal with its source. An entry
-    that matches no option in the prompt causes one re-ask. If a member's ballot is missing, the
-    vote counts only the preference that the member has stated.
+    Return the ballots by member id. `proposal` is the mediator's proposal with its source. If an
+    entry matches no option in the prompt, the member is asked once more. If a member's ballot is
+    missing, the vote counts only the preference that the member has stated.
     """
     uses_scores = case.config.ballots == "scores"
 
@@ -362,12 +362,12 @@ async def collect_responses(
     members: Sequence[Member],
     round: int | None = None,
 ) -> list[DialogueTurn]:
-    """Ask members one after the other for a response to the System, and return their utterances.
+    """Ask members one after the other for a response to the mediator, and return their utterances.
 
-    This is used with the setting `members_speak`. Otherwise the mediator writes the responses, as
-    in the source study. Each member is shown `heard` and the responses of the members asked before.
-    A member without an answer adds no utterance. `round` is the number of the feedback round, or
-    None for responses to the proposal.
+    This is used with the setting `members_speak`. Otherwise the mediator writes the responses. Each
+    member is shown `heard` and the responses of the members asked before. A member without an
+    answer adds no utterance. `round` is the number of the feedback round, or None for responses to
+    the proposal.
     """
     topic, intent = case.topic(decision.topic), "user_feedback" if round else "user_respond"
     responses: list[DialogueTurn] = []
@@ -466,7 +466,7 @@ def _show_line(
 ) -> dict[str, str] | None:
     """Return an utterance as prompts show it to members, or None if it is left out.
 
-    Under C3 no member is shown theory terms (terms of lexicon.yaml) that the mediator wrote.
+    Members do not see terms of lexicon.yaml that the mediator used although C3 forbids them.
     """
     utterance = line.utterance
     name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))

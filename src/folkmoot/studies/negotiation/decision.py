@@ -64,7 +64,7 @@ PARTS = ("Conflict", "Strategy", "Decision", "Reason", "Next step")
 def format_contract(
     conflict: str, strategy: str, decision: str, reason: str, next_step: str
 ) -> str:
-    """Return an utterance of the System under C4 and C5: five parts, one per line."""
+    """Return an utterance of the mediator that explains a decision: five parts, one per line."""
     parts = zip(PARTS, (conflict, strategy, decision, reason, next_step), strict=True)
     return "\n".join(f"{part}: {as_sentence(text) or 'None stated.'}" for part, text in parts)
 
@@ -432,14 +432,14 @@ class Negotiation:
 
     @property
     def heard_members(self) -> tuple[Member, ...]:
-        """The members who take part under this condition: one under C1, otherwise all."""
+        """The members who take part: one if the condition hears only one member, otherwise all."""
         return self.group.members[:1] if self.condition.one_member else self.group.members
 
     @property
     def with_all_statements(self) -> Negotiation:
         """A copy of this negotiation with the statements of all members.
 
-        Under C1 only one member is heard, but the measures of C1 use the statements of all members.
+        If only one member takes part (C1), the measures still use the statements of all members.
         """
         return replace(self, condition=CONDITIONS["C2"])
 
@@ -462,7 +462,7 @@ class Negotiation:
         return next(topic for topic in self.topics if topic.id == id)
 
     def texts(self, topic: str) -> dict[str, str]:
-        """Return member id → stated preference, for the members who are heard."""
+        """Return the stated preference of each member who takes part, by member id."""
         statements = self.stated[topic]
         return {
             member.id: str(statements[member.id].text)
@@ -662,7 +662,7 @@ class SlotDecision:
 
     @property
     def strategy_id(self) -> str | None:
-        """The id of the strategy in the strategy table, or None under C1, C2 and C3."""
+        """The id of the strategy, or None if the mediator follows no row of the strategy table."""
         return self.strategy.strategy_id if self.strategy else None
 
     @property

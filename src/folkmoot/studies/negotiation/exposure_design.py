@@ -107,9 +107,9 @@ class _Conversations:
         """Return the owner of each utterance about a topic, by utterance id.
 
         The members' first statements of their preferences are left out. The owner is the speaker,
-        or "" if the mediator wrote the utterance for a member. Condition C5 includes the utterances
-        of C4, because it continues C4.
+        or "" if the mediator wrote the utterance for a member.
         """
+        # C5 continues C4, so it includes the utterances of C4.
         conditions = ("C4", "C5") if condition == "C5" else (condition,)
         utterances: dict[str, str] = {}
         for held_condition in conditions:
@@ -118,7 +118,7 @@ class _Conversations:
 
 
 def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """Return the lexicon.yaml terms that the mediator wrote under C3, by group and topic."""
+    """Return the terms that the mediator used although C3 forbids them, by group and topic."""
     if not run.has_table("decisions"):
         return {}
     rows = run.read_table("decisions").filter(pl.col("theory_words").fill_null("") != "")

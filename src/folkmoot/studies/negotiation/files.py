@@ -108,7 +108,7 @@ def finish_session(
 def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
     """Record the measures of a session. This is done after all sessions of the group.
 
-    `asked_again` holds the topics that had a re-ask under any condition of the group.
+    `asked_again` holds the topics on which a question was asked again under any condition.
     """
     scope.record(measures_row(result.case, result.values()))
     if asked_again:

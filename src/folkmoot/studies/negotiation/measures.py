@@ -378,9 +378,10 @@ class Difference(Figure):
 
 
 class NotAskedAgain(TypedDict):
-    """The comparison of conditions, computed without decisions that needed a re-ask.
+    """The comparison of conditions, without decisions for which a question was asked again.
 
-    A decision with a re-ask under one condition is left out under all conditions of the group.
+    A question that was asked again under one condition removes the decision under all conditions of
+    the group.
     """
 
     # The number of decisions left out.

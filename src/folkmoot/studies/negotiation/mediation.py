@@ -1,6 +1,6 @@
 """The steps that a mediator leads: the proposal and the feedback rounds.
 
-In a feedback round of C5 one member reacts, and the mediator may revise the decision. An accepted
+In a feedback round one member reacts, and the mediator may revise the decision. An accepted
 revision replaces the whole decision: text, portions, selected option, promise and split. If a
 revision is rejected, the System gives the reason.
 """
@@ -129,7 +129,7 @@ async def ask_mediator(
     """Ask the mediator for a reply of the same type as `minimal`.
 
     If the reply is missing or unreadable, `minimal` replaces it. `find_problems` returns the
-    problems of a readable reply. Problems cause one re-ask.
+    problems of a readable reply. If there are any, the mediator is asked once more.
     """
     topic = case.topic(vocabulary.topic)
     allowed = vocabulary.allowed_values
@@ -210,9 +210,8 @@ async def propose_decision(
 ) -> Proposal:
     """Ask the mediator for a proposal.
 
-    `strategy` is the strategy that the table assigns under C4 and C5. It is None under C3, where
-    the mediator reasons freely. `outcome` is the operator's decision for the mediator to explain,
-    or None if there is none yet.
+    `strategy` is the strategy that the table assigns, or None if the mediator reasons freely.
+    `outcome` is the operator's decision for the mediator to explain, or None if there is none yet.
     """
     group = case.group
     variables: dict[str, object] = {

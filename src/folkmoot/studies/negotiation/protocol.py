@@ -409,7 +409,7 @@ def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
 
 
 async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Run C4: the mediator proposes, members may vote, and the operator (a fixed rule) decides."""
+    """Run guided synthesis (C4): the mediator proposes, members vote, and a fixed rule decides."""
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days
     # Without a vote the operator decides first, and the mediator explains the result.
@@ -589,7 +589,7 @@ class Talks(NamedTuple):
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
     """Return the texts of one session for the coders.
 
-    A dialogue that C4 and C5 share (if C5 has no feedback) is coded only once, under C4.
+    If there is no feedback, C4 and C5 share one dialogue. It is then coded only once, under C4.
     """
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:

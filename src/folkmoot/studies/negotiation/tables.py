@@ -421,10 +421,9 @@ class MeasuresRow(OfSession, table="measures"):
 
 
 class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
-    """The measures of a session, computed without decisions that needed a re-ask.
+    """The measures of a session, computed without decisions for which a question was asked again.
 
-    A decision with a re-ask is left out under all conditions of the group. A group without re-asks
-    has no row.
+    Such a decision is left out under all conditions of the group. A group without any has no row.
     """
 
     left_out: int = column("decisions of the group that are left out")
@@ -616,7 +615,8 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return a session's measures as a row, computed without decisions that needed a re-ask.
+    """Return the row with a session's measures, without decisions for which a question was
+    repeated.
 
     `left_out` is the number of those decisions.
     """

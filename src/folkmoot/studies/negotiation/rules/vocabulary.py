@@ -159,7 +159,7 @@ def describe_members(group: Group) -> str:
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
-    """Return the text of a re-ask about entries that match no listed value.
+    """Return the text that asks again about entries that match no listed value.
 
     `unmatched` maps the kind of value that is expected (such as option) to these entries.
     """
