@@ -148,11 +148,11 @@ def _measure_question(
     table: tuple[FloatArray, FloatArray, FloatArray],
     units: int,
 ) -> QuestionDrift:
-    """Return the drift of one question.
+    """Return how differently the two conditions answered one question.
 
-    `named`: the names of all units. `draws`: two arrays, the exchanges and the resamples of units.
-    `table`: three arrays, the distances after each exchange, the counts of answers, and the
-    differences of shares in each resample. `units`: the number of independent units.
+    `named`: the names of all units. `draws`: how units exchange conditions, and how they are drawn
+    again. `table`: the distances after each exchange, the counts of answers, and the differences of
+    shares in each resample.
     """
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))

@@ -18,9 +18,9 @@ from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 
 class _Pair(NamedTuple):
-    """The effect and the user drift of one contrast in one cell. None means unknown.
+    """The effect of a treatment in one run of a grid, and its side effect. None means unknown.
 
-    User drift is a difference in answers that the treatment should not affect.
+    The side effect (user drift) is a difference in answers that the treatment should not affect.
     """
 
     effect: float | None

@@ -116,10 +116,11 @@ def revise_sessions(
     treatments: Treatments,
     language: Language,
 ) -> Revision:
-    """Return the function that replaces texts in the prompts of sessions that are run again.
+    """Return a function that replaces texts in the prompts of a session, so that it can be run
+    again.
 
-    The texts of all participants of the sessions of `decisions` are replaced, not only those of the
-    sampled ones. So a session is run again at most once for each control.
+    It covers all sessions of `decisions`, and in them the prompts of all participants. So each
+    session is run again only once for each control.
     """
     # Any decision of a session can stand for the others, because only its texts and speaker count.
     samples = {decision.unit: decision for decision in decisions}

@@ -546,9 +546,10 @@ def _are_shared(units: pl.Series) -> bool:
 
 
 def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
-    """Return the corrected difference of two conditions, and the reason if nothing was corrected.
+    """Return the difference of two conditions, estimated from human and simulated answers together.
 
-    If the conditions share independent units, only people who answered in both conditions count.
+    The text says why, if the simulated answers could not be used. Otherwise it is empty. If the
+    conditions share independent units, only people who answered in both conditions count.
     """
     reasons = dict.fromkeys(filter(None, (first.rectified.refused, second.rectified.refused)))
     if not {*first.people["unit"]} & {*second.people["unit"]}:

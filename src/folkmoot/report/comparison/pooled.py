@@ -140,9 +140,9 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
 
 
 def overall_estimate(figure: Figure) -> Estimate:
-    """Return the mean over cells, with an interval over repeats.
+    """Return the mean over the runs of a grid, with an interval over repeats.
 
-    There is no interval with fewer than five repeats.
+    The interval is NaN with fewer than five repeats.
     """
     return clustered_mean(
         [measured.value for measured in figure.cells],
