@@ -79,8 +79,8 @@ class ModelPrice:
     def max_cost_usd(self, input_tokens: int, output_tokens: int) -> float:
         """Return the maximum cost in USD of these token counts.
 
-        This is the higher of two costs: input that is written to the vendor's cache, or plain
-        input.
+        Writing the input to the vendor's cache may cost more or less than plain input. The higher
+        cost counts.
         """
         if max(input_tokens, output_tokens) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:
             return self.share * (

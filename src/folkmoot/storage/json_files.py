@@ -99,8 +99,8 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
 def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
     """Return the vectors in one member of a JSON file, by name.
 
-    If `write_json` wrote the file, each vector is on one line. Then only one vector at a time is in
-    memory as Python numbers. Raises StorageError if the file cannot be read.
+    In a file from `write_json` each vector is on one line. They are then read one by one, which
+    saves memory. Raises StorageError if the file cannot be read.
     """
     vectors: dict[str, NDArray[np.float32]] = {}
     is_inside = False

@@ -303,7 +303,7 @@ def units_of(table: pl.DataFrame) -> Units:
     A study may draw several versions of the same summary and show each participant one of them.
     With at least five such draws, all participants with the same draw are one unit. Otherwise all
     participants who share a conversation are one unit. Without shared conversations each
-    participant is a unit, and without participants each row.
+    participant is a unit. In a table without participants each row is a unit.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(

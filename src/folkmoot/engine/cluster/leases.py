@@ -318,8 +318,8 @@ class Leases:
     ) -> tuple[float, float]:
         """Return the budget (USD, calls) to lend for a call that may cost more than is free.
 
-        Returns 0 while other calls are in flight. Afterwards the free budget must cover the
-        expected cost of the call. If it does not, the run stops.
+        Returns 0 while other calls are in flight. Otherwise the run stops, unless the free budget
+        covers the expected cost of the call.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         others_are_busy = not self._budget.is_idle or any(

@@ -77,9 +77,10 @@ class RunEstimate:
         longest_chain: calls in the longest chain. In a chain each call waits for the call before.
         batch_wave_sizes: calls in each wave, which is submitted when every task waits for a reply.
         sample_requests: the first request of each model, role and answer kind.
-        models, model_calls: model → input and output tokens, and model → calls.
-        cacheable_tokens_by_model: model → input tokens that a vendor's cache may hold, because they
-            repeat the beginning of an earlier request.
+        models: input and output tokens by model.
+        model_calls: calls by model.
+        cacheable_tokens_by_model: input tokens that repeat the beginning of an earlier request, so
+            that a vendor's cache may hold them.
         calls_range, input_range, output_range: bounds of all calls, input and output tokens.
             Replies have the length of the embedded respondent's replies at the low bound, and
             `ASSUMED_UTTERANCE_WORDS` words at the high bound.

@@ -47,9 +47,8 @@ class RepeatedAnswer:
     """An answer of the repeated protocol at one address.
 
     `row` is the answer's row in the table `answers`, and `reply` the last raw reply. `asked_at` is
-    the address in the journal of the outer run. It is empty if the finished run gave the reply.
-    `is_consistent` is False if a prompt in the answer's scope quotes an old reply that would have
-    changed as well.
+    the address in the journal of the outer run, or empty if the finished run gave the reply.
+    `is_consistent` is False if a prompt in the answer's scope quotes an outdated reply.
     """
 
     row: Mapping[str, object]
