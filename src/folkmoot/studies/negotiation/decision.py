@@ -82,7 +82,7 @@ def as_sentence(text: str) -> str:
 
 
 def conflict_part(topic: str, has_conflict: bool) -> str:
-    """Return the part "Conflict" of the System's utterance about a topic."""
+    """Return the part "Conflict" of the mediator's utterance about a topic."""
     subject = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
     return f"Conflict is present in {subject}" if has_conflict else f"No conflict in {subject}"
 
@@ -142,10 +142,10 @@ def share_of(group: Group, portion: Portion) -> Share:
 
 
 def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
-    """Return the operator's decision in one sentence, with members and times.
+    """Return the decision of a fixed rule in one sentence, with members and times.
 
-    `shown` holds the texts of the portions with their sources. If `shown` is given, the sentence
-    keeps these sources.
+    If `shown` gives the parts of the decision as texts with sources, the sentence keeps these
+    sources.
     """
     if not outcome.portions:
         return NOTHING_DECIDED
@@ -547,7 +547,7 @@ class Negotiation:
         topic: Topic,
         origin: Origin | None = None,
     ) -> DialogueTurn:
-        """Record an utterance of a member (by id) or of the System.
+        """Record an utterance of a member (by id) or of the mediator (called System).
 
         `intent` is a key of `PHASES`, such as "user_vote". `origin` is None if a program wrote the
         text from data.
@@ -667,7 +667,7 @@ class SlotDecision:
 
     @property
     def subgrouping_required(self) -> bool:
-        """True if the plan must split the group for this slot.
+        """True if the plan must split the group for this part of the trip.
 
         The value depends only on strategy, slot and conflict, never on free text.
         """
@@ -675,7 +675,7 @@ class SlotDecision:
 
     @property
     def subgrouping_optional(self) -> bool:
-        """True if the plan may split the group for this slot."""
+        """True if the plan may give some members another option for this part of the trip."""
         return self._parts_by("subgroup_optional")
 
     def _parts_by(self, strategy_id: str) -> bool:
@@ -695,7 +695,7 @@ class SlotDecision:
 
     @property
     def statement_agrees(self) -> bool | None:
-        """True if the mediator states the operator's decision.
+        """True if the mediator states the decision that the fixed rule made.
 
         The value is None if one of the two is missing. It is also None if members voted after the
         statement, because the mediator could not know the decision.

@@ -145,7 +145,7 @@ def text_scores_of(
 ) -> Scores:
     """Return the vote parser's scores of stated preferences: member id → option → score.
 
-    Options of `portions` are scored too. Members who stated nothing are left out.
+    Options that occur only in `portions` are scored too. Members who stated nothing are left out.
     """
     all_options = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
     return {

@@ -1,8 +1,7 @@
 """The steps that a mediator leads: the proposal and the feedback rounds.
 
 In a feedback round one member reacts, and the mediator may revise the decision. An accepted
-revision replaces the whole decision: text, portions, selected option, promise and split. If a
-revision is rejected, the System gives the reason.
+revision replaces the whole decision. If a revision is rejected, the dialogue gives the reason.
 """
 
 from __future__ import annotations
@@ -211,7 +210,8 @@ async def propose_decision(
     """Ask the mediator for a proposal.
 
     `strategy` is the strategy that the table assigns, or None if the mediator reasons freely.
-    `outcome` is the operator's decision for the mediator to explain, or None if there is none yet.
+    `outcome` is the decision of a fixed rule for the mediator to explain, or None if there is none
+    yet.
     """
     group = case.group
     variables: dict[str, object] = {
@@ -608,7 +608,7 @@ def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement)
 
 
 def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
-    """Return the two branches of a split, or None if the portions are not a split.
+    """Return the two branches of a split, or None if the decision splits no group.
 
     A split has two portions with different options. Each member who takes part is in exactly one.
     """

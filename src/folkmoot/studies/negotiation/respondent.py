@@ -137,7 +137,7 @@ def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[st
 
 
 def answer_in_words(mind: SimulatedRespondent) -> str | None:
-    """Return a member's response to the System's announcement, or a preference if there is none.
+    """Return a member's response to an announced decision, or a preference if none is announced.
 
     Return None if the request lists no options to prefer.
     """
@@ -149,7 +149,7 @@ def answer_in_words(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_response(mind: SimulatedRespondent, announcement: str) -> str:
-    """Return a member's response to the System's announcement of a decision.
+    """Return a member's response to a decision that the mediator announces.
 
     The member compares the announced options with the member's own stated preference.
     """
@@ -186,7 +186,7 @@ def answer_wish(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_confirmation(mind: SimulatedRespondent) -> str | None:
-    """Return "yes" if the System named every option of the recorded decision, otherwise "no".
+    """Return "yes" if the mediator named every option of the recorded decision, otherwise "no".
 
     Return None if the question is not a confirmation.
     """

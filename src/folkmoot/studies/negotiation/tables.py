@@ -615,8 +615,7 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return the row with a session's measures, without decisions for which a question was
-    repeated.
+    """Return a session's measures as a row, without decisions after a repeated question.
 
     `left_out` is the number of those decisions.
     """

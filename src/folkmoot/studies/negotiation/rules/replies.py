@@ -389,11 +389,11 @@ def _match_all(
 def sort_lines(
     dialogue: Sequence[Spoken], names: Sequence[str]
 ) -> tuple[str, list[tuple[str, str]], int]:
-    """Return (the System's opening, the members' lines, the number of dropped lines).
+    """Return (the mediator's opening, the members' lines, the number of dropped lines).
 
-    The mediator wrote all utterances in `dialogue`. The opening is the first utterance of the
-    System. A member's line is (name, text). A line without text or with an unknown speaker is
-    dropped.
+    The mediator wrote all utterances in `dialogue`. The opening is the first utterance under its
+    own name (System). A member's line is (name, text). A line without text or with an unknown
+    speaker is dropped.
     """
     by_key = {fold_name(name): name for name in names}
     opening = ""
@@ -549,7 +549,7 @@ def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
 
 
 def summary_option(portions: Sequence[Portion]) -> str | None:
-    """Return the option that most members get, or None without portions.
+    """Return the option that most members get, or None for an empty decision.
 
     In a tie, the first of the tied options counts.
     """
