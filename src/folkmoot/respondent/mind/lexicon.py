@@ -22,15 +22,14 @@ Counts = tuple[int, int, int]
 
 
 class Camp(NamedTuple):
-    """One way to justify a choice, with its vocabulary.
-
-    `nouns` fit after "about" and "for". `verbs` fit after "would" and "to". `words` are the words
-    by which the respondent recognises the camp.
-    """
+    """One way to justify a choice (such as by caution), with its vocabulary."""
 
     name: str
+    # Phrases that fit after "about" and "for".
     nouns: tuple[str, ...]
+    # Phrases that fit after "would" and "to".
     verbs: tuple[str, ...]
+    # The words by which the respondent recognises the camp.
     words: frozenset[str]
 
 

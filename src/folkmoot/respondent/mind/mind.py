@@ -72,8 +72,7 @@ class ReplyContext:
 class SimulatedRespondent:
     """The speaker who gives one reply. Study types compute answers with its methods.
 
-    `person` is False for a role without opinions, such as moderator, summarizer or coder. A passage
-    is a text of known source in the request.
+    `person` is False for a role without opinions, such as moderator, summarizer or coder.
     """
 
     def __init__(
@@ -274,8 +273,9 @@ class SimulatedRespondent:
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
         """Return the person's tendency on a question (`about`), from −1 (against) to 1 (in favour).
 
-        The content words of the question determine the tendency. It is the same in every reply.
-        `answer` selects one possible answer to the question, and `part` one part of the question.
+        It depends on the person and on the words of the question, and not on the address of the
+        reply. `answer` selects one possible answer to the question, and `part` one part of the
+        question.
         """
         knobs = self.knobs
         leaning = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)

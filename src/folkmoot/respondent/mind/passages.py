@@ -1,4 +1,4 @@
-"""The texts of known source in a request, as the embedded respondent reads them."""
+"""The passages of a request: texts with a known source, such as an utterance or a persona."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 class Passage(NamedTuple):
-    """A text in a request with a known source, such as an utterance or a persona.
-
-    - `message`: the index of the message that contains the text.
-    - `own`: True for an utterance or answer of the speaker who is asked.
-    - `inner`: True if another passage contains this passage.
-    """
+    """A text in a request with a known source, such as an utterance or a persona."""
 
     text: str
     source: Source
+    # The index of the message that contains the text.
     message: int
+    # True for an utterance or answer of the speaker who is asked.
     own: bool
+    # True if another passage contains this passage.
     inner: bool = False
 
 

@@ -23,10 +23,7 @@ _GOLDEN = 0.6180339887498949
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """Return all frames (sentence templates) by kind.
-
-    If frames differ between voices, they are grouped by voice.
-    """
+    """Return the sentence templates by kind, and some of them also by way of speaking ("plain")."""
     frames: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
     return frames
 

@@ -211,14 +211,12 @@ class Reasons(NamedTuple):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A group of participants who chose the same option for similar reasons.
-
-    A description combines words of several participants, so its source is the summarizer.
-    """
+    """A group of participants who chose the same option for similar reasons."""
 
     id: str
     option: str
-    # One for each draw of the summaries. Empty if the model gave none.
+    # One for each draw of the summaries. Empty if the model gave none. A description combines words
+    # of several participants, so its source is the summarizer.
     descriptions: tuple[str, ...]
     # The embedding of the first description, a one-dimensional array.
     embedding: FloatArray | None
@@ -287,7 +285,7 @@ def quote_options(options: Iterable[str]) -> list[str]:
 
 
 def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]:
-    """Return the seats that humans can take. Each has the same condition as in the run."""
+    """Return the seats that humans can take, each with the condition of its participant."""
     assignment = _draw_assignment(config, generator(config.random_seed, ("assignment",)))
     return [
         Seat(participant_id, condition=condition)

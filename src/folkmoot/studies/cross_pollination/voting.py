@@ -166,8 +166,8 @@ async def ask_restatement(
 ) -> Participant:
     """Ask for the opposing view in the participant's own words. Return a copy with the answer.
 
-    The history of the question is the history of the final vote, followed by the vote itself. Do
-    nothing if the participant has no option to restate.
+    The participant sees the same conversation as at the final vote, and that vote. Do nothing if
+    the participant has no option to restate.
     """
     if participant.restated_option is None:
         return participant

@@ -1,7 +1,6 @@
 """The data of one discussion, its speakers, and the functions that ask them.
 
-Residents have separate sessions or one shared session. Every answer gives a `Call` (module
-`answers.calls`).
+Each resident is asked in a separate session, or one shared session answers for all residents.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ class Meeting:
 
     @property
     def one_model(self) -> str | None:
-        """The model of a shared session. None means the run's model."""
+        """The model that answers for all residents. None means the run's model."""
         return self.level.models[0] if self.level.models else None
 
     @cached_property
@@ -312,25 +311,23 @@ class RecordedTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a discussion, with its answers and their utterances.
-
-    - `order`: the order in which prompts list the statements of the round.
-    - `recorded`: the utterances of `turns`.
-    - `moderator`: the utterance of `moderation`.
-    - `notes`: the utterances of `reflections`.
-    - `parts`: the number of calls of a shared session, or 0 for separate sessions.
-    - `planned_parts`: the number of calls of a shared session if every reply is complete.
-    """
+    """One round of a discussion, with its answers and their utterances."""
 
     number: int
+    # The order in which prompts list the statements of the round.
     order: tuple[str, ...]
     turns: Mapping[str, Turn]
+    # The utterances of `turns`.
     recorded: Mapping[str, RecordedTurn]
     moderation: Moderation | None = None
+    # The utterance of `moderation`.
     moderator: Utterance | None = None
     reflections: Mapping[str, Reflection] = field(default_factory=dict)
+    # The utterances of `reflections`.
     notes: Mapping[str, Utterance] = field(default_factory=dict)
+    # The number of calls of a shared session, or 0 for separate sessions.
     parts: int = 0
+    # The number of calls of a shared session if every reply is complete.
     planned_parts: int = 1
 
     def quote_stance(self, resident: str) -> str:
@@ -564,7 +561,7 @@ def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> Re
 
 
 def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, object]:
-    """Return the history of a shared session, limited to the rounds that prompts show."""
+    """Return the history for a prompt that asks one model to answer for all residents."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds)
     return {
@@ -589,7 +586,7 @@ async def ask_speaker(
 async def ask_alone(
     scope: Scope, hall: HallSpeakers, ask: Callable[[Scope, Speaker], Awaitable[SpeakerAnswer[T]]]
 ) -> tuple[Answers[T], list[Call]]:
-    """Ask all residents at the same time, each in a separate session."""
+    """Ask all residents at the same time, each in a separate call."""
     answers = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], ask)
     values = {
         resident_id: speaker_answer.value
@@ -606,20 +603,17 @@ async def ask_alone(
 
 @dataclass(frozen=True, slots=True)
 class SharedRequest(Generic[M, V]):
-    """A question to the shared session about several residents.
-
-    - `answers`: resident id → answer type.
-    - `tokens`: expected length, in tokens, of one resident's part of the reply. It limits how many
-      residents one reply can hold.
-    - `prompt`: builds the question for some residents from their ids and the results of earlier
-      calls.
-    - `record`: makes a result from a resident's id, the answer and the address of the reply.
-    """
+    """A question to the model that answers for all residents."""
 
     stage: Stage
+    # Resident id → answer type.
     answers: Mapping[str, Json[M]]
+    # Expected length, in tokens, of one resident's part of the reply. It limits how many residents
+    # one reply can hold.
     tokens: int
+    # Builds the question for some residents from their ids and the results of earlier calls.
     prompt: Callable[[list[str], Mapping[str, V]], str]
+    # Makes a result from a resident's id, the answer and the address of the reply.
     record: Callable[[str, M, str], V]
 
 
@@ -631,10 +625,10 @@ def keep_answer(_resident: str, answer: T, _address: str) -> T:
 async def ask_together(
     scope: Scope, hall: HallSpeakers, group: SharedRequest[M, V]
 ) -> tuple[Answers[V], list[Call]]:
-    """Ask the shared session about many residents, in as few calls as the length of replies allows.
+    """Ask one model to answer for all residents, in as few calls as the reply limit allows.
 
-    The session is asked again about residents who are missing in a reply, until a call adds no
-    resident.
+    The model is asked again for residents who are missing in a reply. This ends when a reply holds
+    no further resident.
     """
     session, max_reply_tokens = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
@@ -674,6 +668,6 @@ async def ask_together(
 
 
 def session_of(hall: HallSpeakers) -> Speaker:
-    """Return the shared session of a hall. The hall must have one."""
+    """Return the speaker that answers for all residents. The hall must have one."""
     assert hall.session is not None
     return hall.session

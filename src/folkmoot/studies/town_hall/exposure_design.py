@@ -51,23 +51,21 @@ def label_source(source: Source) -> str:
 
 @dataclass
 class _Discussion:
-    """The recorded texts of one discussion.
-
-    - `portraits`: resident id → id of the persona text.
-    - `proposals`: ids of the ballot items.
-    - `utterances`: rows of the table `utterances` with a text.
-    """
+    """The recorded texts of one discussion."""
 
     level: str
+    # Resident id → id of the persona text.
     portraits: dict[str, str] = field(default_factory=dict)
+    # Ids of the ballot items.
     proposals: list[str] = field(default_factory=list)
+    # Rows of the table `utterances` with a text.
     utterances: list[dict[str, Any]] = field(default_factory=list)
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield the decisions of a run: statements, reflections, votes and satisfaction ratings.
 
-    A question to a shared session yields one decision for each of its residents.
+    If one model answers for all residents, its reply yields one decision for each of them.
     """
     config = TownHallConfig.model_validate(run.config)
     discussions: dict[str, _Discussion] = {}

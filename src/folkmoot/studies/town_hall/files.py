@@ -70,20 +70,18 @@ def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str,
 
 @dataclass(frozen=True)
 class StoredDiscussion:
-    """The recorded rows of one discussion.
-
-    - `set`: the number of the set. A set is a group of residents that all levels share.
-    - `residents`: the residents of this set.
-    - `calls`: round → number of calls of the shared session.
-    """
+    """The recorded rows of one discussion."""
 
     id: str
+    # The number of the set. A set is a group of residents that all levels share.
     set: int
     level: str
     config: TownHallConfig
     switches: Json
     tables: Tables
+    # The residents of this set.
     residents: Sequence[Json]
+    # Round → number of calls of the shared session.
     calls: dict[int, int]
 
     @property
@@ -123,7 +121,7 @@ def read_discussions(run: RunFolder) -> Iterator[StoredDiscussion]:
 
 
 def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
-    """Return discussion id → round → number of calls of the shared session."""
+    """Return discussion id → round → number of calls, if one model answers for all residents."""
     address_groups = pl.col("scope").str.extract_groups(r"^(?<discussion>[^/]+)/round(?<round>\d+)")
     session_answers = (
         run.scan_table("answers")

@@ -1,9 +1,9 @@
 """The stages of a discussion. Each stage builds the history and the question, and reads the result.
 
 Each stage takes the speakers and the discussion so far, and returns its result with its calls. A
-resident's thoughts and reflections are shown to that resident alone. In a shared session one reply
-holds the turns of all residents in a round. A reply that would be too long is split. Residents who
-are missing in a reply are asked for again.
+resident's thoughts and reflections are shown to that resident alone. In a shared session one model
+answers for all residents, and one reply holds all turns of a round. A reply that would be too long
+is split. The model is asked again for residents who are missing in a reply.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class CompletedTurn(NamedTuple):
 
 
 async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple[Round, list[Call]]:
-    """Ask each resident to think and then to speak, in separate sessions.
+    """Ask each resident, in separate calls, to think and then to speak.
 
     Residents speak at the same time, so they see no statements of the same round.
     """
@@ -492,10 +492,11 @@ Notes = dict[str, ReflectionNote]
 
 @dataclass(frozen=True, slots=True)
 class UpcomingRound:
-    """One future round of a shared session. `reflects` is True if it has reflections."""
+    """A round that has not started yet, in which one model answers for all residents."""
 
     hall: HallSpeakers
     earlier: tuple[Round, ...]
+    # True if residents reflect at the end of the round.
     reflects: bool
 
     @property
@@ -584,7 +585,10 @@ class UpcomingRound:
 async def shared_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...], *, reflects: bool
 ) -> tuple[Round, list[Call]]:
-    """Run one round of a shared session. With `reflects`, the round includes reflections."""
+    """Run one round in which one model answers for all residents.
+
+    With `reflects`, the round includes reflections.
+    """
     ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
     notes: Notes = {}

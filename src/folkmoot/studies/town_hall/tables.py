@@ -218,7 +218,7 @@ class ReactionRow(OfDiscussion, table="reactions"):
 
 
 class ReferenceRow(OfDiscussion, table="references"):
-    """One public reference of a speaker to another resident, as the speaker stated it."""
+    """One reference to another resident, as the speaker stated it in a public answer."""
 
     round: int = column("round of discussion, from 1")
     speaker: str = column("id of the resident who refers to another")
@@ -391,7 +391,7 @@ class OfStep(Row):
 
 
 class Compared(Row):
-    """An estimate of a figure for a group, with its interval over sets."""
+    """The mean of one figure (such as the response rate) in one group, with its interval."""
 
     figure: str = column("name of the measure; levels.json gives the meanings")
     group: str = column("vulnerable, general, or gap (vulnerable minus general)")

@@ -333,9 +333,10 @@ def _votes_twice(votes: Votes, condition_votes: ConditionVotes) -> bool:
 
 
 def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
-    """Return the worst-case bounds of the claims, and a sentence about fragile claims.
+    """Return the range of each claimed difference, and a sentence on differences that may flip.
 
-    Each bound is (label, observed difference, lowest, highest).
+    The range covers all possible votes of the participants without a vote. It is a tuple (label,
+    observed difference, lowest, highest).
     """
     bounded = [
         (result, result.bounds) for result in votes.claim_results if result.bounds is not None

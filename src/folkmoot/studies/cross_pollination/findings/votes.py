@@ -153,7 +153,7 @@ class Votes:
 
     @property
     def informed_conditions(self) -> tuple[ConditionVotes, ...]:
-        """The conditions with an active switch and at least one participant who voted twice."""
+        """The conditions with two votes and something in between, such as an interview."""
         return tuple(
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -178,14 +178,14 @@ class Votes:
 
     @cached_property
     def summary_draws(self) -> int:
-        """The number of times that a model wrote the summaries. Each time has its own readers."""
+        """The number of times that a model wrote the summaries. Each version has other readers."""
         return max((voter.summary_draw or 1 for voter in self.people), default=1)
 
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
         """Return the share of participants in a condition who changed their choice.
 
-        If all readers got the same summaries, the interval is Wilson's. If they got several random
-        draws of summaries, an interval clustered by draw is computed too. The wider bound counts.
+        The interval is Wilson's. If a model wrote the summaries several times, an interval
+        clustered by these versions is computed too, and the wider of each two bounds counts.
         """
         plain = wilson(condition_votes.changed_count, condition_votes.participant_count)
         if not self._has_several_draws(condition_votes):
@@ -202,10 +202,7 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with the number of draws as its number of clusters.
-
-        One draw is one set of summaries by the model.
-        """
+        """Return the estimate with the number of versions of the summaries as its clusters."""
         return (
             replace(estimate, clusters=self.summary_draws)
             if self.summary_draws >= FEWEST_UNITS
@@ -216,8 +213,8 @@ class Votes:
     def analysis_basis(self) -> Basis:
         """The independent units of the findings.
 
-        With at least FEWEST_UNITS draws of the summaries, the unit is a draw. Otherwise the unit is
-        a participant, and the results hold only for the summaries of this run.
+        If a model wrote the summaries at least `FEWEST_UNITS` times, the unit is one version.
+        Otherwise the unit is a participant, and the results hold only for these summaries.
         """
         if self.summary_draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.summary_draws}
@@ -251,7 +248,7 @@ class Votes:
 
     @property
     def prompts_phrase(self) -> str:
-        """A phrase for notes that says where the prompts come from (the study file or Folkmoot)."""
+        """Where the prompts come from (the study file or Folkmoot), as a phrase for notes."""
         return (
             "the prompts of the study file"
             if self.config.get("prompts")
@@ -262,9 +259,10 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return the independent unit of each participant: the id of a participant or of a draw.
+        """Return the unit of each participant with both votes, for intervals.
 
-        Only participants with both votes count.
+        The unit is the participant. If a model wrote the summaries several times, the unit is the
+        group of readers of the same summaries.
         """
         return [
             self._unit_of_participant[voter.participant_id]
@@ -294,7 +292,7 @@ class Votes:
 
     @property
     def revote_condition(self) -> ConditionVotes | None:
-        """The condition simple voting, or None if its participants voted only once."""
+        """The condition with nothing between two votes, or None if no participant voted twice."""
         return self.find_condition(SIMPLE_VOTING)
 
     @property
