@@ -84,10 +84,8 @@ class _Answers:
 def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
     """Return the benchmarks of a table of human answers, without those that cannot be computed.
 
-    For benchmarks of change, the centre is computed from all answers, and the range from the arms.
-    For benchmarks of spread, the range is computed from the items, and the centre is the median
-    item. Arms and items with fewer than `MIN_ANSWERS` answers do not count for the range. `design`:
-    what the people were asked, and when.
+    `design`: what the people were asked, and when. Groups with fewer than `MIN_ANSWERS` answers do
+    not count for the range of a benchmark.
     """
     if len(answers.before) < MIN_ANSWERS:
         return []
@@ -100,6 +98,8 @@ def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
         groups = by_item if measure.is_by_item else by_arm
         values = [measure.calculate(coded.select(rows)) for rows in groups]
         values = [value for value in values if math.isfinite(value)]
+        # For measures of change, the centre comes from all answers, and the range from the arms.
+        # For measures of spread, the range comes from the items, and the centre is the median item.
         centre = float(np.median(values)) if measure.is_by_item and values else math.nan
         if not measure.is_by_item:
             centre = measure.calculate(coded)

@@ -245,10 +245,10 @@ def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> C
 
 
 def check_cut_replies(answers: Collection[Row]) -> Check:
-    """Check that no reply was still cut off after it was requested with twice the token limit.
+    """Check that no reply was still cut off when it was requested again with twice the token limit.
 
     A single cut reply fails the check, because its text would be used as if it were complete. The
-    verdict is "not known" if no reply has a finish reason.
+    verdict is "not known" if the server said of no reply why it ended.
     """
     title, margin = "Cut replies", Margin(high=0.0)
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)

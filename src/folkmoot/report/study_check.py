@@ -68,18 +68,16 @@ class CheckFact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StudyCheck:
-    """The result of a check of a study file without problems.
-
-    `warnings` are mistakes that do not stop a run, each with its place in the file. `facts` are the
-    totals of the estimate, as text.
-    """
+    """The result of a check of a study file without problems."""
 
     file: str
     title: str
     notices: CheckNotices
+    # Mistakes that do not stop a run, each with its place in the file.
     warnings: tuple[Problem, ...]
     notes: tuple[str, ...]
     estimate: RunEstimate
+    # The expected number of calls, tokens and so on, as text.
     facts: tuple[CheckFact, ...]
 
     def to_json(self) -> dict[str, Any]:

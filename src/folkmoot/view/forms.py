@@ -400,7 +400,9 @@ def _is_way_out(value: JsonValue) -> bool:
 
 
 def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
-    """Return the values of a schema that allows no others than null and `declined`, else ()."""
+    """Return the values of a schema if all of them decline to answer (null, `declined`), otherwise
+    ().
+    """
     if schema.get("type") == "null":
         return (None,)
     values = tuple(value for _, value in _field_options(schema))

@@ -121,7 +121,10 @@ def choice_in_form(
 
 
 def single_field_form(schema: Schema) -> SingleFieldForm | None:
-    """Return the answer type for a schema with exactly one closed field, otherwise None."""
+    """Return the answer type for a JSON form, if exactly one field is a number, yes/no or a choice.
+
+    Returns None for any other form.
+    """
     properties = schema.get("properties", {})
     closed = [
         # Every form has the field DECLINED as a way out. It is no field of the decision.

@@ -116,8 +116,7 @@ def revise_sessions(
     treatments: Treatments,
     language: Language,
 ) -> Revision:
-    """Return a function that replaces texts in the prompts of a session, so that it can be run
-    again.
+    """Return a function that replaces texts in the prompts of sessions that are run again.
 
     It covers all sessions of `decisions`, and in them the prompts of all participants. So each
     session is run again only once for each control.

@@ -308,10 +308,11 @@ class Result:
 
     @property
     def p_in_words(self) -> str:
-        """The p-value with its name: "adjusted p = .012".
+        """The p-value with its name: "adjusted p = .012". It is empty if the claim has no p-value.
 
-        The p-value of a claim with a margin tests the margin. Empty without a test, and where only
-        intervals decide: several equivalences, and a difference of unknown sign beyond a margin.
+        The p-value of a claim with a margin tests the margin. Such claims lack a p-value if only
+        intervals decide: several claims of equivalence, and a difference of unknown sign beyond a
+        margin.
         """
         if not self.is_tested:
             return ""

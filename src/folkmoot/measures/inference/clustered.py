@@ -168,13 +168,11 @@ def clustered_coefficient(
     """Return one coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
 
     `column` selects the coefficient. `design` must contain a constant. A row with the cluster None
-    is independent. The variance is the bias-reduced sandwich (CR2) under the working model of
-    independent errors, with the degrees of freedom of `bias_reduced`. There is no interval (NaN)
-    with fewer than five clusters, fewer than four degrees of freedom, or no variation between
-    clusters.
+    is independent. The interval is NaN with fewer than five clusters, fewer than four degrees of
+    freedom, or no variation between clusters.
 
-    Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and Tipton (2018),
-    doi:10.1080/07350015.2016.1247004.
+    The method is CR2: Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and
+    Tipton (2018), doi:10.1080/07350015.2016.1247004.
     """
     outcome, groups = np.asarray(y, float), _encode_labels(clusters)
     n, g = len(outcome), len(np.unique(groups))

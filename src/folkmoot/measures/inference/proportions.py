@@ -177,10 +177,13 @@ def _check_share(count: int, n: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """The counts of one condition: `count` hits of `seen` answers, and `lost` missing answers."""
+    """How many answers of one condition are of one kind, and how many are missing."""
 
+    # Answers of the counted kind, such as "yes" (hits).
     count: int
+    # Known answers.
     seen: int
+    # Missing answers.
     lost: int
 
     def __post_init__(self) -> None:

@@ -139,13 +139,13 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
 
 
 def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return Firth's penalised logistic fit: coefficients (k,) and their covariance (k, k).
+    """Fit a logistic regression with Firth's penalty: coefficients (k,) and covariance (k, k).
 
-    The fit maximises log L + ½ log |X'WX|, which is finite under separation. The scores are X'(y −
-    π + h(½ − π)), with h the leverages of W^½X. Newton steps are damped. The covariance is the
-    inverse information. A sandwich would be far too narrow: if a group never or always has the
-    outcome, its residuals are nearly zero.
+    Unlike ordinary estimates, these are finite even if a group never or always has the outcome.
     """
+    # The fit maximises log L + ½ log |X'WX|. The covariance is the inverse information. A sandwich
+    # would be far too narrow: if a group never or always has the outcome, its residuals are nearly
+    # zero.
     beta = np.zeros(x.shape[1])
     for _ in range(200):
         bread, scores = _firth_scores(y, x, beta)

@@ -194,11 +194,11 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
 
 
 def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
-    """Return the effect of the changed reply on each figure.
+    """Return the difference that a changed reply makes to each figure.
 
-    In each repeat of `grid`, one cell is a fork with the changed reply and one is a fork with
-    the unchanged reply. The effect is the mean difference of the two cells over repeats.
-    Returns None if no figure has a value in both cells.
+    Each repeat in `grid` consists of two runs, one with the changed reply and one with the
+    unchanged reply. The difference is the mean over repeats. Returns None if no figure has a value
+    in both runs.
     """
     pairs = list(pairs_of(grid))
     cells = [(repeat, _values(grid, figures, pair)) for repeat, pair in enumerate(pairs, 1)]

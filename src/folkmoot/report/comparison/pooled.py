@@ -504,9 +504,9 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 
 
 def _count_distinct(figure: Figure) -> int:
-    """Return the number of specifications. Those with equal values in all repeats count as one.
+    """Return how many combinations of settings differ in their values.
 
-    Equal values occur if no condition uses the setting that differs.
+    Two of them have equal values if no condition uses the setting that differs.
     """
     parts: dict[str, list[str]] = defaultdict(list)
     for measured in figure.cells:

@@ -275,7 +275,7 @@ def _draw_speech_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, 
 
 
 def valence_label(valence: float) -> str:
-    """Return the label of the range that contains `valence`."""
+    """Return the label of a first opinion, from its valence (−1 against, 1 for)."""
     return LABELS[sum(valence >= limit for limit in LIMITS)]
 
 

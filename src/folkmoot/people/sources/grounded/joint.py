@@ -90,9 +90,9 @@ def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -
 
 @lru_cache(maxsize=1)
 def core_margins() -> tuple[RakingMargin, ...]:
-    """Return the published margins of the core table.
+    """Return the published tables that the joint table of demographics must agree with.
 
-    The order matters: if margins contradict each other, raking meets the last margins exactly.
+    The order matters: if published tables contradict each other, the last ones are met exactly.
     """
     figures_us = us_figures()
     ages = np.array([*figures_us["age"]["bands"].values()], dtype=float)
@@ -440,11 +440,8 @@ def _living_alone_factors(activity: Index, home: Index) -> Array:
 
 
 def _centred_former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
-    """Return the log pay of each person's last job, relative to retired people of the same sex.
-
-    Their median is subtracted. Otherwise the median income of retired people would differ from the
-    published median.
-    """
+    """Return the log pay of each last job, minus the median of retired people of the same sex."""
+    # Without this, the median income of retired people would differ from the published median.
     centred = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):
         retired = (activity == ACTIVITIES.index("retired")) & (sex == number)
