@@ -39,7 +39,7 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield each private question as a decision, for the check of which texts its prompt contained.
+    """Yield each private question as a decision, to check which texts its prompt held.
 
     Of the questions on purchase intent, only the one at the product's own price counts.
     """

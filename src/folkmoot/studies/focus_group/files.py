@@ -440,7 +440,7 @@ def _remark_data(
 ) -> dict[str, list[dict[str, object]]]:
     """Return objections, needs and themes with quotes.
 
-    Codes that most participants raised come first.
+    Those that most participants raised come first.
     """
     speakers_by_code: dict[str, set[tuple[str, str]]] = {}
     quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}

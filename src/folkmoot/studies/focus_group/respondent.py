@@ -139,9 +139,9 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of the first opinion that the system prompt states in words.
+    """Return the range of opinions that the system prompt names in words ("strongly against it").
 
-    Such words are "strongly against it". Return None if the prompt states no first opinion.
+    Return None if the prompt states no first opinion.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())

@@ -289,8 +289,8 @@ def say_for_members(
 ) -> list[DialogueTurn]:
     """Record utterances that the mediator wrote for members, as (name, text) pairs in `lines`.
 
-    `intent` is the purpose of the utterances, such as "user_vote". `origin` is the origin of the
-    whole reply. Each utterance gets its line number as part of the origin.
+    `intent` is the purpose of the utterances, such as "user_vote". `origin` says which reply they
+    come from. Each utterance gets its line number as part of the origin.
     """
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [

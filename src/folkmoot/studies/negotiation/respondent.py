@@ -258,10 +258,9 @@ def answer_scores(mind: SimulatedRespondent) -> Reply:
 
 
 def own_scores(mind: SimulatedRespondent) -> Reply:
-    """Return the fields of a member's private scores.
+    """Return the fields of a member's own scores, which no other member is shown.
 
-    The reason names the option with the best score. The question is asked for the researcher, and
-    no other member is shown the answer.
+    The reason names the option with the best score.
     """
     utilities, _ = _own_view(mind, "Score", "option")
     best = max(utilities, key=lambda option: utilities[option], default="")

@@ -239,8 +239,8 @@ class SessionState:
     def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
         """Return the value of a name for a participant, or for the session (`participant` None).
 
-        Returns Missing if a value was expected but is missing. Returns None if the study never
-        planned a value of this name for the participant.
+        Return Missing if an expected value is missing. Return None if the study has no such value
+        for the participant.
         """
         if (name, participant) in self._calculated:
             return self._calculated[name, participant]

@@ -154,7 +154,7 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request, with the price that the prompt asks about.
 
-    If the prompt asks about no price, it is the product's own price, or the last one in the texts.
+    If the prompt asks about none, the price is the product's own, or the last one in the texts.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)

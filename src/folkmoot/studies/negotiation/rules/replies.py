@@ -367,8 +367,7 @@ def _match_all(
 ) -> tuple[str, ...]:
     """Return the distinct options that match entries. Add entries without a match to `unmatched`.
 
-    `own` is the new option of the same reply, or "". Ways out (such as "none of these") are
-    skipped.
+    `own` is the new option of the same reply, or "". Entries such as "none of these" are skipped.
     """
     known_options = (*options, own) if own else tuple(options)
     matched: dict[str, None] = {}

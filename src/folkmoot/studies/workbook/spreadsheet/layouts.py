@@ -1,7 +1,7 @@
 """Find the layout of a workbook, read its sheets as tables, and write new workbooks.
 
 Each layout in `layouts.yaml` gives the names of sheets, settings and columns that differ from the
-canonical ones. `folkmoot new workbook` writes a blank workbook with drop-downs and notes, and an
+default ones. `folkmoot new workbook` writes a blank workbook with drop-downs and notes, and an
 example from `template.yaml`. Equal input gives identical bytes.
 """
 
@@ -58,7 +58,7 @@ NOTES_SHEET = "notes"
 class Layout:
     """The names of sheets, settings and columns in one layout.
 
-    A name that the layout lacks is the canonical one (as in `COLUMNS`).
+    Names that the layout does not change are the default ones (as in `COLUMNS`).
     """
 
     name: str
