@@ -79,7 +79,8 @@ class ModelRouter:
         """Return the model that the study's code names for a speaker, or None if it is forbidden.
 
         If the researcher named a hosted model for the run, every model is allowed. Otherwise only
-        the embedded respondent and the models of `models:` and `Study.extra_models` are allowed.
+        the embedded respondent, models under `models:` and those of `Study.extra_models` are
+        allowed.
         """
         config = self._config
         if named is None or is_synthetic(named) or names_hosted_model(config):

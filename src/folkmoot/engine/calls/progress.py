@@ -243,7 +243,7 @@ class StageTally:
         return elapsed / self.calls * calls_left
 
     def count_call(self, item: str, *, replayed: bool) -> None:
-        """Count a call of an item of this stage."""
+        """Count a call that belongs to an item of this stage."""
         if self.total is None or self.total <= MAX_ITEMS_BY_CALLS:
             self.calls += not replayed
             self.calls_of[item] = self.calls_of.get(item, 0) + 1

@@ -140,9 +140,9 @@ class Journal(JournalReader):
     ) -> JournalEntry | None:
         """Return the entry at an address, or None if the call has to be made.
 
-        In a fork, an entry of the earlier run is copied if its request is the same. If the entry
-        has another request, the function raises DriftError. With `accept_changes` the function
-        instead moves the entry to the table `superseded` and returns None.
+        In a fork, an entry of the earlier run with the same request is copied. Raises DriftError if
+        the entry at the address has another request. With `accept_changes` the entry is instead
+        moved to the table `superseded`, and the result is None.
         """
         found = super().lookup_entry(address, fingerprint, request) if self._resuming else None
         if found is None and self.earlier is not None:

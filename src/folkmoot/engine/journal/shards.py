@@ -105,7 +105,7 @@ def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
 
 
 def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
-    """Return the entries after a row of a lost worker's shard.
+    """Return the entries of a lost worker's shard that come after `row`.
 
     The head already has the entries up to this row.
     """

@@ -178,10 +178,11 @@ class Loan:
         return LoanWish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Store a loan that is on disk, or the error of writing it. Called by the writer thread.
+        """Store a loan that is on disk, or the error of writing it. The writer thread calls this
+        method.
 
-        Return True if calls wait for this loan. The caller must then run `process_arrivals` in the
-        event loop. Otherwise the next call applies the loan.
+        Returns True if calls wait for this loan. The caller must then run `process_arrivals` in the
+        event loop.
         """
         self._arrived = lent
         return bool(self._waiting)

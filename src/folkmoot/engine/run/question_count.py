@@ -72,9 +72,9 @@ def find_check_problems(
 ) -> tuple[list[Problem], list[Problem]]:
     """Return problems and warnings for checks of humans that would have no effect.
 
-    A check that can exclude no part of the run is a problem. So is a stage that does not exist.
-    After a dry run of a sample, a missing stage is only a warning. A number of questions that no
-    participant reached is also a warning, because humans may get more questions.
+    Problems: the check can exclude no part of the run, or no question belongs to its stage. A
+    missing stage is only a warning if the dry run was a sample. Warnings: the check comes after
+    more questions than any participant had in the dry run.
     """
     settings = study_file.config.seats
     if settings is None:

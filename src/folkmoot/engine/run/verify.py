@@ -422,7 +422,7 @@ def _other_prompts_error(run: RunFolder, changed_prompts: Sequence[str]) -> NotR
 
 
 def _describe_code_difference(run: RunFolder) -> str:
-    """Return the version that made the run in brackets, or an empty string for this version."""
+    """Return both versions in brackets, or an empty string if this version made the run."""
     other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 
