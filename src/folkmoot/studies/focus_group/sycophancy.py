@@ -326,7 +326,7 @@ def compute_check(
     """Return the result of the sycophancy check on all discussions together.
 
     `answers` holds the answers of all discussions. `records` holds the private positions, one
-    record per discussion.
+    record per discussion. `control` names the control condition, if the study has one.
     """
     # The first answer to a question has no earlier answer to agree with.
     later = [answer for answer in answers if answer.position > 1]

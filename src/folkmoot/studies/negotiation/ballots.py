@@ -1,13 +1,11 @@
 """Questions that each member answers alone: ballots, own scores, and the confirmation.
 
-Before the mediation each member scores the options once, in a conversation that is shown to no
-other speaker. These own scores are used under all conditions, for the measure of satisfaction. If a
-ballot or the mediator adds an option later, members score this option later.
+Before the mediation each member scores the options once. No other speaker sees these own scores.
+They measure satisfaction under all conditions. Options that are added later are scored later. After
+a topic is decided, each member confirms the recorded decision or refuses a part of it.
 
-After a topic is decided, each member confirms the recorded decision or refuses a part of it.
-
-Prompts list the possible values of an answer. If a part of an answer matches no listed value, there
-is one re-ask.
+Prompts list the possible values of an answer. If a part of an answer matches no listed value, the
+member is asked once more.
 """
 
 from __future__ import annotations
@@ -484,7 +482,7 @@ def _show_line(
 
 
 def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
-    """Return the answers with which a member refuses options of a decision, with these options.
+    """Return each answer by which a member can refuse options, with the options that it refuses.
 
     For example, "refused: diner" refuses "diner".
     """
