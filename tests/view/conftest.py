@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import pytest_asyncio
+from playwright import async_api
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from folkmoot.engine.study.study import registered_studies
@@ -97,3 +99,24 @@ def browser(outputs: Path) -> Iterator[Browser]:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield opened
         opened.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def async_browser_of_module() -> AsyncIterator[async_api.Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    async_api.expect.set_options(timeout=60_000)  # on a busy machine
+    async with async_api.async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield opened
+        await opened.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def async_browser(
+    async_browser_of_module: async_api.Browser,
+) -> AsyncIterator[async_api.Browser]:
+    """The browser of all tests of a file. No page, cookie or storage outlives a test."""
+    yield async_browser_of_module
+    for context in async_browser_of_module.contexts:
+        await context.close()

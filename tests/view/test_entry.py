@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 from yarl import URL
 
 from folkmoot.engine.run.verify import verify_run
@@ -30,7 +30,7 @@ from tests.default_signals import with_default_signals
 from tests.sweeps import sample_daily
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
-from tests.view.test_seat import SHOTS, Table, chromium
+from tests.view.test_seat import SHOTS, Table
 
 VOTES = """
 study: cross_pollination
@@ -410,19 +410,17 @@ async def test_a_placeholder_is_no_id_and_another_host_is_no_entry(tmp_path: Pat
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("width", sample_daily([375, 1280], [375], "pages"))
 async def test_entry_lobby_consent_and_return_by_code_are_for_everybody(
-    tmp_path: Path, width: int
+    async_browser: Browser, tmp_path: Path, width: int
 ) -> None:
     """From the link to the first question and back by the code, in a browser: axe finds nothing,
     nothing is wider than the screen, and no other host is asked."""
     settings = SeatSettings(open=True, consent="We study how people decide together.")
     places = [Seat(f"p_{n}", ("group_001",)) for n in range(1, 4)]
     hosts: set[str] = set()
-    async with (
-        chromium() as browser,
-        served(tmp_path, settings, *places) as (desk, links),
-    ):
+    async with served(tmp_path, settings, *places) as (desk, links):
         entry = links["One link for everybody"]
 
         async def look(page: Page, name: str) -> None:
@@ -435,7 +433,7 @@ async def test_entry_lobby_consent_and_return_by_code_are_for_everybody(
                 await page.screenshot(path=f"{SHOTS}/{name}-{width}.png", full_page=True)
 
         async def arrive() -> Page:
-            context = await browser.new_context(viewport={"width": width, "height": 800})
+            context = await async_browser.new_context(viewport={"width": width, "height": 800})
             page = await context.new_page()
             await page.goto(entry)
             return page
@@ -474,7 +472,7 @@ async def test_entry_lobby_consent_and_return_by_code_are_for_everybody(
         await again.goto(entry)
         assert again.url == seat
         # The researcher sees who is there and begins.
-        researcher = await browser.new_page(viewport={"width": width, "height": 800})
+        researcher = await async_browser.new_page(viewport={"width": width, "height": 800})
         await researcher.goto(links["All seats, for you alone"])
         await expect(researcher.locator("main")).to_contain_text("2 of 3 seats are taken.")
         await expect(researcher.get_by_role("row")).to_have_count(4)

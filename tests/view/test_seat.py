@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 from playwright.async_api import Error as PlaywrightError
 
 import folkmoot
@@ -29,10 +29,13 @@ from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat
 from tests.default_signals import with_default_signals
-from tests.view.conftest import CHROMIUM, FLAGS
+from tests.view.conftest import CHROMIUM
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 PATIENCE = 60_000  # milliseconds, on a machine that does much else
 OPINION = "Children could walk to school on their own if the lanes were calm and quiet again."
@@ -129,15 +132,6 @@ class Table:
         return run
 
 
-@asynccontextmanager
-async def chromium() -> AsyncIterator[Browser]:
-    expect.set_options(timeout=PATIENCE)
-    async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield opened
-        await opened.close()
-
-
 async def shows(page: Page) -> str:
     return await page.locator("#seat").get_attribute("data-shows", timeout=PATIENCE) or ""
 
@@ -201,7 +195,9 @@ def others_words(run: Path) -> list[str]:
     return [s for s in said if len(s.split()) > 5 and s not in seen]
 
 
-async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
+async def test_from_vote_to_vote_in_the_adversarial_arm(
+    votes: Path, async_browser: Browser
+) -> None:
     """One person from the link to the code: what they see is theirs to see, and no more."""
     votes.write_text(
         VOTES
@@ -211,14 +207,13 @@ async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
     table = Table(votes, votes.parent / "run")
     (name,) = (n for n in table.links if n != "All seats, for you alone")
     texts: list[str] = []
-    async with chromium() as browser:
-        page = await browser.new_page()
-        await sits(page, table.links[name] + "?PROLIFIC_PID=5f3a&else=no", texts=texts)
-        assert "We study votes." in texts[0]
-        for last in ("C-17", "The others were models."):
-            assert [n for n, text in enumerate(texts) if last in text] == [len(texts) - 1]
-        assert texts[-1].rstrip().endswith("You can close this page.")
-        run = await table.over()
+    page = await async_browser.new_page()
+    await sits(page, table.links[name] + "?PROLIFIC_PID=5f3a&else=no", texts=texts)
+    assert "We study votes." in texts[0]
+    for last in ("C-17", "The others were models."):
+        assert [n for n, text in enumerate(texts) if last in text] == [len(texts) - 1]
+    assert texts[-1].rstrip().endswith("You can close this page.")
+    run = await table.over()
     mine = run.table("answers").filter(pl.col("speaker_id") == name)
     assert set(mine["answered_by"]) == {"human"}
     assert mine["missing"].null_count() == mine.height >= 4
@@ -249,7 +244,7 @@ async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
         assert " ".join(text.split()) in flat
 
 
-async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:
+async def test_three_people_in_a_focus_group(tmp_path: Path, async_browser: Browser) -> None:
     """One reloads and has two tabs, one is out of time, one withdraws; the others go on."""
     study = tmp_path / "cup.yaml"
     study.write_text(TALK + "seats: {ids: [p_0001, p_0002, p_0003], minutes: 2}\n")
@@ -290,11 +285,10 @@ async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:
         await page.locator('#seat[data-shows="end"]').wait_for(timeout=PATIENCE)
 
     leaves.answered = False  # type: ignore[attr-defined]
-    async with chromium() as browser:
-        people = [(first, reloads), (late, lets_time_pass), (leaver, leaves)]
-        pages = [(await (await browser.new_context()).new_page(), *p) for p in people]
-        await asyncio.gather(*(sits(page, link, how) for page, link, how in pages))
-        run = await table.over()
+    people = [(first, reloads), (late, lets_time_pass), (leaver, leaves)]
+    pages = [(await (await async_browser.new_context()).new_page(), *p) for p in people]
+    await asyncio.gather(*(sits(page, link, how) for page, link, how in pages))
+    run = await table.over()
     answers = run.table("answers")
     by = {n: answers.filter(pl.col("speaker_id") == f"p_000{n}") for n in (1, 2, 3, 4)}
     assert by[1]["address"].n_unique() == by[1].height
@@ -306,14 +300,15 @@ async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:
     assert "porcelain" not in everything and OPINION in everything
 
 
-async def test_a_person_in_a_town_hall_sees_no_private_thoughts(tmp_path: Path) -> None:
+async def test_a_person_in_a_town_hall_sees_no_private_thoughts(
+    tmp_path: Path, async_browser: Browser
+) -> None:
     study = tmp_path / "hall.yaml"
     study.write_text(HALL)
     table = Table(study, tmp_path / "run", "set01_lv2-1/A01")
     texts: list[str] = []
-    async with chromium() as browser:
-        await sits(await browser.new_page(), table.links["set01_lv2-1/A01"], texts=texts)
-        run = await table.over()
+    await sits(await async_browser.new_page(), table.links["set01_lv2-1/A01"], texts=texts)
+    run = await table.over()
     page_text = "\n".join(texts)
     hidden = others_words(run.path)
     assert hidden and [s for s in hidden if s in page_text] == []
@@ -321,7 +316,9 @@ async def test_a_person_in_a_town_hall_sees_no_private_thoughts(tmp_path: Path) 
     assert mine["missing"].null_count() == mine.height > 3
 
 
-async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(votes: Path) -> None:
+async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(
+    votes: Path, async_browser: Browser
+) -> None:
     out = votes.parent / "run"
 
     def start(*more: str) -> tuple[subprocess.Popen[str], str]:
@@ -340,111 +337,112 @@ async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(votes:
         raise AssertionError("no link was printed")
 
     process, link = start()
-    async with chromium() as browser:
-        page = await browser.new_page()
-        await page.goto(link)
-        await page.locator("button.primary").click()
-        await changed(page, "welcome")
-        await page.locator('#seat:not([data-shows=""])').wait_for(timeout=PATIENCE)
-        question = await shows(page)
-        option = page.locator("form.answer label.option").first
-        chosen = (await option.inner_text()).strip()
-        await option.click()
-        async with page.expect_response(lambda r: r.request.method == "POST") as sent:
-            await page.locator("form.answer button.primary").click()
-        assert (await sent.value).status == 303
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        with JournalReader(out / "journal.sqlite") as journal:
-            (kept,) = (e for e in journal.read_entries("ask") if e.model_asked == "human")
-        assert kept.reply == chosen
-        process, again = start("--resume")
-        assert again == link
-        await page.goto(link)
-        assert await shows(page) != question  # what was answered is not asked again
-        await sits(page, link)
-        await asyncio.to_thread(process.wait, 60)
+    page = await async_browser.new_page()
+    await page.goto(link)
+    await page.locator("button.primary").click()
+    await changed(page, "welcome")
+    await page.locator('#seat:not([data-shows=""])').wait_for(timeout=PATIENCE)
+    question = await shows(page)
+    option = page.locator("form.answer label.option").first
+    chosen = (await option.inner_text()).strip()
+    await option.click()
+    async with page.expect_response(lambda r: r.request.method == "POST") as sent:
+        await page.locator("form.answer button.primary").click()
+    assert (await sent.value).status == 303
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with JournalReader(out / "journal.sqlite") as journal:
+        (kept,) = (e for e in journal.read_entries("ask") if e.model_asked == "human")
+    assert kept.reply == chosen
+    process, again = start("--resume")
+    assert again == link
+    await page.goto(link)
+    assert await shows(page) != question  # what was answered is not asked again
+    await sits(page, link)
+    await asyncio.to_thread(process.wait, 60)
     assert process.returncode == 0
 
 
 @pytest.mark.nightly(part="pages")  # a whole study in a browser each
-async def test_the_draft_is_there_while_the_server_is_not(votes: Path) -> None:
+async def test_the_draft_is_there_while_the_server_is_not(
+    votes: Path, async_browser: Browser
+) -> None:
     table = Table(votes, votes.parent / "run", "p_0001")
-    async with chromium() as browser:
-        page = await browser.new_page()
+    page = await async_browser.new_page()
 
-        async def offline_for_a_while(page: Page) -> None:
-            box = page.locator("form.answer textarea").first
-            if await box.count() and not page.context.seen_offline:  # type: ignore[attr-defined]
-                page.context.seen_offline = True  # type: ignore[attr-defined]
-                await box.fill(OPINION)
-                await page.context.set_offline(True)
-                assert await box.input_value() == OPINION
-                await page.context.set_offline(False)
-                await page.reload()
-                assert await box.input_value() == OPINION
-            await fill(page)
+    async def offline_for_a_while(page: Page) -> None:
+        box = page.locator("form.answer textarea").first
+        if await box.count() and not page.context.seen_offline:  # type: ignore[attr-defined]
+            page.context.seen_offline = True  # type: ignore[attr-defined]
+            await box.fill(OPINION)
+            await page.context.set_offline(True)
+            assert await box.input_value() == OPINION
+            await page.context.set_offline(False)
+            await page.reload()
+            assert await box.input_value() == OPINION
+        await fill(page)
 
-        page.context.seen_offline = False  # type: ignore[attr-defined]
-        await sits(page, table.links["p_0001"], offline_for_a_while)
-        await table.over()
+    page.context.seen_offline = False  # type: ignore[attr-defined]
+    await sits(page, table.links["p_0001"], offline_for_a_while)
+    await table.over()
 
 
 @pytest.mark.nightly(part="pages")  # a whole study in a browser each
-async def test_a_researcher_closes_a_seat_and_the_others_go_on(votes: Path) -> None:
+async def test_a_researcher_closes_a_seat_and_the_others_go_on(
+    votes: Path, async_browser: Browser
+) -> None:
     table = Table(votes, votes.parent / "run", "p_0001", "p_0002")
     overview = table.links["All seats, for you alone"]
-    async with chromium() as browser:
-        page = await browser.new_page()
-        await page.goto(overview)
-        await expect(page.get_by_text("not here yet")).to_have_count(2)
-        row = page.locator("tr", has_text="p_0002")
-        await row.get_by_role("link", name="Close").click()
-        await page.get_by_role("checkbox").check()
-        await page.get_by_role("button", name="Close the seat").click()
-        await expect(row.get_by_text("seat closed")).to_be_visible()
-        await sits(await browser.new_page(), table.links["p_0001"])
-        run = await table.over()
+    page = await async_browser.new_page()
+    await page.goto(overview)
+    await expect(page.get_by_text("not here yet")).to_have_count(2)
+    row = page.locator("tr", has_text="p_0002")
+    await row.get_by_role("link", name="Close").click()
+    await page.get_by_role("checkbox").check()
+    await page.get_by_role("button", name="Close the seat").click()
+    await expect(row.get_by_text("seat closed")).to_be_visible()
+    await sits(await async_browser.new_page(), table.links["p_0001"])
+    run = await table.over()
     closed = run.table("answers").filter(pl.col("speaker_id") == "p_0002")
     assert set(closed["missing"]) == {"seat closed"}
 
 
 @pytest.mark.nightly(part="pages")  # a whole study in a browser each
-async def test_pages_are_for_everybody_and_load_nothing_from_elsewhere(votes: Path) -> None:
+async def test_pages_are_for_everybody_and_load_nothing_from_elsewhere(
+    votes: Path, async_browser: Browser
+) -> None:
     """axe finds nothing, nothing is wider than the screen, and no other host is asked."""
     table = Table(votes, votes.parent / "run", "p_0001")
-    async with chromium() as browser:
-        page = await browser.new_page(viewport={"width": 375, "height": 700})
-        asked: set[str] = set()
-        page.on("request", lambda request: asked.add(request.url.split("/")[2]))
+    page = await async_browser.new_page(viewport={"width": 375, "height": 700})
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add(request.url.split("/")[2]))
 
-        async def looked_at(page: Page) -> None:
-            for scheme in ("light", "dark"):
-                await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-                found = await Axe().run(page)
-                assert found.violations_count == 0, found.generate_report()
-            assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-            await fill(page)
+    async def looked_at(page: Page) -> None:
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            found = await Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        await fill(page)
 
-        await sits(page, table.links["p_0001"], looked_at)
-        found = await Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
-        assert len(asked) == 1
-        await table.over()
+    await sits(page, table.links["p_0001"], looked_at)
+    found = await Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    assert len(asked) == 1
+    await table.over()
 
 
 @pytest.mark.nightly(part="pages")  # a whole study; `test_seat_pages` tries every place
-async def test_hostile_words_are_words(votes: Path) -> None:
+async def test_hostile_words_are_words(votes: Path, async_browser: Browser) -> None:
     """What a study or another participant says is shown as text, in every place."""
     bad = "<script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
     votes.write_text(VOTES.replace("[Close it", f'["{bad}"').replace("closes its", f"{bad} its"))
     table = Table(votes, votes.parent / "run", "p_0001")
     alerts, texts = list[str](), list[str]()
-    async with chromium() as browser:
-        page = await browser.new_page()
-        page.on("dialog", lambda dialog: alerts.append(dialog.message))
-        await sits(page, table.links["p_0001"], texts=texts)
-        run = await table.over()
+    page = await async_browser.new_page()
+    page.on("dialog", lambda dialog: alerts.append(dialog.message))
+    await sits(page, table.links["p_0001"], texts=texts)
+    run = await table.over()
     assert alerts == [] and bad in "\n".join(texts)
     chosen = run.table("answers").filter(pl.col("speaker_id") == "p_0001")["value"].drop_nulls()
     assert bad in set(chosen) | {"Keep it open"} and set(chosen) <= {bad, "Keep it open"}
@@ -468,7 +466,9 @@ class Enough(Exception):
         ("town_hall.yaml", ["--set", "sets=1"]),
     ],
 )  # fmt: skip
-async def test_a_newcomer_tries_each_example(study: str, more: list[str], tmp_path: Path) -> None:
+async def test_a_newcomer_tries_each_example(
+    study: str, more: list[str], tmp_path: Path, async_browser: Browser
+) -> None:
     """`folkmoot try` as it is typed: the first questions come, can be answered, and the page holds
     nothing that others said for themselves."""
     process = subprocess.Popen(
@@ -494,9 +494,8 @@ async def test_a_newcomer_tries_each_example(study: str, more: list[str], tmp_pa
         answered += 1
 
     try:
-        async with chromium() as browser:
-            with suppress(Enough):
-                await sits(await browser.new_page(), link, some, texts)
+        with suppress(Enough):
+            await sits(await async_browser.new_page(), link, some, texts)
     finally:
         process.terminate()
         process.wait()
@@ -546,7 +545,7 @@ THREE = {
 @pytest.mark.nightly(part="pages")  # three people each through a whole discussion
 @pytest.mark.parametrize("kind", THREE)
 async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_withdrawal(
-    kind: str, tmp_path: Path
+    async_browser: Browser, kind: str, tmp_path: Path
 ) -> None:
     """One reloads with a draft, one is out of time, one withdraws, and the server is killed with
     `kill -9` in the middle: nothing that was sent is asked again, and the rest goes on."""
@@ -593,8 +592,10 @@ async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_with
             return
         await sent(page, name, "My late grandmother kept porcelain in a locked cupboard.")
 
-    async def person(browser: Browser, name: str, act: Callable[..., Awaitable[None]]) -> None:
-        page = await (await browser.new_context()).new_page()
+    async def person(
+        async_browser: Browser, name: str, act: Callable[..., Awaitable[None]]
+    ) -> None:
+        page = await (await async_browser.new_context()).new_page()
         async with up:
             await page.goto(table.links[name])
         while True:
@@ -616,14 +617,13 @@ async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_with
             with suppress(PlaywrightError):
                 await waits.wait_for(timeout=10_000)
 
-    async with chromium() as browser:
-        await asyncio.gather(
-            *(
-                person(browser, name, act)
-                for name, act in zip(names, (first, second, third), strict=True)
-            )
+    await asyncio.gather(
+        *(
+            person(async_browser, name, act)
+            for name, act in zip(names, (first, second, third), strict=True)
         )
-        await asyncio.to_thread(table.process.wait, 120)
+    )
+    await asyncio.to_thread(table.process.wait, 120)
     run = RunFolder(table.out)
     assert table.process.returncode == 0 and done == {"kill": True, "late": True}
     answers = run.read_table("answers").filter(answered_by="human")

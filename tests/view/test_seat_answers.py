@@ -11,7 +11,7 @@ from typing import Literal
 
 import aiohttp
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 from pydantic import BaseModel, Field
 
 import folkmoot
@@ -31,9 +31,10 @@ from folkmoot.view.seat.confirmation import GONE_ON, NOT_TICKED
 from folkmoot.view.seat.pages import ANSWERED, STALE
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
-from tests.view.test_seat import changed, chromium, shows
+from tests.view.test_seat import changed, shows
 
 in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 OPTIONS = ("Close the centre", "Keep it open")
 Put = Callable[[SeatManager, SeatState], PendingQuestion]
 KINDS: dict[str, Put] = {
@@ -70,15 +71,14 @@ async def fill(page: Page, kind: str) -> None:
 
 @in_a_browser
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_double_click_answers_one_question(tmp_path: Path, kind: str) -> None:
+async def test_a_double_click_answers_one_question(
+    tmp_path: Path, kind: str, async_browser: Browser
+) -> None:
     """Whatever comes next, the second click answers nothing that the person has not seen."""
-    async with (
-        chromium() as browser,
-        served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links),
-    ):
+    async with served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links):
         (chair,) = desk
         desk.record_consent(chair)
-        page = await browser.new_page(viewport={"width": 800, "height": 900})
+        page = await async_browser.new_page(viewport={"width": 800, "height": 900})
         for following, milliseconds in zip(KINDS, (0, 150, 250, 400), strict=True):
             first = put(desk, chair, kind)
             await page.goto(links["p_1"])
@@ -99,14 +99,13 @@ async def test_a_double_click_answers_one_question(tmp_path: Path, kind: str) ->
 
 
 @in_a_browser
-async def test_a_double_click_withdraws_nobody_and_closes_no_seat(tmp_path: Path) -> None:
-    async with (
-        chromium() as browser,
-        served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links),
-    ):
+async def test_a_double_click_withdraws_nobody_and_closes_no_seat(
+    tmp_path: Path, async_browser: Browser
+) -> None:
+    async with served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links):
         (chair,) = desk
         desk.record_consent(chair)
-        page = await browser.new_page()
+        page = await async_browser.new_page()
         overview = links["All seats, for you alone"]
         for link, name in ((links["p_1"], "Leave and withdraw"), (overview, "Close")):
             for milliseconds in (0, 150, 400):
@@ -243,7 +242,9 @@ async def protocol(session: Session[StudyConfig]) -> None:
 
 
 @in_a_browser
-async def test_people_have_ways_out_of_closed_answers(tmp_path: Path) -> None:
+async def test_people_have_ways_out_of_closed_answers(
+    tmp_path: Path, async_browser: Browser
+) -> None:
     """Small and apart from the options; each is recorded by its name, and never as an option."""
     links: dict[str, str] = {}
     linked = asyncio.Event()
@@ -272,26 +273,25 @@ async def test_people_have_ways_out_of_closed_answers(tmp_path: Path) -> None:
         CANNOT_SAY: "I cannot say",
         "any of this": "I prefer not to answer any of this",
     }
-    async with chromium() as browser:
-        page = await browser.new_page()
-        linking = asyncio.ensure_future(linked.wait())
-        await asyncio.wait({running, linking}, return_when=asyncio.FIRST_COMPLETED)
-        assert linked.is_set() or await running
-        await page.goto(links["p_1"])
+    page = await async_browser.new_page()
+    linking = asyncio.ensure_future(linked.wait())
+    await asyncio.wait({running, linking}, return_when=asyncio.FIRST_COMPLETED)
+    assert linked.is_set() or await running
+    await page.goto(links["p_1"])
+    await page.locator("button.primary").click()
+    before = "welcome"
+    for ways in steps:
+        await changed(page, before)
+        await page.locator("form.answer").wait_for()
+        before = await shows(page)
+        for way in ways:
+            label = labels.get(way, way.removeprefix("option:"))
+            await page.get_by_label(label, exact=True).check()
+        options = await page.locator("fieldset.alone > label.option").all_inner_texts()
+        assert [o.strip() for o in options] in ([], [*OPTIONS], [*OPTIONS, "None of these"])
         await page.locator("button.primary").click()
-        before = "welcome"
-        for ways in steps:
-            await changed(page, before)
-            await page.locator("form.answer").wait_for()
-            before = await shows(page)
-            for way in ways:
-                label = labels.get(way, way.removeprefix("option:"))
-                await page.get_by_label(label, exact=True).check()
-            options = await page.locator("fieldset.alone > label.option").all_inner_texts()
-            assert [o.strip() for o in options] in ([], [*OPTIONS], [*OPTIONS, "None of these"])
-            await page.locator("button.primary").click()
-        await page.locator('#seat[data-shows="end"]').wait_for()
-        run = await running
+    await page.locator('#seat[data-shows="end"]').wait_for()
+    run = await running
     mine = run.table("got").filter(participant_id="p_1")["said"].to_list()
     assert mine == [
         NONE_OF_THESE, DECLINED, "None of these", CANNOT_SAY, DECLINED, DECLINED,

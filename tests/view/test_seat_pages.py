@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.seats.seat_manager import SEAT_CLOSED, WITHDRAWN
@@ -17,9 +17,11 @@ from folkmoot.models.request import JsonObject
 from folkmoot.view.seat.confirmation import NOT_TICKED
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
-from tests.view.test_seat import chromium
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")
 BAD = "<img src=x onerror=alert(1)><script>alert(2)</script>{{ 7 * 7 }}\u202e</textarea>"
 OPTIONS = ("Close the centre to cars", "Keep it open, with fewer parking places", "Neither")
@@ -54,7 +56,9 @@ async def no_markup(page: Page, alerts: list[str]) -> None:
     assert "\u202e" not in await page.content()
 
 
-async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
+async def test_hostile_words_are_words_in_every_place(
+    tmp_path: Path, async_browser: Browser
+) -> None:
     """Whoever wrote it: the study, its settings, another participant, or the person."""
     settings = SeatSettings(consent=BAD, debriefing=BAD, completion_code=BAD)
     bad_form: JsonObject = {
@@ -68,8 +72,8 @@ async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
     }
     alerts: list[str] = []
     place = Seat("p_1", condition=BAD)
-    async with chromium() as browser, served(tmp_path, settings, place) as (desk, links):
-        page = await browser.new_page()
+    async with served(tmp_path, settings, place) as (desk, links):
+        page = await async_browser.new_page()
         page.on("dialog", lambda dialog: alerts.append(dialog.message))
         page.on("pageerror", lambda error: alerts.append(str(error)))
         (chair,) = desk
@@ -105,7 +109,9 @@ async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
     assert "a" * 200 in kept and "a" * 201 not in kept
 
 
-async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> None:
+async def test_a_picture_is_shown_and_nothing_else_is_loaded(
+    tmp_path: Path, async_browser: Browser
+) -> None:
     """Of what models are shown as images, exactly that is loaded; an address that somebody said
     is text."""
     asked: list[str] = []
@@ -124,13 +130,13 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> 
     shown, other = f"http://127.0.0.1:{port}/plan,1.png", f"http://127.0.0.1:{port}/other.png"
     said = (Utterance("A", f"Look at ![this]({other})", "Mara"),)
     timed = SeatSettings(minutes=3)
-    async with chromium() as browser, served(tmp_path, timed, Seat("p_1")) as (desk, links):
+    async with served(tmp_path, timed, Seat("p_1")) as (desk, links):
         (chair,) = desk
         desk.record_consent(chair)
         put = asking(
             desk, chair, f"Here is the plan: {shown} Well?", "text", said=said, images=(shown,)
         )
-        page = await browser.new_page()
+        page = await async_browser.new_page()
         await page.goto(links["p_1"])
         assert await page.locator("img").count() == 1
         await expect(page.locator("#clock")).to_contain_text("Time left")
@@ -151,18 +157,18 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> 
     server.close()
 
 
-async def test_the_overview_moves_by_itself(tmp_path: Path) -> None:
+async def test_the_overview_moves_by_itself(tmp_path: Path, async_browser: Browser) -> None:
     """Who comes, is asked, answers and leaves is seen without a reload, until nobody is left."""
     places = (Seat("p_1"), Seat("p_2", condition="acp"))
-    async with chromium() as browser, served(tmp_path, SeatSettings(), *places) as (desk, links):
+    async with served(tmp_path, SeatSettings(), *places) as (desk, links):
         one, two = desk
-        page = await browser.new_page()
+        page = await async_browser.new_page()
         await page.goto(links["All seats, for you alone"])
         rows = page.locator("tbody tr")
         await expect(rows.nth(0)).to_contain_text("not here yet")
         desk.record_consent(one)
         await expect(rows.nth(0)).to_contain_text("page is closed")
-        human = await browser.new_page()
+        human = await async_browser.new_page()
         await human.goto(links["p_1"])
         await expect(rows.nth(0)).to_contain_text("waiting")
         question = asking(desk, one, "Well?", "text")
@@ -185,9 +191,9 @@ async def test_the_overview_moves_by_itself(tmp_path: Path) -> None:
         assert two.ended == SEAT_CLOSED
 
 
-async def test_a_link_that_was_guessed_is_no_seat(tmp_path: Path) -> None:
-    async with chromium() as browser, served(tmp_path, SeatSettings(), Seat("p_1")) as (_, links):
-        page = await browser.new_page()
+async def test_a_link_that_was_guessed_is_no_seat(tmp_path: Path, async_browser: Browser) -> None:
+    async with served(tmp_path, SeatSettings(), Seat("p_1")) as (_, links):
+        page = await async_browser.new_page()
         link = links["p_1"]
         for wrong in (link[:-1], link + "x", link.replace("/seat/", "/seats/")):
             reply = await page.goto(wrong)
@@ -197,16 +203,15 @@ async def test_a_link_that_was_guessed_is_no_seat(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly(part="pages")  # follows five reloads that the page makes by itself
-async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: Path) -> None:
+async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(
+    tmp_path: Path, async_browser: Browser
+) -> None:
     """While the run replays what it knows people wait; then the same question comes with what was
     typed. Another question, and the end, clear it."""
-    async with (
-        chromium() as browser,
-        served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links),
-    ):
+    async with served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links):
         (chair,) = desk
         desk.record_consent(chair)
-        page = await browser.new_page()
+        page = await async_browser.new_page()
         question = asking(desk, chair, "Well?", "text")
         await page.goto(links["p_1"])
         box = page.locator("form.answer textarea")
@@ -230,7 +235,9 @@ async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: 
 
 
 @pytest.mark.nightly(part="pages")  # forty-four looks with axe
-async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) -> None:
+async def test_every_page_of_a_seat_fits_and_is_for_everybody(
+    tmp_path: Path, async_browser: Browser
+) -> None:
     """axe finds nothing and nothing is wider than the screen: phone and desk, light and dark."""
     settings = SeatSettings(
         consent="We study how people decide together.\n\nIt takes about 20 minutes.",
@@ -239,9 +246,9 @@ async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) ->
         minutes=3,
     )
     folder = Path(SHOTS) if SHOTS else tmp_path
-    async with chromium() as browser, served(tmp_path, settings, Seat("p_1")) as (desk, links):
+    async with served(tmp_path, settings, Seat("p_1")) as (desk, links):
         (chair,) = desk
-        page = await browser.new_page()
+        page = await async_browser.new_page()
 
         async def look(name: str, link: str = links["p_1"]) -> None:
             for width in (375, 1280):

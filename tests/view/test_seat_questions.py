@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.view.conftest import CHROMIUM
-from tests.view.test_seat import SHOTS, Table, changed, chromium, shows
+from tests.view.test_seat import SHOTS, Table, changed, shows
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 STUDY = """
 study: cross_pollination
@@ -73,80 +76,81 @@ async def question(page: Page) -> str:
     return await page.locator("section.question").inner_text()
 
 
-async def test_a_person_is_checked_told_and_asked_afterwards(tmp_path: Path) -> None:
+async def test_a_person_is_checked_told_and_asked_afterwards(
+    tmp_path: Path, async_browser: Browser
+) -> None:
     study = tmp_path / "centre.yaml"
     study.write_text(STUDY, "utf-8")
     table = Table(study, tmp_path / "run")
-    async with chromium() as browser:
-        page, researcher = await browser.new_page(), await browser.new_page()
-        await page.goto(table.links["p_0001"])
-        await look(page, "1_welcome", rules=False)
-        await page.locator("button.primary").focus()
-        await page.wait_for_timeout(600)
-        await page.keyboard.press("Enter")
-        await changed(page, "welcome")
+    page, researcher = await async_browser.new_page(), await async_browser.new_page()
+    await page.goto(table.links["p_0001"])
+    await look(page, "1_welcome", rules=False)
+    await page.locator("button.primary").focus()
+    await page.wait_for_timeout(600)
+    await page.keyboard.press("Enter")
+    await changed(page, "welcome")
 
-        assert "A check" in await question(page)
-        await look(page, "2_check", rules=False)
-        await page.locator("form.answer input[type=radio]").first.focus()
-        await page.keyboard.press("Space")
-        await send(page)
-        assert "You vote before and after you read." in await question(page)
-        await look(page, "3_check_again")
-        await page.locator("form.answer input[type=radio]").first.focus()
-        await page.keyboard.press("ArrowDown")
-        await send(page)
+    assert "A check" in await question(page)
+    await look(page, "2_check", rules=False)
+    await page.locator("form.answer input[type=radio]").first.focus()
+    await page.keyboard.press("Space")
+    await send(page)
+    assert "You vote before and after you read." in await question(page)
+    await look(page, "3_check_again")
+    await page.locator("form.answer input[type=radio]").first.focus()
+    await page.keyboard.press("ArrowDown")
+    await send(page)
 
-        text = await question(page)
-        assert "Question 1" in text and text.count("Keep it open") == 1
-        await page.locator("form.answer input[type=radio]").first.focus()
-        await page.keyboard.press("Space")
-        # A message appears beside what the person has chosen, which stays.
-        await researcher.goto(table.links["All seats, for you alone"])
-        await researcher.get_by_label("Remind p_0001").click()
-        await expect(researcher.locator("#to")).to_have_value("p_0001")
-        await researcher.locator("#text").fill("Five minutes are left. <b>Thank you.</b>")
-        await look(researcher, "4_researcher")
-        await researcher.locator("form button.primary").click()
-        await researcher.locator(".sent li").wait_for()
-        message = page.locator("#messages p")
-        await expect(message).to_have_text("Five minutes are left. <b>Thank you.</b>")
-        assert await page.locator("form.answer input[type=radio]").first.is_checked()
-        await look(page, "5_vote", rules=False)
-        await send(page)
+    text = await question(page)
+    assert "Question 1" in text and text.count("Keep it open") == 1
+    await page.locator("form.answer input[type=radio]").first.focus()
+    await page.keyboard.press("Space")
+    # A message appears beside what the person has chosen, which stays.
+    await researcher.goto(table.links["All seats, for you alone"])
+    await researcher.get_by_label("Remind p_0001").click()
+    await expect(researcher.locator("#to")).to_have_value("p_0001")
+    await researcher.locator("#text").fill("Five minutes are left. <b>Thank you.</b>")
+    await look(researcher, "4_researcher")
+    await researcher.locator("form button.primary").click()
+    await researcher.locator(".sent li").wait_for()
+    message = page.locator("#messages p")
+    await expect(message).to_have_text("Five minutes are left. <b>Thank you.</b>")
+    assert await page.locator("form.answer input[type=radio]").first.is_checked()
+    await look(page, "5_vote", rules=False)
+    await send(page)
 
-        assert "Your ranking" in await question(page)
-        for number, box in enumerate(await page.locator("input[type=number]").all()):
-            await box.focus()
-            await page.keyboard.type(str(3 - number))
-        await look(page, "6_ranking")
-        await send(page)
-        await page.locator("form.answer input[type=radio]").first.focus()
-        await page.keyboard.press("Space")
-        await send(page)
-        for number, box in enumerate(await page.locator("input[type=number]").all()):
-            await box.focus()
-            await page.keyboard.type(str(number + 1))
-        await send(page)
+    assert "Your ranking" in await question(page)
+    for number, box in enumerate(await page.locator("input[type=number]").all()):
+        await box.focus()
+        await page.keyboard.type(str(3 - number))
+    await look(page, "6_ranking")
+    await send(page)
+    await page.locator("form.answer input[type=radio]").first.focus()
+    await page.keyboard.press("Space")
+    await send(page)
+    for number, box in enumerate(await page.locator("input[type=number]").all()):
+        await box.focus()
+        await page.keyboard.type(str(number + 1))
+    await send(page)
 
-        assert "Your answers" in await question(page)
-        said = await page.locator("ol.talk").inner_text()
-        assert said.count("Close it\n") >= 2 and "JSON" not in said and "declined" not in said
-        await look(page, "7_review")
-        await page.locator("form.answer textarea").focus()
-        await page.keyboard.type("I would vote the same again.")
-        await send(page)
-        assert "Before you go" in await question(page)
-        await page.locator("form.answer textarea").focus()
-        await page.keyboard.type("About cars.")
-        await send(page)
-        await look(page, "8_afterwards")
-        await page.locator("form.answer input[type=number]").focus()
-        await page.keyboard.type("3")
-        await send(page)
-        await expect(page.locator("strong.code")).to_have_text("C-17")
-        await look(page, "9_end", rules=False)
-        run = await table.over()
+    assert "Your answers" in await question(page)
+    said = await page.locator("ol.talk").inner_text()
+    assert said.count("Close it\n") >= 2 and "JSON" not in said and "declined" not in said
+    await look(page, "7_review")
+    await page.locator("form.answer textarea").focus()
+    await page.keyboard.type("I would vote the same again.")
+    await send(page)
+    assert "Before you go" in await question(page)
+    await page.locator("form.answer textarea").focus()
+    await page.keyboard.type("About cars.")
+    await send(page)
+    await look(page, "8_afterwards")
+    await page.locator("form.answer input[type=number]").focus()
+    await page.keyboard.type("3")
+    await send(page)
+    await expect(page.locator("strong.code")).to_have_text("C-17")
+    await look(page, "9_end", rules=False)
+    run = await table.over()
     assert run.table("checks")["outcome"].to_list() == ["again", "passed"]
     assert run.table("afterwards")["answer"].to_list() == [
         "I would vote the same again.",
