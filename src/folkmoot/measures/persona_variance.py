@@ -54,16 +54,15 @@ def intraclass_correlation(
 def explained_share(
     answers: Sequence[str | float], values: Sequence[Hashable], units: Sequence[Hashable]
 ) -> Estimate:
-    """Return the share of the variance of answers that an attribute explains, adjusted.
+    """Return which share of the variance of answers an attribute explains, with an interval.
 
     `answers`, `values`, `units` (n,): the answer, the value of the attribute, and the independent
-    unit of each participant. Values of fewer than five participants are left out. The result is ε²
-    = 1 − (1 − η²)(n − 1)/(n − k) for k values. Without an effect it is 0 on average, so single
-    results can be negative. It is NaN with fewer than 30 participants, with only one value, or if
-    all answers are equal. The 95 % interval is the jackknife over units of −log(1 − ε²).
+    unit of each participant. Values of fewer than five participants are left out. Without an
+    effect, the result is 0 on average, so single results can be negative. It is NaN with fewer than
+    30 participants, with only one value, or if all answers are equal.
 
-    ε²: Kelley (1935), doi:10.1073/pnas.21.9.554. η² is 1 − within/total sum of squares, for
-    categories that of Light and Margolin (1971), doi:10.1080/01621459.1971.10482297.
+    The result is ε²: Kelley (1935), doi:10.1073/pnas.21.9.554. For categories it uses Light and
+    Margolin (1971), doi:10.1080/01621459.1971.10482297.
     """
     counts = {value: list(values).count(value) for value in set(values)}
     kept = [n for n, value in enumerate(values) if counts[value] >= FEWEST_PER_VALUE]
@@ -73,6 +72,8 @@ def explained_share(
     names: dict[Hashable, int] = {}
     groups = np.array([names.setdefault(values[n], len(names)) for n in kept])
 
+    # ε² = 1 − (1 − η²)(n − 1)/(n − k) for k values. The interval is the jackknife over units of
+    # −log(1 − ε²).
     def epsilon(rows: NDArray[np.intp]) -> float:
         own, at = coded[rows], groups[rows]
         total = float(((own - own.mean(0)) ** 2).sum())

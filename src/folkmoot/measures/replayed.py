@@ -51,7 +51,7 @@ class Fit(NamedTuple):
 
 
 class Fidelity(NamedTuple):
-    """Simulated effects compared with effects in people, over items."""
+    """How well simulated effects on a number of items agree with the effects in people."""
 
     items: int
     correlation: float

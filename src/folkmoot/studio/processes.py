@@ -76,9 +76,10 @@ class ProcessMessages:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutput:
-    """The result of `folkmoot check --json`. `messages`: the output of a check without a result."""
+    """The result of `folkmoot check --json`."""
 
     result: dict[str, Any]
+    # What the check printed, if it ended without a result.
     messages: str = ""
 
 

@@ -400,9 +400,7 @@ def _is_way_out(value: JsonValue) -> bool:
 
 
 def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
-    """Return the values of a schema if all of them decline to answer (null, `declined`), otherwise
-    ().
-    """
+    """Return the values of a schema if all of them mean "no answer" (null, `declined`), else ()."""
     if schema.get("type") == "null":
         return (None,)
     values = tuple(value for _, value in _field_options(schema))

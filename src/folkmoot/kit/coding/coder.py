@@ -156,17 +156,18 @@ def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
 class TextToCode:
     """A text to be coded.
 
-    `id` is unique within the codebook and tells the study where the text was said. `context` maps
-    names to texts that the codebook's question refers to. The coder sees the context, so it must
-    not reveal the condition. `slots` maps each slot of the codebook to its permitted values. A text
-    may have recorded sources, which the coder's prompt keeps. Join the utterances of a conversation
-    with `provenance.join_texts`.
+    Join the utterances of a conversation with `provenance.join_texts`. The coder's prompt then
+    records which utterance each part comes from.
     """
 
+    # Unique within the codebook. The study finds the place of the text in the run by it.
     id: str
     text: str
     participant_id: str | None = None
+    # Texts by name that the codebook's question refers to. The coder sees them, so they must not
+    # reveal the condition.
     context: Mapping[str, str] = field(default_factory=dict)
+    # For each slot of the codebook (what a code can be about), its permitted values.
     slots: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 

@@ -61,7 +61,7 @@ class ControlledDecision(NamedTuple):
 
 
 class DecisionConversation(NamedTuple):
-    """A decision as its speaker knew it."""
+    """One question to a participant, with the conversation as the participant knew it."""
 
     speaker: Speaker
     # The messages of the first request, with the question at the end.

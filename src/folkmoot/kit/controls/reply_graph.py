@@ -147,7 +147,8 @@ class ReplyGraph:
     def find_quotes(self, texts: Sequence[str], addresses: Collection[str]) -> list[Quote] | None:
         """Return the places in some texts that quote a reply at one of the addresses.
 
-        Returns None if a new reply might lack what one of the places quotes.
+        Returns None if a quoted part cannot be found in a new reply, for example an entry of a
+        list.
         """
         quotes = []
         for number, text in enumerate(texts):

@@ -182,10 +182,10 @@ async def read_numbers(
     finished: FinishedRun,
     conversations: Mapping[str, DecisionConversation],
 ) -> dict[str, DecisionConversation] | None:
-    """Repeat a run from its journal, and return its number decisions with their answer types.
+    """Repeat a run from its journal, and return the decisions with a number as answer.
 
-    The bounds of a number are not in the journal, so only the study knows them. Returns None if the
-    code of today would send other requests than the run did.
+    Only the study knows the bounds of a number, so its code runs again. Returns None if today's
+    code would send other requests than the run did.
     """
     watched = [address for address, each in conversations.items() if each.answer is None]
     repeated = await repeat_protocol(scope, finished, watched)

@@ -35,15 +35,15 @@ class Effects:
 def factorial(
     outcome: ArrayLike, switches: Mapping[str, Sequence[bool]], clusters: Sequence[Hashable]
 ) -> Effects:
-    """Return the effects of `switches` (n truth values for each factor) on `outcome` (n,).
+    """Return the effect of each on/off factor on an outcome (n,), and the interactions of pairs.
 
-    Errors are clustered by `clusters` (n,). Use one cluster per unit if units are independent. The
-    fit is least squares on factors coded −½ and ½ and on their products. The coefficient of a
-    factor is a difference of means, and that of a product is a difference of two differences.
-    Three-way interactions are assumed to be zero. Collinear columns are dropped. See
-    `clustered_coefficient` for the t distribution.
+    `switches`: n truth values for each factor. `clusters` (n,): the independent unit of each
+    outcome. Interactions of three factors are assumed to be zero. Effects that the data cannot
+    separate are left out.
     """
     y = np.asarray(outcome, float)
+    # Factors are coded −½ and ½. So the coefficient of a factor is a difference of means, and that
+    # of a product is a difference of two differences.
     coded = {name: np.asarray(on, float) - 0.5 for name, on in switches.items()}
     products = list(combinations(coded, 2))
     everything: dict[Key, NDArray[np.float64]] = {(): np.ones(len(y))}

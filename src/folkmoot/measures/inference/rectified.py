@@ -123,10 +123,11 @@ def rectified_mean(
 
 
 def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
-    """Return the corrected effect: the difference of the corrected means of two conditions.
+    """Return the difference of two conditions, each estimated from human and simulated answers
+    together.
 
-    The conditions are independent. The interval is MOVER's from both intervals (Zou and Donner
-    2008, doi:10.1002/sim.3095). There is no p-value.
+    The conditions must be independent. The interval follows from the two intervals by the method
+    MOVER (Zou and Donner 2008, doi:10.1002/sim.3095). There is no p-value.
     """
     one, two = first.corrected, second.corrected
     few = min(one.unit_count, two.unit_count)

@@ -55,7 +55,7 @@ class DirectionalTests(NamedTuple):
 
 
 class JointResult(NamedTuple):
-    """The result of a claim within its family."""
+    """The result of one claim, adjusted for all primary claims that are tested together."""
 
     interval: JointInterval
     # The two-sided p-value, adjusted by Holm's method. NaN for a claim with `keeps_share`, because

@@ -18,11 +18,9 @@ REFERENCE_YEAR = 2022
 
 @dataclass(frozen=True, slots=True)
 class NameBook:
-    """Names of the United States.
+    """Given names by sex and year of birth, and family names, from the United States."""
 
-    `given[sex]`: pairs (first birth year, names), oldest first.
-    """
-
+    # By sex: pairs (first birth year, names), oldest first.
     given: dict[str, tuple[tuple[int, tuple[str, ...]], ...]]
     # Family names.
     family: tuple[str, ...]

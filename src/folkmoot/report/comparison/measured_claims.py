@@ -19,7 +19,7 @@ NO_ARMS = ("", "")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measure in one sample, read by `read_measure`."""
+    """One measure, such as a change of opinion, in one run or one file of human answers."""
 
     # The claim with the columns that the table has.
     claim: Claim

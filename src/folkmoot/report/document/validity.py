@@ -385,7 +385,7 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Sentence:
-    """Return advice on how to obtain the verdict that a control would give."""
+    """Return what the researcher can do about a missing control, such as the command for it."""
     if not run.has_table(ExposureRow.table):
         return word("advice", "no decisions")
     if control == FACT and not read_ages(run):
