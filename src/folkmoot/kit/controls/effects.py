@@ -26,6 +26,7 @@ from folkmoot.kit.controls.tables import (
     SAME_LENGTH,
 )
 from folkmoot.kit.findings import (
+    condition_name,
     estimate_cells,
     format_share,
     interval_chart,
@@ -64,8 +65,9 @@ class Contrast(NamedTuple):
     def says(self) -> str:
         """The contrast in words for tables and charts."""
         if self.first[0] == self.second[0]:
-            return f"{self.first[0]}: {self.second[1]} against {self.first[1]} decision"
-        return f"{self.first[0]} against {self.second[0]}"
+            name = condition_name(self.first[0])
+            return f"{name}: {self.second[1]} against {self.first[1]} decision"
+        return f"{condition_name(self.first[0])} against {condition_name(self.second[0])}"
 
 
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
