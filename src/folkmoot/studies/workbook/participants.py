@@ -299,10 +299,7 @@ def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, di
 
 
 def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "value") -> str:
-    """Return a participant's name as other participants see it, with its source.
-
-    `kind` is the kind of the source.
-    """
+    """Return a participant's name as other participants see it, with its source."""
     return quote_value(seat.name, kind, cell_id("assignment.name", experiment.id, seat.id), seat.id)
 
 

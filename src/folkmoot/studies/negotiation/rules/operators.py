@@ -95,9 +95,9 @@ class Case:
 def apply_operator(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> Outcome:
-    """Return the decision of a strategy's operator on a tally, for a trip of `days` days.
+    """Apply the decision rule (operator) of a strategy to a tally, for a trip of `days` days.
 
-    Without a conflict the subgroup operators keep all members together.
+    Without a conflict, rules that split the group keep all members together.
     """
     operator = strategy.operator
     if not tally.options:
@@ -359,9 +359,9 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
     """Remove the options that a binding member strongly rejects, then pick from the rest.
 
     Binding members have the role that decides under this strategy (such as parent). The pick is the
-    remaining option with their highest total score. If several house rules remain, each one that a
-    binding member supports applies. If no option remains, the least rejected one is picked and the
-    outcome is marked as infeasible.
+    remaining option with their highest total score. House rules can apply together, so the decision
+    holds all remaining ones that a binding member supports. If no option remains, the least
+    rejected one is picked and the outcome is marked as infeasible.
     """
     binding = tally.of_role(case.strategy.binding)
     removed = {
@@ -409,8 +409,8 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 def include_both(tally: Tally, case: Case) -> Outcome:
     """Divide the group into two sides, and give each side its favourite option on separate days.
 
-    The sides are the two roles of the group. In a group with a single role, the sides are the
-    members who want the top option and all other members. If both sides have the same favourite,
+    The sides are the two roles of the group. In a group with a single role, the members who want
+    the top option form one side, and all others the second. If both sides have the same favourite,
     the second side gets its second-best option. Options that a member rejects and no member
     supports are left out.
     """
