@@ -1,7 +1,7 @@
 """The state of a negotiation: one group under a condition, and the audit trail of each decision.
 
-The module also renders the System's utterances, decisions and promises as sentences. Later
-steps receive only these sentences, never a text of the mediator.
+The module also writes decisions and promises as sentences. Later steps receive only these
+sentences, never a text that the mediator wrote.
 
 The file lexicon.yaml lists theory terms, such as strategy ids and operators. Under C3 the mediator
 must not use them. If it does, it is asked again, and terms in its final reply are recorded.
