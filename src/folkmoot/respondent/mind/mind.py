@@ -54,18 +54,16 @@ MUCH = 12
 
 @dataclass(frozen=True, slots=True)
 class ReplyContext:
-    """The inputs of one reply, in which several persons may be played.
-
-    `names` are the options or proposals of the study that opinions are about. `resolve_persona`
-    returns the traits of a person from a description.
-    """
+    """The inputs of one reply, in which several persons may be played."""
 
     reading: PromptReading
+    # The options or proposals of the study that opinions are about.
     names: tuple[str, ...]
     lexicon: Lexicon
     knobs: RespondentSettings
     seed: int
     address: str
+    # Returns the traits of a person from a description.
     resolve_persona: Callable[[str], PersonaTraits]
 
 
@@ -283,7 +281,7 @@ class SimulatedRespondent:
         return _clip_to_scale(leaning + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return `stable_leaning` plus random noise that differs between replies.
+        """Return the person's tendency on a question, with random noise that differs per reply.
 
         The parameters are those of `stable_leaning`.
         """
@@ -350,9 +348,9 @@ class SimulatedRespondent:
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
-        """Return option → counts of the distinct words that argue for it in a text.
+        """Return option → number of distinct words that argue for it in a text, for each camp.
 
-        The counts are one number per camp (way to justify a choice).
+        A camp is a way to justify a choice (such as by caution).
         """
         return argument_counts(text, self.options, self.at.lexicon)
 

@@ -61,26 +61,24 @@ _VOICED = {
 
 @dataclass(frozen=True, slots=True)
 class PersonaTraits:
-    """The latent traits of one persona.
+    """The latent traits of one persona."""
 
-    - `key`: the text of the persona.
-    - `camp`: 0 to 2, the persona's way to justify choices, as an index into the lexicon.
-    - `susceptibility`: in (0, 1).
-    - `warmth`: in (−1, 1), a general tendency to agree.
-    - `calling`: the self-description ("a retired teacher") or "".
-    """
-
+    # The text of the persona.
     key: str
     seed: int
+    # 0 to 2, the persona's way to justify choices, as an index into the lexicon.
     camp: int
+    # In (0, 1).
     susceptibility: float
+    # In (−1, 1), a general tendency to agree.
     warmth: float
     voice: str
+    # The self-description ("a retired teacher") or "".
     calling: str
     words: frozenset[str]
 
     def option_taste(self, option: str, spread: float = 1.0) -> float:
-        """Return the initial utility u(0) of one option, drawn from N(μ, 1.3²).
+        """Return how much the person likes one option at first, drawn from N(μ, 1.3²).
 
         The same persona and option always give the same draw. μ is .8 if the option shares a
         content word with the persona. Otherwise it is 0. `spread` scales the standard deviation.

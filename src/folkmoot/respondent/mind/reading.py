@@ -37,11 +37,9 @@ ENOUGH_WORDS = 2
 
 @dataclass(frozen=True)
 class PromptReading:
-    """Everything that the embedded respondent reads in one request. `read_prompt` makes it.
+    """Everything that the embedded respondent reads in one request.
 
-    The docstring of `folkmoot.respondent` describes most fields. `told` holds the passages that can
-    contain arguments. `described` is the text of unknown source in the system message. It
-    determines the person if no passage is a persona.
+    `read_prompt` makes it. The docstring of `folkmoot.respondent` describes most fields.
     """
 
     role: str
@@ -49,8 +47,11 @@ class PromptReading:
     speaker: str
     about: str
     persona: str
+    # The text of unknown source in the system message. It determines the person if no passage is a
+    # persona.
     described: str
     passages: tuple[Passage, ...]
+    # The passages that can contain arguments.
     told: tuple[Passage, ...]
     offered: tuple[str, ...]
     signal: str
@@ -271,15 +272,13 @@ def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
 
 @dataclass(frozen=True)
 class ExposureDose:
-    """A person's exposure to arguments for options other than the person's own choice.
+    """A person's exposure to arguments for options other than the person's own choice."""
 
-    - `arguments`: option → number of distinct argument words in each camp (way to justify choices).
-    - `turns`: option → number of turns in which the person replied to an argument for it.
-    - `interviewed`: True if the person spoke in some conversation before others gave arguments.
-    """
-
+    # Option → number of distinct argument words in each camp (way to justify choices).
     arguments: Mapping[str, Counts]
+    # Option → number of turns in which the person replied to an argument for it.
     turns: Mapping[str, int]
+    # True if the person spoke in some conversation before others gave arguments.
     interviewed: bool
 
 

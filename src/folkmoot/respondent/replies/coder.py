@@ -185,13 +185,11 @@ Likeness = Callable[[str], float]
 
 
 class _Codebook(NamedTuple):
-    """A codebook, its codes with their similarity functions, and the sentiment of each code.
-
-    `tones` is empty if the codes form no scale from praise to blame.
-    """
+    """A codebook, its codes with their similarity functions, and the sentiment of each code."""
 
     data: Mapping[str, object]
     codes: list[tuple[Mapping[str, object], Likeness]]
+    # Empty if the codes form no scale from praise to blame.
     tones: tuple[float, ...]
 
 

@@ -198,17 +198,15 @@ class CountedVotes(NamedTuple):
 
 
 class ConditionSummary(TypedDict):
-    """The counts of one condition in `summary.json`.
-
-    `position_changed_rate` is a share from 0 to 1. If no participant of the condition voted twice,
-    `position_changed`, `position_changed_rate` and `final_vote_distribution` are None.
-    """
+    """The counts of one condition in `summary.json`."""
 
     total: int
     completed: int
     failed: int
     skipped: int
+    # None if no participant of the condition voted twice, also below.
     position_changed: int | None
+    # A share from 0 to 1.
     position_changed_rate: float | None
     initial_vote_distribution: dict[str, int]
     final_vote_distribution: dict[str, int] | None

@@ -55,9 +55,10 @@ from folkmoot.studies.cross_pollination.tables import (
 
 @dataclass(frozen=True)
 class VotePrompt:
-    """The system prompt, the question (`prompt`) and the history of a vote."""
+    """All that a participant is shown before a vote."""
 
     system: str
+    # The question.
     prompt: str
     history: Transcript = EMPTY_TRANSCRIPT
 
@@ -388,9 +389,9 @@ async def final_vote(
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with the page of summaries that each reader is shown (phase 6, first part).
+    """Give each reader the page of summaries to read, and return the changed state (phase 6).
 
-    Readers of one draw are shown the same descriptions. The order of the options may differ.
+    If a model wrote the summaries several times, each reader gets one version.
     """
 
     # Many readers share a draw and an order, so each page is rendered and stored once.

@@ -338,30 +338,25 @@ FIVE_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "e
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level that the study compares: its switches and its models.
-
-    - `models`: several models are divided over the seats. Without models, all seats have the run's
-      model.
-    - `moderator`: `none`, `model` (the run's model for that role) or the name of a model.
-    - `part`: `main` for the main comparison, or `supplementary` for levels reported separately.
-
-    All other switches are experimental controls. Without `vulnerable`, other residents (stand-ins)
-    take the seats of the vulnerable residents. Without `moderator_list`, the moderator does not
-    know who is vulnerable. With shuffled `labels`, random residents are listed and counted as
-    vulnerable. `stories` says who has a life story. With `all`, every resident has a story of about
-    the same length.
-    """
+    """One level that the study compares: its switches and its models."""
 
     name: str
     context: Literal["shared", "separate"] = "separate"
+    # Several models are divided over the seats. Without models, all seats have the run's model.
     models: tuple[str, ...] = ()
+    # `none`, `model` (the run's model for that role) or the name of a model.
     moderator: str = "none"
     think: bool = True
     reflect: bool = True
+    # Without it, other residents (stand-ins) take the seats of the vulnerable residents.
     vulnerable: bool = True
+    # Without it, the moderator does not know who is vulnerable.
     moderator_list: bool = True
+    # With `shuffled`, random residents are listed and counted as vulnerable.
     labels: Literal["own", "shuffled"] = "own"
+    # Who has a life story. With `all`, every resident has a story of about the same length.
     stories: Literal["vulnerable", "all", "none"] = "vulnerable"
+    # `main` for the main comparison, or `supplementary` for levels reported separately.
     part: Literal["main", "supplementary"] = "main"
 
     @property

@@ -289,23 +289,19 @@ def make_meeting(
 
 
 class RecordedQuestion(NamedTuple):
-    """A question in a statement, and its utterance.
+    """A question in a statement, and its utterance."""
 
-    `target` is the id of a resident, `all`, `moderator` or `planner`.
-    """
-
+    # The id of a resident, `all`, `moderator` or `planner`.
     target: str
     utterance: Utterance
 
 
 class RecordedTurn(NamedTuple):
-    """The recorded utterances of one resident's turn.
-
-    `thoughts` is shown only to the resident, and is None if the turn has no thoughts.
-    """
+    """The recorded utterances of one resident's turn."""
 
     statement: Utterance
     questions: tuple[RecordedQuestion, ...] = ()
+    # Shown only to the resident. None if the turn has no thoughts.
     thoughts: Utterance | None = None
 
 
@@ -340,10 +336,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Discussion:
-    """The state of a discussion: the meeting and the results of the stages so far.
-
-    `before` and `after` map resident id → satisfaction rating. `calls` records all answers.
-    """
+    """The state of a discussion: the meeting and the results of the stages so far."""
 
     meeting: Meeting
     rounds: tuple[Round, ...] = ()
@@ -352,8 +345,10 @@ class Discussion:
     item_outcomes: tuple[ItemRow, ...] = ()
     closing: Closing = MINIMAL_CLOSING
     consensus: Utterance | None = None
+    # Resident id → satisfaction rating.
     before: Mapping[str, Satisfaction] = field(default_factory=dict)
     after: Mapping[str, Satisfaction] = field(default_factory=dict)
+    # The records of all answers.
     calls: tuple[Call, ...] = ()
 
     def with_stage(self, calls: Sequence[Call], **stage: Any) -> Discussion:

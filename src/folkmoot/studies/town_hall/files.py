@@ -1,9 +1,8 @@
-"""The files of a run in the format of the source.
+"""The files of a run in the format of the source study.
 
 Each discussion has seven JSON files. Further files compare the levels and sum up the calls. All of
-these are derived from the tables and can be written again at any time. Logs are written during a
-discussion, in the order of the protocol. Times and tokens in logs come from the journal, so a
-replay writes the same log.
+them are computed from the tables, so they can be written again. Logs are written during a
+discussion. Their times and token counts come from the journal, so a replay writes the same log.
 """
 
 from __future__ import annotations
@@ -458,11 +457,12 @@ PREVIEW_CHARACTERS = 160
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a log. `at` is in seconds since the Unix epoch."""
+    """One line of a log."""
 
     level: str
     component: str
     action: str
+    # Seconds since the Unix epoch.
     at: float | None
     data: Mapping[str, object] = field(default_factory=dict)
     round: int | None = None

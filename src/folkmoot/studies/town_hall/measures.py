@@ -119,7 +119,7 @@ def _read_remarks(tables: Tables) -> pl.DataFrame:
 
 
 def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
-    """Measure how other residents reacted to each resident in a round (source, 7.3).
+    """Measure how other residents reacted to each resident in a round.
 
     Returns resident id → columns of `RoundRow`. A ratio or mean without a denominator is None.
     References of unknown type count in the number of references, but not in the scores.
@@ -323,7 +323,7 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
 
 
 def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
-    """Return the counts of ballot items and concerns by group (source, section 7.4).
+    """Return the counts of ballot items and concerns by group.
 
     An item counts as vulnerable-originated if at least one vulnerable resident raised it. The
     reflection rate of a group is the share of its items that passed, or None without items.
@@ -532,15 +532,13 @@ def _iterate_estimates(figures: Json) -> Iterator[Json]:
 
 
 class CodedConcern(NamedTuple):
-    """One resident's concern after coding.
-
-    `codes` maps each assigned code to the quote that supports the code.
-    """
+    """One resident's concern after coding."""
 
     id: str
     level: str
     set_no: int
     group: str
+    # Each assigned code → the quote that supports it.
     codes: Mapping[str, str]
 
 
@@ -566,10 +564,10 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Compare vulnerable with general residents: which of their concerns got the code `code`.
+    """Return in which concerns of vulnerable and in which of general residents a code occurs.
 
-    Returns one side for each group, with True or False per concern. Only sets with coded concerns
-    of both groups are included.
+    The two sides hold True or False per concern. Only sets with coded concerns of both groups
+    count.
     """
     common_sets = set.intersection(
         *(

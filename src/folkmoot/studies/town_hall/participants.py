@@ -177,17 +177,15 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """The residents of one set, and its random orders. Both are the same at all levels.
-
-    - `orders`: for each round, the order in which prompts list its statements.
-    - `stand_ins`: residents who replace the vulnerable ones at levels without vulnerable residents.
-    - `options`: the orders in which prompts list the options of a field, such as the stances.
-    """
+    """The residents of one set, and its random orders. Both are the same at all levels."""
 
     number: int
     residents: tuple[Resident, ...]
+    # For each round, the order in which prompts list its statements.
     orders: tuple[tuple[str, ...], ...]
+    # Residents who replace the vulnerable ones at levels without vulnerable residents.
     stand_ins: tuple[Resident, ...]
+    # The orders in which prompts list the options of a field, such as the stances.
     options: OptionOrders = field(default_factory=OptionOrders)
 
 

@@ -620,7 +620,7 @@ def _describe_count(hall: HeardStatements, matter: str, resident_ids: Sequence[s
 
 
 def answer_moderation(mind: SimulatedRespondent) -> Fields:
-    """Return the moderation: matters, quiet residents, and concerns without a response.
+    """Return the moderator's speech, with its summary, quiet residents and unanswered concerns.
 
     Concerns of residents on the moderator's list of the vulnerable come first.
     """

@@ -336,15 +336,14 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
 
 
 class Shift(NamedTuple):
-    """The votes for one option in one condition.
-
-    `first` and `final` are numbers of votes. `kept` counts participants who chose the option twice.
-    """
+    """The votes for one option in one condition."""
 
     condition_votes: ConditionVotes
     option: str
+    # The numbers of first and of final votes.
     first: int
     final: int
+    # The number of participants who chose the option twice.
     kept: int
 
     @property

@@ -202,7 +202,6 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with the number of versions of the summaries as its clusters."""
         return (
             replace(estimate, clusters=self.summary_draws)
             if self.summary_draws >= FEWEST_UNITS
@@ -222,7 +221,7 @@ class Votes:
 
     @property
     def conditional_basis(self) -> Basis:
-        """The basis with participants as units, for results on the summaries of this run alone."""
+        """The participants as units of analysis, for results on the summaries of this run alone."""
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1

@@ -34,13 +34,11 @@ QUESTION_MATTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The stage and round of a question.
-
-    `memory` is the number of earlier entries in the prompt of the question.
-    """
+    """The stage and round of a question."""
 
     name: str
     round: int | None = None
+    # The number of earlier entries in the prompt of the question.
     memory: int = 0
 
     @property
@@ -51,22 +49,20 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The record of one answer by one speaker, for quality counts and logs.
-
-    - `parse_step`: the step of the parser that read the answer.
-    - `missing`: the reason why there is no answer, or "".
-    - `minimal`: number of residents with empty fields because the answer could not be read.
-    - `reply`: its times, tokens and cost come from the journal, so a replay gives the same values.
-    """
+    """The record of one answer by one speaker, for quality counts and logs."""
 
     stage: Stage
     agent: str
     address: str
     question: str
+    # Its times, tokens and cost come from the journal, so a replay gives the same values.
     reply: Completion
+    # The step of the parser that read the answer.
     parse_step: str
     reasks: int
+    # The reason why there is no answer, or "".
     missing: str
+    # Number of residents with empty fields because the answer could not be read.
     minimal: int
     repairs: tuple[Repair, ...]
 
@@ -102,11 +98,9 @@ def call_of(
 
 @dataclass(frozen=True, slots=True)
 class SpeakerAnswer(Generic[T]):
-    """The answer of one speaker.
+    """The answer of one speaker."""
 
-    `value` is None if the speaker declined or the answer could not be read.
-    """
-
+    # None if the speaker declined or the answer could not be read.
     value: T | None
     call: Call
 

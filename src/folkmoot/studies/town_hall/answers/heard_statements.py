@@ -92,10 +92,10 @@ class HeardStatements:
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
         """Return the weighted number of sentences by other speakers that name a resident.
 
-        Sentences of the moderator or planner weigh more than those of residents. Sentences of
-        `excluding` do not count. By default these are the sentences of moderator and planner,
-        because their invitation to speak is not yet a response.
+        Sentences of the moderator or planner weigh more than those of residents. Sentences of the
+        speaker `excluding` do not count.
         """
+        # An invitation to speak by moderator or planner (`LEADER`) is not yet a response.
         return math.fsum(
             1.0 if speaker == LEADER else ASIDE_WEIGHT
             for speaker, named_ids in self._mentions

@@ -152,25 +152,23 @@ def parse_whole_number(raw: object, top: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class AskContext:
-    """The context in which one speaker's answer is read.
+    """What the code needs to know about a question to read its answer."""
 
-    - `ids`: all residents.
-    - `me`: the id of the speaker.
-    - `round`: the number of the round. In round 1 there is no earlier statement to react to.
-    - `stance`: the resident's recorded stance before a reflection, or "".
-    - `think`: True if the question asks for thoughts.
-    - `most`: the maximum number of ballot items.
-    - `names`: resident id → name.
-    - `options`: the orders of options in fields with a fixed list of options.
-    """
-
+    # All residents.
     ids: Sequence[str] = ()
+    # The id of the speaker.
     me: str = ""
+    # The number of the round. In round 1 there is no earlier statement to react to.
     round: int = 2
+    # The resident's recorded stance before a reflection, or "".
     stance: str = ""
+    # True if the question asks for thoughts.
     think: bool = True
+    # The maximum number of ballot items.
     most: int = 0
+    # Resident id → name.
     names: Mapping[str, str] = field(default_factory=dict)
+    # The orders of options in fields with a fixed list of options.
     options: OptionOrders = field(default_factory=OptionOrders)
 
     def find_resident(self, raw: object) -> str:

@@ -32,14 +32,12 @@ def each_of(answers: Mapping[str, Json[M]]) -> JsonMap[M]:
 
 @dataclass(frozen=True, slots=True)
 class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
-    """The answer type of a whole round in one reply: all turns, followed by all reflections.
+    """The answer type of a whole round in one reply: all turns, followed by all reflections."""
 
-    `turn_types` maps resident id → the answer type of the turn, in speaking order.
-    `reflection_type` builds the answer type of a reflection from a resident's id and stance. If the
-    reply has no reflections, `reflection_type` is None.
-    """
-
+    # Resident id → answer type of the turn, in speaking order.
     turn_types: Mapping[str, Json[Turn]]
+    # Builds the answer type of a reflection from a resident's id and stance. None if the reply has
+    # no reflections.
     reflection_type: Callable[[str, str], Json[Reflection]] | None
     kind: str = "json"
 
