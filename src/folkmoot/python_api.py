@@ -221,12 +221,11 @@ class Findings(tuple[Finding, ...]):
 
 @dataclass(frozen=True, repr=False)
 class CheckResult:
-    """The result of `Run.check`.
+    """The result of `Run.check`."""
 
-    `estimate` holds the numbers. `text` is the output of `folkmoot check`.
-    """
-
+    # The numbers.
     estimate: RunEstimate
+    # The output of `folkmoot check`.
     text: str
 
     def __repr__(self) -> str:

@@ -44,16 +44,14 @@ Kind = Literal["", "date", "error", "formula", "number"]
 
 
 class RawCell(NamedTuple):
-    """A cell of a sheet that is not empty.
-
-    `kind` is "date" (`value` is a date or time as ISO text), "error", "formula" (never calculated),
-    "number" (not a valid number), or "" for all other cells. Formulas and invalid numbers have no
-    value.
-    """
+    """A cell of a sheet that is not empty."""
 
     row: int
     column: int
     value: str | int | float | bool
+    # "date" (the value is a date or time as ISO text), "error", "formula" (never calculated),
+    # "number" (not a valid number), or "" for all other cells. Formulas and invalid numbers have no
+    # value.
     kind: Kind
     number_format: str
 

@@ -26,26 +26,22 @@ VOTES_BY_MARK = {"1": AGREE, "1.0": AGREE, "0": PASS, "0.0": PASS, "-1": DISAGRE
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """One participant of a Polis conversation.
-
-    `votes` maps the id of a comment to 1 (agree), 0 (pass) or −1 (disagree).
-    """
+    """One participant of a Polis conversation."""
 
     id: str
     # The id of one of Polis's opinion groups, or empty for a voter without a group.
     group: str
+    # Maps the id of a comment to 1 (agree), 0 (pass) or −1 (disagree).
     votes: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class PolisConversation:
-    """A Polis conversation, read by `read_polis`.
-
-    `comments` maps the id of each accepted comment to its text.
-    """
+    """A Polis conversation, read by `read_polis`."""
 
     topic: str
     description: str
+    # Maps the id of each accepted comment to its text.
     comments: Mapping[str, str]
     voters: Sequence[Voter]
 

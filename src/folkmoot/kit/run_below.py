@@ -34,14 +34,12 @@ _CALLING = (
 
 @dataclass(frozen=True)
 class Below:
-    """A study to run below a finished run, such as a coding or the controls.
-
-    `study` is the study type, and `folder` the path relative to the finished run. `kind` and `by`
-    are the kind and the author of the amendment that names the folder.
-    """
+    """A study to run below a finished run, such as a coding or the controls."""
 
     study: Study[Any]
+    # The path relative to the finished run.
     folder: str
+    # The kind and the author of the amendment that names the folder (`kind`, `by`).
     kind: str
     by: str
 

@@ -29,15 +29,13 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 
 class WrongSource(NamedTuple):
-    """A text in a request that differs from the text recorded at its source.
-
-    `recorded` is empty if the named row does not exist.
-    """
+    """A text in a request that differs from the text recorded at its source."""
 
     address: str
     kind: str
     source_id: str
     text: str
+    # Empty if the named row does not exist.
     recorded: tuple[str, ...]
 
 
@@ -125,7 +123,7 @@ class _Recorded:
         self._rows: dict[str, dict[str, dict[str, Any]]] = {}
 
     def texts(self, kind: str, id: str) -> list[str] | None:
-        """Return the texts that a source may have, or None if no table has this kind of source."""
+        """Return the texts of a recorded source, or None if no table has this kind of source."""
         if kind == "utterance":
             return self._cell_texts(UTTERANCES, "text", id)
         if kind == "answer":

@@ -85,14 +85,12 @@ class Margin:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check: the estimate, the margin, the verdict and a sentence.
-
-    `value` is None if nothing could be measured. The verdict is then "not known", and `says` gives
-    the reason.
-    """
+    """The result of one check: the estimate, the margin, the verdict and a sentence."""
 
     key: str
     title: str
+    # None if nothing could be measured. The verdict is then "not known", and `says` gives the
+    # reason.
     value: Estimate | None
     margin: Margin
     verdict: Verdict

@@ -45,15 +45,14 @@ Rows = dict[str, list[dict[str, str]]]
 
 
 class SheetCells(NamedTuple):
-    """The cells of a sheet as texts.
-
-    `rows[0]` is row 1 of the sheet. `notes` maps the address of a cell, such as `B2`, to its note.
-    `choices` maps the address of a cell to the choices of its drop-down list.
-    """
+    """The cells of a sheet as texts."""
 
     name: str
+    # `rows[0]` is row 1 of the sheet.
     rows: list[list[str]]
+    # Maps the address of a cell, such as `B2`, to its note.
     notes: dict[str, str]
+    # Maps the address of a cell to the choices of its drop-down list.
     choices: dict[str, tuple[str, ...]]
 
     @property

@@ -59,18 +59,16 @@ class DecisionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Everything that the page of one participant shows.
-
-    `facts` holds short values and `texts` holds long values, each as (column, value). `records`
-    holds (table, first rows, number of all rows).
-    """
+    """Everything that the page of one participant shows."""
 
     key: str
     name: str
+    # Short values and long values, each as (column, value).
     facts: tuple[tuple[str, TableCell], ...]
     texts: tuple[tuple[str, str], ...]
     decisions: tuple[DecisionView, ...]
     talk: tuple[ReplyView, ...]
+    # (table, first rows, number of all rows).
     records: tuple[tuple[str, ResultTable, int], ...]
 
 

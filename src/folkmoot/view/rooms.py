@@ -38,12 +38,10 @@ Reactions = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One conversation of several speakers, with its key.
-
-    `utterances` and `speakers` are counts.
-    """
+    """One conversation of several speakers, with its key."""
 
     key: tuple[str, ...]
+    # Numbers of utterances and of speakers.
     utterances: int
     speakers: int
 
@@ -54,13 +52,9 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One utterance in a conversation, or one reply that no other participant heard (`private`).
+    """One utterance in a conversation, or one reply that no other participant heard (`private`)."""
 
-    `part` is the round or stage of the conversation. `notes` name the speaker to whom the utterance
-    responds, and the changes that the utterance made. `reactions` holds (kind of reference,
-    targets) pairs. `prescribed` is True for a text that no model wrote.
-    """
-
+    # The round or stage of the conversation.
     part: str
     speaker: str
     speaker_id: str
@@ -68,10 +62,13 @@ class Line:
     turn: str
     text: str
     fields: tuple[tuple[str, str], ...]
+    # What the page adds: to whom the utterance responds, and which changes it made.
     notes: tuple[str, ...]
+    # (kind of reference, targets) pairs.
     reactions: Reactions
     address: str
     private: bool
+    # True for a text that no model wrote.
     prescribed: bool = False
 
     @property

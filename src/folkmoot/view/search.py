@@ -59,15 +59,14 @@ class Hit(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """One page of search results.
-
-    `total` is the number of all results. `indexed` is the share of the run's replies that are
-    indexed (0 to 1). `why` is the reason if indexing failed, or "".
-    """
+    """One page of search results."""
 
     hits: list[Hit]
+    # The number of all results.
     total: int
+    # The share of the run's replies that are indexed (0 to 1).
     indexed: float
+    # The reason if indexing failed, or "".
     why: str = ""
 
 

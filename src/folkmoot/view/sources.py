@@ -33,14 +33,12 @@ KINDS = {
 
 
 class Label(NamedTuple):
-    """One entry of the legend of a prompt.
+    """One entry of the legend of a prompt."""
 
-    `key` is shown before each piece, so that readers do not depend on colours. `style` is a class
-    in view.css.
-    """
-
+    # Shown before each piece, so that readers do not depend on colours.
     key: str
     name: str
+    # A class in view.css.
     style: str
 
 
@@ -140,12 +138,10 @@ class Legend:
 
 
 class Sourced(NamedTuple):
-    """The messages of one request as (message role, pieces), and their legend.
-
-    `legend` is None if the run recorded no sources.
-    """
+    """The messages of one request as (message role, pieces), and their legend."""
 
     messages: tuple[tuple[str, tuple[Piece, ...]], ...]
+    # None if the run recorded no sources.
     legend: Legend | None
 
 

@@ -33,24 +33,25 @@ CODER = "coder"
 
 @dataclass(frozen=True, slots=True)
 class ReplyView:
-    """One reply, as pages show it.
-
-    `fields` holds the fields of a JSON reply. `text` holds any other reply. `place` names the stage
-    of the protocol. `own` is True if the participant of the current page gave the reply. `tries`
-    counts the reply and its re-asks. `at` is the time in seconds since the Unix epoch.
-    """
+    """One reply, as pages show it."""
 
     address: str
     speaker: str
     role: str
+    # The stage of the study.
     place: str
     turn: int
+    # The reply, unless it is a JSON object.
     text: str
+    # The fields of a JSON reply.
     fields: tuple[tuple[str, str], ...]
     value: str
     missing: str
+    # The number of replies to the question: this one and those before re-asks.
     tries: int
+    # True if the participant of the current page gave the reply.
     own: bool
+    # The time in seconds since the Unix epoch.
     at: float
 
 

@@ -172,15 +172,13 @@ class TextToCode:
 
 
 class AssignedCode(NamedTuple):
-    """One code that a coder assigned to a text.
-
-    `slots` maps a slot to its value. `rejection_reason` says why the code does not count, or is
-    empty if the code counts.
-    """
+    """One code that a coder assigned to a text."""
 
     code: str
     quote: str = ""
+    # What the code is about: maps a slot of the codebook to its value.
     slots: Mapping[str, str] = {}
+    # Why the code does not count, or empty if it counts.
     rejection_reason: str = ""
 
 

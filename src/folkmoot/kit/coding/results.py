@@ -43,16 +43,14 @@ EMBEDDED_NOTE = (
 
 @dataclass(frozen=True)
 class CoderResult:
-    """The codes that one coder assigned by one codebook.
+    """The codes that one coder assigned by one codebook."""
 
-    `coder_role` is coder, second_coder, rule or person. `codes` maps a text id to the valid codes
-    with their quotes. A text without an answer is left out. A text to which no code applies has an
-    empty mapping.
-    """
-
+    # coder, second_coder, rule or person.
     coder_role: str
     name: str
     kind: str
+    # Maps a text id to the valid codes with their quotes. A text without an answer is left out. A
+    # text to which no code applies has an empty mapping.
     codes: Mapping[str, Mapping[Key, str]]
     rejected_count: int = 0
 

@@ -211,8 +211,7 @@ def ask_named_controls(
     """Ask the controls that a study file names, unless they have been asked.
 
     Nothing is asked if the run is unusable or `settings` is None. `limits`: the budget of the whole
-    grid. `others`: the other cells of the grid. Their costs and those of their controls count as
-    well.
+    grid. `others`: the other runs of the grid. The cost of these and of their controls counts too.
     """
     if settings is None or not settings.asks_anything or run.unusable_reason:
         return

@@ -119,23 +119,20 @@ class Version(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The effect of one contrast in one version of the prompts.
-
-    `refused` is the number of decisions, of both groups together, that could not be asked in this
-    version.
-    """
+    """The effect of one contrast in one version of the prompts."""
 
     estimate: Estimate
+    # The number of decisions, of both groups together, that could not be asked in this version.
     refused: int
 
 
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Return the pair of decisions to compare for each contrast: one decision of each group.
+    """Return for each comparison of two groups the question that each group answered.
 
-    Both decisions have the same options. Pairs with the same name are preferred, and then the most
-    frequent ones. `options`: the options of a decision in any order, by its address.
+    Both questions have the same options. A question that both groups answered is preferred, then
+    the most frequent pair. `options`: the options of a question in any order, by its address.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}

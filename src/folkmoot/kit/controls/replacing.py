@@ -91,13 +91,11 @@ _LISTED = ("summary", "proposal", "material")
 
 
 class Replaced(NamedTuple):
-    """A changed decision: the system prompt, the messages and the options.
-
-    `options` are in the order in which the changed prompt lists them.
-    """
+    """A changed decision: the system prompt, the messages and the options."""
 
     system: str
     asked: tuple[Utterance, ...]
+    # In the order in which the changed prompt lists them.
     options: tuple[str, ...]
 
 

@@ -45,15 +45,13 @@ IN_SESSION = InSession.IN_SESSION
 
 @dataclass(frozen=True)
 class SessionForks:
-    """The sessions that one control runs again for some decisions.
-
-    `scopes` are the scopes of the sessions in the run, as prefixes of addresses. `revise` replaces
-    texts in the prompts of the sessions.
-    """
+    """The sessions that one control runs again for some decisions."""
 
     control: str
     decisions: Sequence[ControlledDecision]
+    # The scopes of the sessions in the run, as prefixes of addresses.
     scopes: Sequence[str]
+    # Replaces texts in the prompts of the sessions.
     revise: Revision
 
 

@@ -123,8 +123,7 @@ def rectified_mean(
 
 
 def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
-    """Return the difference of two conditions, each estimated from human and simulated answers
-    together.
+    """Return the difference of two conditions, estimated from human and simulated answers.
 
     The conditions must be independent. The interval follows from the two intervals by the method
     MOVER (Zou and Donner 2008, doi:10.1002/sim.3095). There is no p-value.

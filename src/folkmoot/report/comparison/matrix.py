@@ -16,13 +16,11 @@ from folkmoot.report.comparison.samples import load_samples
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """A cell of a grid, with the effect of the claim that is shown.
-
-    `effect` is None if the cell is not finished or lacks a condition of the claim.
-    """
+    """A cell of a grid, with the effect of the claim that is shown."""
 
     cell: GridCell
     folder: Path
+    # None if the cell is not finished or lacks a condition of the claim.
     effect: Result | None
 
 

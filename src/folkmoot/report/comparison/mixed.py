@@ -44,11 +44,9 @@ MAX_LINES = 20
 
 
 class AnswererKey(NamedTuple):
-    """The key of an answerer: the session and the speaker.
+    """The key of an answerer: the session and the speaker."""
 
-    `session` is empty if the participant answered alone.
-    """
-
+    # Empty if the participant answered alone.
     session: str
     speaker_id: str
 
