@@ -453,7 +453,7 @@ def compare_measures(
 ) -> Comparison:
     """Return the comparison of conditions, computed from the tables of a run.
 
-    `not_asked_again`: the measures without decisions that needed a re-ask.
+    `not_asked_again`: the measures without decisions for which a question was asked again.
     """
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     values_of = _by_session(measures)

@@ -43,7 +43,8 @@ class TableDiscussion:
     probes: int = 0
 
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
-        """Ask one question. Chosen participants answer in turn, and one may be asked further.
+        """Ask one question. Chosen participants answer in turn, and one may get follow-up
+        questions.
 
         `index` counts the questions of the phase from 0. The first follow-up asks for the reason,
         the second why the reason matters.
