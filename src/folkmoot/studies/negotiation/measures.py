@@ -591,11 +591,11 @@ def _mean_by_key(rows: Sequence[ByMember]) -> dict[str, float]:
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """Return the tables `confirmations` and `decisions` without the answers in `excluded`.
 
-    `excluded` holds addresses of answers, of the form
-    `negotiation/group-condition/topic/confirm/member/ask0`. In `confirmations`, excluded answers
-    become null. In `decisions`, a decision counts as refused only if an answer that is not excluded
+    `excluded` holds the journal addresses of answers. In `confirmations`, excluded answers become
+    null. In `decisions`, a decision counts as refused only if an answer that is not excluded
     refused it.
     """
+    # An address has the form `negotiation/group-condition/topic/confirm/member/ask0`.
     # If C5 does not change a decision of C4, members are not asked again. Their answers under C4
     # then count for C5 as well.
     keys = ["group_id", "condition", "topic", "member_id"]

@@ -608,7 +608,7 @@ def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement)
 
 
 def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
-    """Return the two branches of a split, or None if the decision splits no group.
+    """Return the two branches of a split, or None if the decision does not split the group.
 
     A split has two portions with different options. Each member who takes part is in exactly one.
     """

@@ -273,8 +273,8 @@ def show_sentence(
     """Record a sentence about a decision, and return it with its source for prompts.
 
     `step` names the prompts that show the sentence, such as `round1` (the first feedback round).
-    `stated` is True if the mediator stated the decision. Parts of the sentence that have a source
-    already keep their source.
+    `stated` is True if the mediator stated the decision. Parts of the sentence that already have a
+    source keep it.
     """
     if not text:
         return ""

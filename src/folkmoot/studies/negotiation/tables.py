@@ -423,7 +423,8 @@ class MeasuresRow(OfSession, table="measures"):
 class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
     """The measures of a session, computed without decisions for which a question was asked again.
 
-    Such a decision is left out under all conditions of the group. A group without any has no row.
+    Such a decision is left out under all conditions of the group. A group without such decisions
+    has no row.
     """
 
     left_out: int = column("decisions of the group that are left out")

@@ -43,8 +43,7 @@ class TableDiscussion:
     probes: int = 0
 
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
-        """Ask one question. Chosen participants answer in turn, and one may get follow-up
-        questions.
+        """Ask one question in turn, and one of the chosen participants up to two follow-ups.
 
         `index` counts the questions of the phase from 0. The first follow-up asks for the reason,
         the second why the reason matters.
