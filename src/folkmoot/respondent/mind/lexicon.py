@@ -105,9 +105,8 @@ def general_lexicon() -> Lexicon:
 def camp_match(counts: Sequence[float], camp: int) -> float:
     """Return how well arguments fit a person of `camp` (a way to justify choices), from 0 to 1.
 
-    `counts` holds the number of argument words of each camp. A person of a camp uses words of all
-    three camps in fixed proportions. The result is 1 if `counts` has these proportions, and 0 if
-    there are no arguments.
+    `counts` holds the number of argument words of each camp. The result is 1 if their proportions
+    are those that a person of this camp uses. It is 0 if there are no arguments.
     """
     total = sum(counts)
     if not total:

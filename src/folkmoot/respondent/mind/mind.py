@@ -144,10 +144,7 @@ class SimulatedRespondent:
     # --- opinions --------------------------------------------------------------------------------
 
     def initial_utilities(self) -> list[float]:
-        """Return the utility u(0) of each option before any passage is read.
-
-        The utilities have the standard deviation 1.3.
-        """
+        """Return how much the person likes each option before reading any passage."""
         spread = 1 - 0.8 * self.knobs.shrinking_variance
         return [self._option_taste(option, spread) for option in self.options]
 

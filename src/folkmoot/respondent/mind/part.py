@@ -24,12 +24,12 @@ class RespondentPart(Generic[C]):
     """A study type's extension of the embedded respondent: what the answers of the study mean.
 
     Args:
-        option_names: returns, from the configuration, the names that opinions are about: options, a
-            concept or proposals. A name counts only if it occurs in a text of known source.
-        answers: key of an answer → a function of `SimulatedRespondent` that returns the answer. The
-            key is the title of the JSON schema ("Stance"), or role and kind ("moderator text").
-            The function returns a text, a number, or some fields of an object. The schema then
-            fills in the other fields. If the function returns None, the shared rules answer.
+        option_names: takes the configuration and returns the names that opinions are about, such
+            as options or proposals. A name counts only if a passage of the request contains it.
+        answers: key of an answer → function that takes a `SimulatedRespondent` and returns the
+            answer. The key is the title of the JSON schema ("Stance"), or role and kind
+            ("moderator text"). The answer is a text, a number, or some fields of an object. Missing
+            fields are filled in by general rules. They also answer if the function returns None.
         lexicon: the argument phrases of the study's topics, which replace the general phrases.
     """
 

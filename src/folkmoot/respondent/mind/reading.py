@@ -157,20 +157,18 @@ def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Parts(NamedTuple):
-    """The option names and argument words of one sentence, as (position, text) pairs.
+    """The option names and argument words of one sentence, as (position, text) pairs."""
 
-    The position of a name is its end, and the position of a word is its start.
-    """
-
+    # The position of a name is its end.
     named: tuple[tuple[int, str], ...]
+    # The position of a word is its start.
     words: tuple[tuple[int, str], ...]
 
     def option(self, position: int, before: str) -> str:
         """Return the option that the argument word at `position` supports.
 
-        This is the last option named before the word, or otherwise the first option of the
-        sentence. If the sentence names no option, it is `before`, the last option of earlier
-        sentences.
+        It is the last option before the word, or otherwise the first option of the sentence. If the
+        sentence names none, it is `before`: the last option that earlier sentences name.
         """
         names_before = [name for end, name in self.named if end <= position]
         return names_before[-1] if names_before else self.named[0][1] if self.named else before

@@ -422,8 +422,8 @@ def format_cross_pollination_content(
 ) -> str:
     """Return the page of summaries as markdown: the cluster descriptions of each option.
 
-    `draw` is the number of the draw, from 1. `options` gives the order of the page. Return an empty
-    string if no cluster has a description.
+    `draw` says which version of the descriptions is shown, from 1. `options` gives the order of the
+    page. Return an empty string if no cluster has a description.
     """
     votes = state.votes()
     sections: list[dict[str, object]] = []

@@ -185,7 +185,7 @@ def _row_order(passage: Passage) -> list[tuple[int, str]]:
 
 
 def _last_key(passage: Passage) -> str:
-    """Return the last key of the table row from which a passage was taken."""
+    """Return the id of the resident or ballot item that a passage is about."""
     return passage.source.id.rpartition("/")[2]
 
 

@@ -658,11 +658,12 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 
 
 def main_effects(votes: Votes) -> Finding | None:
-    """Return the finding on the effect of each switch, by factorial least squares.
+    """Return the finding on what the summaries, the interview and the dialogue each do.
 
-    Return None if each condition adds one switch to the condition before it. The effects are then
-    the differences between neighbouring conditions.
+    Return None if each condition adds one of them to the condition before it. A comparison of
+    neighbouring conditions shows the same then.
     """
+    # The effects come from a factorial regression by least squares.
     conditions = [
         condition_votes
         for condition_votes in votes.two_vote_conditions

@@ -1,7 +1,7 @@
 """Findings about the quality of decisions.
 
-The module covers the spread of votes, a comparison with human benchmarks, and the optional
-measures: confidence, rankings, restatements and delayed votes.
+They are the spread of votes, a comparison with human benchmarks, and answers that a study file can
+ask for: confidence, rankings, restatements and delayed votes.
 """
 
 from __future__ import annotations

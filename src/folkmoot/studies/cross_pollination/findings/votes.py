@@ -383,10 +383,7 @@ def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
 
 
 def read_votes(run: RunFolder) -> Votes:
-    """Read the votes of a run, with conditions in the order of the design.
-
-    Cells of a missing column are None.
-    """
+    """Read the votes of a run, with conditions in the order of the design."""
     config = run.config
     # The persona texts take most of the memory and no finding uses them.
     rows = [

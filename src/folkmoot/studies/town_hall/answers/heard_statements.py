@@ -33,19 +33,17 @@ def _any_name(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class HeardStatements:
-    """The public statements of a meeting that one request shows.
-
-    - `statements`: (resident id, text) in order.
-    - `names`: resident id → name.
-    - `leader_texts`: utterances of moderator and planner.
-    - `questions`: resident id → text of the questions that the resident asked.
-    """
+    """The public statements of a meeting that one request shows."""
 
     def __init__(
         self,
+        # (Resident id, text) in order.
         statements: Sequence[tuple[str, str]],
+        # Resident id → name.
         names: Mapping[str, str],
+        # Utterances of moderator and planner.
         leader_texts: Sequence[str] = (),
+        # Resident id → text of the questions that the resident asked.
         questions: Mapping[str, str] | None = None,
     ) -> None:
         self.statements, self.names, self.leader_texts, self.questions = (

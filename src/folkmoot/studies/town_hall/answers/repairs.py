@@ -252,7 +252,7 @@ class Repairer:
         self.reading.add_repair(field, kind, read_text(original), replacement)
 
     def target(self, raw: object, field: str) -> str:
-        """Return the id of the resident that `raw` names. Returns "" if the value was dropped."""
+        """Return the id of the other resident that `raw` names. Returns "" if it names none."""
         match = self.asked.find_resident(raw)
         if not match:
             has_several_ids = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
