@@ -84,7 +84,7 @@ async def repeat_protocol(
     scope: Scope,
     finished: FinishedRun,
     watched: Collection[str],
-    repeated: Sequence[str] = (),
+    repeated: Collection[str] = (),
     revise: Revision = keep_messages,
 ) -> RepeatedProtocol:
     """Run the protocol of a finished run again inside a scope, and return what it did.
@@ -123,7 +123,7 @@ async def repeat_protocol(
             name="/".join(scope.path),
             source=journal,
             watched=frozenset(watched),
-            repeated=repeated,
+            repeated=frozenset(repeated),
             revise=revise,
         )
         await finished.protocol(Session(context))
@@ -145,7 +145,7 @@ class RepeatedProtocol(RunContext):
     name: str
     source: JournalReader
     watched: frozenset[str]
-    repeated: Sequence[str]
+    repeated: frozenset[str]
     revise: Revision
     # The answer types of the watched questions, by address.
     answer_types: dict[str, AnswerType[Any]] = field(default_factory=dict)
@@ -256,7 +256,7 @@ class RepeatedProtocol(RunContext):
         """Do nothing, like `write_json`."""
 
     def _scope_of(self, address: str) -> str:
-        return next((scope for scope in self.repeated if address.startswith(f"{scope}/")), "")
+        return next((scope for scope in enclosing_scopes(address) if scope in self.repeated), "")
 
     def _outer_address(self, address: str) -> str:
         return f"{self.name}/{address}"
@@ -294,6 +294,12 @@ class _RepeatedJournal:
 
     def append(self, entry: JournalEntry) -> None:
         self._outer.journal.append(entry._replace(address=f"{self._name}/{entry.address}"))
+
+
+def enclosing_scopes(address: str) -> list[str]:
+    """Return the scopes that contain a call, from the outermost to its own."""
+    *parts, _ = address.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _question_of(address: str) -> str:

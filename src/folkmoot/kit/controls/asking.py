@@ -439,6 +439,7 @@ def _fork_sessions(
             decision
             for decision in samples[control]
             if versions.get((decision.key, control)) in (COMPUTED, REPLIED)
+            and decision.unit in sessions
             # The study lists the options of each question itself, and no span reverses its list.
             and not (control == ORDER and decision.options)
         ]

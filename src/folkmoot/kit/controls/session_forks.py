@@ -21,6 +21,7 @@ from folkmoot.engine.session.repeated_protocol import (
     FinishedRun,
     RepeatedAnswer,
     Revision,
+    enclosing_scopes,
     repeat_protocol,
 )
 from folkmoot.engine.session.session import Scope
@@ -74,13 +75,15 @@ def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionPa
     # each other, the outermost one counts.
     units: dict[str, set[str]] = {}
     for unit, _, address in rows:
-        for scope in _scopes_around(address):
+        for scope in enclosing_scopes(address):
             units.setdefault(scope, set()).add(unit)
     scopes: dict[str, set[str]] = {}
     participants: dict[str, set[str]] = {}
     text_ids: dict[str, set[str]] = {}
     for unit, participant_id, address in rows:
-        around = _scopes_around(address)
+        # A decision at the root of the protocol belongs to no session.
+        if not (around := enclosing_scopes(address)):
+            continue
         # A decision may share its scope with other sessions. Then its own scope must do.
         own = next((scope for scope in around if len(units[scope]) == 1), around[-1])
         scopes.setdefault(unit, set()).add(own)
@@ -101,12 +104,6 @@ def scopes_of(
     return sorted({scope for decision in decisions for scope in sessions[decision.unit].scopes})
 
 
-def _scopes_around(address: str) -> list[str]:
-    """Return the scopes that contain a call, from the outermost to its own."""
-    *parts, _ = address.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-
-
 def revise_sessions(
     control: str,
     decisions: Iterable[ControlledDecision],
@@ -121,14 +118,14 @@ def revise_sessions(
     """
     # Any decision of a session can stand for the others, because only its texts and speaker count.
     samples = {decision.unit: decision for decision in decisions}
-    units = [(scope, unit) for unit in samples for scope in sessions[unit].scopes]
+    units = {scope: unit for unit in samples for scope in sessions[unit].scopes}
 
     def revise(address: str, speaker: Speaker, built: BuiltMessages) -> BuiltMessages:
-        unit = next(unit for scope, unit in units if address.startswith(f"{scope}/"))
+        unit = next(units[scope] for scope in enclosing_scopes(address) if scope in units)
         session = sessions[unit]
         if speaker.id not in session.participants:
             return built
-        # No list of options is reversed here: `_build_versions` leaves such decisions out.
+        # No list of options is reversed here: the caller leaves decisions with options out.
         own = samples[unit]._replace(participant_id=speaker.id, address=unit, options=())
         shown = replace(treatments, shown={unit: session.text_ids})
         texts = [
