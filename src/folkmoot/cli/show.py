@@ -180,8 +180,8 @@ def _render_remaining_count(count: int) -> Iterator[Text]:
 def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
     """Yield the lines that the study type adds to `folkmoot show`.
 
-    `key`: the key of a conversation or a participant, or () for the whole run. An unfinished run
-    may lack the needed files, and then has no lines.
+    `key`: the key of a conversation or a participant, or () for the whole run. There are no lines
+    if an unfinished run lacks the needed files.
     """
     try:
         study = find_study_of_run(run)

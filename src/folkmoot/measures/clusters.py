@@ -231,14 +231,14 @@ class Map:
     """A flat map of vectors: coordinates (n, 2) and the share of variance of each axis."""
 
     coordinates: FloatArray
+    # If the sum is small, the map distorts distances.
     explained: tuple[float, float]
 
 
 def flat_map(vectors: Vectors) -> Map:
-    """Return the first two principal components of the rows (n, d).
+    """Return a flat map of the rows (n, d): their first two principal components.
 
-    The largest loading of each axis is positive. Fewer than three rows or no variance give zeros. A
-    small sum of `explained` means that the map distorts distances. Computed by scikit-learn.
+    All coordinates are zero with fewer than three rows, or if all rows are equal.
     """
     x = np.asarray(vectors, float)
     flat = np.zeros((len(x), 2))
@@ -255,6 +255,7 @@ def flat_map(vectors: Vectors) -> Map:
         return Map(flat, (0.0, 0.0))
     found = PCA(n_components=count, svd_solver="arpack", random_state=0).fit(centred)
     axes = found.components_
+    # The sign of an axis is arbitrary, so make its largest loading positive.
     signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
     flat[:, :count] = centred @ (axes * np.where(signs == 0, 1.0, signs)[:, None]).T
     share = [float(value) for value in found.explained_variance_ratio_] + [0.0]

@@ -62,21 +62,18 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
 
 
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
-    """Return the Deliberative Reason Index of the group, in [−3, 1].
+    """Return how consistently a group reasons (its Deliberative Reason Index), from −3 to 1.
 
-    1: the two correlations of each pair of participants are equal. −3: one is 1 and the other −1,
-    so the pair agrees on reasons and disagrees on policies, or the reverse. Returns NaN without
-    pairs.
-
-    The index is 2 (c − λ)/(1 − λ) − 1 with λ = 1 − √2/2. c is the mean of 1 − d over pairs, with d
-    of `Consistency.line_distances`. If `adjusted` is True, 1 − d of each pair is multiplied by
-    `Consistency.signal_weights`. A pair with both correlations near 0 then does not count as
-    consistent.
+    1: members who agree on reasons agree as much on policies. −3: members agree on one and disagree
+    on the other. `adjusted`: pairs of members without any agreement or disagreement do not count as
+    consistent. Returns NaN without pairs.
 
     Original: Niemeyer and Veri, Research Methods in Deliberative Democracy (2022), ch. 7,
     doi:10.1093/oso/9780192848925.001.0001. Niemeyer et al. (2024), doi:10.1017/S0003055423000023.
     Adjusted: the package deliberr (MIT), github.com/gumbelino/deliberr.
     """
+    # The index is 2 (c − λ)/(1 − λ) − 1 with λ = 1 − √2/2. c is the mean of 1 − d over pairs,
+    # with d the line distance.
     weights = pairs.signal_weights if adjusted else 1.0
     return _reason_index((1 - pairs.line_distances) * weights)
 

@@ -73,12 +73,8 @@ def _options_in_order(listed: str) -> tuple[str, ...]:
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:
     """Return how much each place in a list changes the chance that an option is chosen.
 
-    The estimate is a least-squares fit of "this option was chosen" over all listed options. The
-    predictors are indicators for the option (its popularity) and for its place. Errors are
-    clustered by participant. Orders must vary but need not be balanced. With random orders, the
-    estimate is the causal effect of the place.
-
-    Only sets of options that were listed in several orders count.
+    Only options that were listed in several orders count. The effect is adjusted for the popularity
+    of the options. Participants are the independent units.
     """
     orders_of_set: dict[frozenset[str], set[tuple[str, ...]]] = defaultdict(set)
     for a in answers:
@@ -93,6 +89,8 @@ def position_effects(answers: Sequence[Shown]) -> PositionEffects:
     place = np.array([k for a in answers for k in range(1, len(a.options) + 1)])
     chosen = np.array([float(option == a.chosen) for a in answers for option in a.options])
     who = [a.who for a in answers for _ in a.options]
+    # A least-squares fit of "this option was chosen" on the option and its place. With random
+    # orders, the estimate is the causal effect of the place.
     popularity = np.eye(len(names))[option]
     found: dict[int, Estimate] = {}
     for k in range(1, int(place.max()) + 1):

@@ -304,9 +304,9 @@ def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReadin
 def _option_rows(
     lines_field: FormField, items: Schema, reading: SchemaReading, depth: int
 ) -> FormField | None:
-    """Return a field with one row of numbers for each option, or None if the list is unsuitable.
+    """Return a field with one row for each option, in which humans enter numbers (such as ratings).
 
-    A suitable list holds objects with one property of options. All other properties are numbers.
+    Returns None if the objects of the list have other properties than one option and numbers.
     """
     properties = items["properties"]
     assert isinstance(properties, dict)

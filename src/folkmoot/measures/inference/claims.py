@@ -77,45 +77,43 @@ def is_same_comparison(earlier: Mapping[str, object], present: Mapping[str, obje
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A comparison of two conditions in one measure, stated before the data are seen.
+    """A comparison of two conditions in one measure, stated before the data are seen."""
 
-    measure    `table.column`, or a column
-    contrast   two conditions. The difference is first minus second
-    kind       `share` for truth values, otherwise `mean`
-    direction  greater, less, different or equivalent
-    margin     the smallest difference that matters. For `equivalent`: the largest negligible one
-    family     primary, secondary or exploratory. At most `MOST_PRIMARY` claims are primary
-    unit       the unit of analysis in words
-    estimand   population, treatment, outcome and unit in one sentence
-    by         the column that holds the conditions. Empty: the first such column of the table.
-               `ACROSS`: each condition is a column
-    where      the rows that count: (column, values) pairs
-    subject    the columns that identify the observed subject. Several rows of one subject in one
-               condition are averaged. Empty: each row is a subject
-    paired     True if each subject is observed in both conditions and compared with itself
-    at_least   a number. The measure is then the share of values that reach this number
-    outcome    the measure in words for readers
-    names      the conditions in words for readers
-    missing    the rule for subjects with an unknown measure
-    is_mean_of_shares  True if the values of a mean are shares, so that differences are in points
-    """
-
+    # `table.column`, or a column.
     measure: str
+    # Two conditions. The difference is first minus second.
     contrast: tuple[str, str]
+    # `share` for truth values, otherwise `mean`.
     kind: Kind = "share"
+    # greater, less, different or equivalent.
     direction: Direction = "different"
+    # The smallest difference that matters. For `equivalent`: the largest negligible one.
     margin: float = 0.0
+    # primary, secondary or exploratory. At most `MOST_PRIMARY` claims are primary.
     family: Family = "exploratory"
+    # The unit of analysis in words.
     unit: str = "participant"
+    # Population, treatment, outcome and unit in one sentence.
     estimand: str = ""
+    # The column that holds the conditions. Empty: the first such column of the table. `ACROSS`:
+    # each condition is a column.
     by: str = ""
+    # The rows that count: (column, values) pairs.
     where: tuple[tuple[str, tuple[Level, ...]], ...] = ()
+    # The columns that identify the observed subject. Several rows of one subject in one condition
+    # are averaged. Empty: each row is a subject.
     subject: tuple[str, ...] = ()
+    # True if each subject is observed in both conditions and compared with itself.
     paired: bool = False
+    # A number. The measure is then the share of values that reach this number.
     at_least: float | None = None
+    # The measure in words for readers.
     outcome: str = ""
+    # The conditions in words for readers.
     names: tuple[str, str] = ("", "")
+    # The rule for subjects with an unknown measure.
     missing: str = MISSING
+    # True if the values of a mean are shares, so that differences are in points.
     is_mean_of_shares: bool = False
 
     def __post_init__(self) -> None:

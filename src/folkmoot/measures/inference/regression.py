@@ -1,4 +1,4 @@
-"""Logistic regression of a yes/no outcome with robust errors, also for separated data.
+"""Logistic regression of a yes/no outcome, also if a group never or always has the outcome.
 
 Studies use the regression to estimate an effect, adjusted for the first choice and demographics. In
 a randomised design the difference of shares is the main result, and the regression checks it.
@@ -80,15 +80,15 @@ def logistic(
     columns: Mapping[str, Column],
     reference: Mapping[str, str] | None = None,
 ) -> Logit:
-    """Return the odds ratios of `outcome` (n,) on `columns` (n texts or numbers each, by name).
+    """Fit a logistic regression of a yes/no outcome (n,) and return its odds ratios.
 
-    Texts become indicators against the `reference` level (default: the most frequent). Numbers are
-    used unchanged. Rows with a missing value are dropped and counted. Levels and columns without
-    information are left out and named. Errors are sandwich errors (HC1) for independent units.
+    `columns`: n texts or numbers for each variable. Texts are compared with the `reference` level
+    (default: the most frequent). Rows with a missing value are dropped and counted. Levels and
+    columns without information are left out and named.
 
-    Under (quasi-)separation maximum likelihood diverges. Firth's penalised likelihood is then used
-    for all terms (see `firth`), and `estimator` names this method. Firth (1993),
-    doi:10.1093/biomet/80.1.27. Heinze and Schemper (2002), doi:10.1002/sim.1047.
+    If a group never or always has the outcome, ordinary estimates would be infinite. Firth's method
+    is then used for all terms, and `estimator` names it. Firth (1993), doi:10.1093/biomet/80.1.27.
+    Heinze and Schemper (2002), doi:10.1002/sim.1047.
     """
     keep = [
         i

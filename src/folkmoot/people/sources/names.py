@@ -56,10 +56,8 @@ def draw_names(
 ) -> list[str]:
     """Return a different full name for each pair (sex, age), in order.
 
-    Given names in `taken` are not used. A given name repeats only after all names of its cohort
-    were used. So in a group of usual size, a given name identifies one participant. With tens of
-    thousands of people of one sex and age, unused full names run short. Names then get middle
-    initials.
+    Given names in `taken` are not used. A given name repeats only after all names of people of the
+    same sex and age were used. In very large groups, names get middle initials.
     """
     book = name_book()
     used_given: set[str] = set(taken)
