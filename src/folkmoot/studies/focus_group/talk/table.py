@@ -43,10 +43,10 @@ class TableDiscussion:
     probes: int = 0
 
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
-        """Ask one question in turn, and one of the chosen participants up to two follow-ups.
+        """Ask one question, and let the chosen participants answer it in turn.
 
-        `index` counts the questions of the phase from 0. The first follow-up asks for the reason,
-        the second why the reason matters.
+        One of them may be asked for the reason, and then why the reason matters. `index` counts the
+        questions of the phase from 0.
         """
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
