@@ -1,7 +1,6 @@
 """`SimulatedRespondent`: the opinions and decisions of one speaker for one reply.
 
-The functions in `replies` and in `RespondentPart.answers` compute answers from a
-`SimulatedRespondent`. docs/respondent.md gives the formulas.
+docs/respondent.md gives the formulas.
 """
 
 from __future__ import annotations
@@ -402,14 +401,15 @@ def apply_persuasion(
 ) -> list[float]:
     """Return the utilities of all options after persuasion by arguments.
 
-    For option j: u_j += f_j·exp(−((max u − u_j)/3)²)·P_j. P_j is the `persuasion_strength` of the
-    arguments for j.
-
-    f_j is `factor_interviewed` after an interview, otherwise 1. If the person answered arguments
-    for j in t turns, f_j is multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
+    Arguments for an option raise its utility, most if the option was already liked. They count
+    more after an interview, and more if the person replied to them in a conversation.
     """
     if not dose.arguments or not knobs.persuasion:
         return list(initial)
+    # For option j: u_j += f_j·exp(−((max u − u_j)/3)²)·P_j, where P_j is the `persuasion_strength`
+    # of the arguments for j. f_j is `factor_interviewed` after an interview, otherwise 1. If the
+    # person answered arguments for j in t turns, f_j is multiplied by
+    # 1 + (`factor_addressed` − 1)·t/(t + 1).
     highest = max(initial)
     utilities = []
     for value, option in zip(initial, options, strict=True):

@@ -22,9 +22,9 @@ Schema = Mapping[str, Any]
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
     """Return an object that is valid according to the schema of the request.
 
-    `given` holds fields from the study's rules. Invalid fields are replaced. `known` is True if the
-    study's rules gave the answer. Otherwise the answer of a speaker without opinions (such as a
-    moderator) is marked as unrelated to the question (`mark_unread`).
+    `given` holds fields that the study type's functions computed. Invalid fields are replaced.
+    `known` is True if such a function gave the answer. Otherwise the answer of a moderator or
+    another speaker without opinions is marked as unrelated to the question (`mark_unread`).
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:

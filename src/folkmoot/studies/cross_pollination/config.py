@@ -531,10 +531,9 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
-        """Return the conditions in which participants vote twice without summaries or a dialogue.
+        """Return the conditions with two votes, but neither summaries nor a dialogue between them.
 
-        Conditions with only an interview are included. `simple_voting` is included only if the
-        setting `revote` is on.
+        The condition `simple_voting` counts only if the setting `revote` is on.
         """
         return tuple(
             name

@@ -32,12 +32,10 @@ JUDGE = Speaker("judge", "Judge", "judge")
 
 @dataclass(frozen=True)
 class OppositionData:
-    """The votes, summaries and clusters from which a method chooses the opposing option.
+    """The votes, summaries and clusters from which a method chooses the opposing option."""
 
-    Each machine gets a copy, so arrays that the study file's method does not use are empty. In the
-    shapes, m counts the participants with an embedding. d is the length of an embedding.
-    """
-
+    # Each worker machine gets a copy, so arrays that the chosen method does not use are empty. In
+    # the shapes, m counts the participants with an embedding. d is the length of an embedding.
     config: CrossPollinationConfig
     votes: Mapping[str, int]
     # For `llm_judge`: the records of the m participants.
@@ -167,8 +165,8 @@ async def cluster_embedding(
 ) -> str | None:
     """Return the option with reasons that are least similar to the participant's summary.
 
-    Similarity is the cosine of the summary and the mean embedding of an option's clusters. Return
-    None without a summary, or if no other option has reasons.
+    Similarity is the cosine between the embedding of the summary and the mean of the option's
+    clusters. Return None without a summary, or if no other option has reasons.
     """
     if participant.embedding is None or not data.argued_options:
         return None

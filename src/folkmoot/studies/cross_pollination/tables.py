@@ -92,8 +92,8 @@ class FirstVoteRow(Row, table="first_votes", key=("option",)):
 class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
     """One cluster description on the page of summaries that readers are shown.
 
-    The rows follow the order of options in the study file. With `option_order: random` the page of
-    each reader follows the reader's own order (`options_shown` in `participants`).
+    The rows follow the order of options in the study file. With `option_order: random` each
+    reader's page has its own order (`options_shown` in `participants`).
     """
 
     draw: int = column("draw of the summaries, from 1; see `summary_draws`")

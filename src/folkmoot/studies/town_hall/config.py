@@ -499,10 +499,8 @@ def assign_models(
 ) -> dict[str, str | None]:
     """Assign models to seats. Returns resident id → model, or None for the run's model.
 
-    Models are spread as evenly as possible, and each vulnerable resident has a different model. The
-    draw depends on the seed, the set and the number of models. So levels with the same list of
-    models have the same assignment. Raises ProtocolError if two vulnerable residents would share a
-    model.
+    Several models are spread evenly, and each vulnerable resident gets a different model. Raises
+    ProtocolError if there are too few models for this.
     """
     if len(models) < 2:
         only_model = models[0] if models else None

@@ -165,8 +165,8 @@ def measure_survival(tables: Tables) -> pl.DataFrame:
     """Measure in how many rounds other residents referred to each resident.
 
     The table has one row per resident (`agent_id`). `citations` lists the number of public
-    references in each round of `rounds`. `survival` is the share of rounds with at least one
-    reference. It leaves out the first round, and is null if there is no other.
+    references in each round of `rounds`. `survival` is the share of rounds after the first with at
+    least one reference. It is null if there is only one round.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (

@@ -152,7 +152,7 @@ class Resident(Profile):
     story: str = Field("", repr=False)
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields, grouped as in the persona format of the source."""
+        """Return the fields, grouped as in the personas of the source study."""
         return {
             "id": self.id,
             "name": self.name,

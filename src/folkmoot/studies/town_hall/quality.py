@@ -164,9 +164,9 @@ def quality_of_run(run: RunFolder) -> OfRun:
 
 
 def total_count(counts: Counts, *names: str) -> int:
-    """Return one count, summed over its kinds. `names` lead to it in the nested mapping `counts`.
+    """Return one count, summed over its kinds, or 0 if there is no such count.
 
-    Return 0 if there is no such count.
+    `names` are the keys of the count in the nested mapping `counts`, from the outside in.
     """
     value: int | Counts = counts
     for name in names:

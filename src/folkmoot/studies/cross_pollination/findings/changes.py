@@ -370,8 +370,8 @@ class Shift(NamedTuple):
 def option_shifts(votes: Votes) -> Finding | None:
     """Return the finding on votes gained and lost per option.
 
-    McNemar's test is made for each option in each condition, with p-values adjusted by Holm over
-    all these tests. Return None if no participant voted twice.
+    It has a McNemar test for each option in each condition, with p-values adjusted by Holm. Return
+    None if no participant voted twice.
     """
     shifts = [
         Shift(

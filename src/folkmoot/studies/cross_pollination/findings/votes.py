@@ -239,9 +239,9 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if the final votes of neighbouring conditions differ by one switch.
+        """True if neighbouring conditions differ by one thing: summaries, interview or dialogue.
 
-        With `exposure: source` it is False, because the prompts then lack texts of some switches.
+        It is False with `exposure: source`: final votes after a dialogue then have no summaries.
         """
         return self.config.get("exposure") != "source"
 

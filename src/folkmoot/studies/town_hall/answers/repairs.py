@@ -242,7 +242,8 @@ class Repairer:
     def from_info(cls, info: ValidationInfo) -> Repairer:
         """Return the repairer of the answer that a pydantic validator is checking.
 
-        If Python code built the answer and no reply was parsed, the repairer knows no residents.
+        If the answer was built in Python and not read from a reply, the repairer knows no
+        residents.
         """
         reading = ValidationContext.from_info(info)
         return cls(reading.context or AskContext(), reading)
