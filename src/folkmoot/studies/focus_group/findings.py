@@ -79,7 +79,7 @@ class Concept:
     statements: pl.DataFrame
     intents: pl.DataFrame
     codes: Mapping[str, CodebookResults]
-    # With a single discussion, the independent units are participants instead of groups.
+    # With a single discussion, tables and charts show participants instead of groups.
     has_one_talk: bool
     has_several_concepts: bool
     results: tuple[Result, ...] = ()

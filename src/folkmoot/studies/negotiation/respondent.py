@@ -90,7 +90,7 @@ def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
 
 
 def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """Return the passages from one column of a table ("portions.option"), in order."""
+    """Return the texts in the request that quote a table column ("portions.option"), in order."""
     return [
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     ]

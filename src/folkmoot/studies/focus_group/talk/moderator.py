@@ -414,7 +414,10 @@ class SpeakingShares:
     mute: frozenset[str] = frozenset()
 
     def silent_participants(self) -> list[str]:
-        """Return the participants who have not spoken yet, without those who never answer."""
+        """Return the participants without an answer so far.
+
+        Participants who left their last questions unanswered (`mute`) are left out.
+        """
         return [
             persona_id
             for persona_id, count in self.spoken.items()

@@ -89,7 +89,10 @@ def collapse_spaces(text: str) -> str:
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """Return the passages from any of `columns` (table columns or study file keys), in order."""
+    """Return the texts in the request that quote one of `columns`, in order.
+
+    A column belongs to a table, or is a key of the study file.
+    """
     return [
         passage
         for passage in mind.reading.passages
