@@ -549,8 +549,8 @@ def decision_rows(
 ) -> Iterator[Row]:
     """Yield the rows of all tables about one decision.
 
-    All three measures are by member id. `satisfaction` has the known values, and `unknown` the
-    reasons for unknown ones. `covered` is 1 for members who get an option that they favour, and
+    All three measures are by member id. `satisfaction` has the known values, and `unknown` says why
+    the others are unknown. `covered` is 1 for members who get an option that they favour, and
     otherwise 0.
     """
     topic = case.topic(slot_decision.topic)

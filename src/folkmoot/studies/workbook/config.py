@@ -462,7 +462,7 @@ class Measure:
 
     @property
     def words(self) -> str:
-        """The name for readers."""
+        """The name of the measure in texts for readers."""
         return self.name.replace("_", " ")
 
     @property
