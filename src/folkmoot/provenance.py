@@ -368,9 +368,7 @@ def replace_words(text: str, old: str, new: str) -> str:
 
 
 def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
-    """Escape each character of a text with `change`, and keep the record of where its parts come
-    from.
-    """
+    """Escape each character of a text with `change`. Its recorded sources are kept."""
     ends = sorted({0, len(text), *(end for span in text.spans for end in span[:2])})
     pieces = [change(str(text)[start:end]) for start, end in pairwise(ends)]
     new_offsets = dict(zip(ends, accumulate(map(len, pieces), initial=0), strict=True))

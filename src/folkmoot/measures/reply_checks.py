@@ -74,7 +74,7 @@ def speaker_of(row: Row) -> Hashable:
 def part_of_stage(row: Row) -> Hashable:
     """Return the part of a stage to which a row belongs, such as a group of participants.
 
-    Coders are one unit, because each of them reads texts of all groups.
+    All rows of a role that codes texts form one part, because a coder reads texts of all groups.
     """
     return row["role"] if row["role"] == CODER else str(row["scope"]).split("/")[1]
 

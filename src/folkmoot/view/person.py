@@ -75,7 +75,7 @@ class Person:
 def find_person(run: RunFolder, key: str) -> Person:
     """Return the participant with this key. Raises HTTPException (404) if there is none.
 
-    An id without its conversation is accepted if it is unique.
+    A key may leave out the conversation (`A17` for `set01_lv4/A17`) if only one participant fits.
     """
     people = people_of(run)
     all_people = people_frame(run, people)

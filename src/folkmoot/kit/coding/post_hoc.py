@@ -48,9 +48,9 @@ def code_finished_run(
 ) -> RunFolder:
     """Code the texts of a finished run with the model `coder`, or resume such a coding.
 
-    If `sample` is True, only the sample of each codebook is coded. Raises InputError if the run is
-    not finished, has no texts, or was already coded by this model. Also raises the errors of
-    `run_study`.
+    `sample`: code only the random part of the texts that each codebook gives to a second coder.
+    Raises InputError if the run is not finished, has no texts, or was already coded by this model.
+    Also raises the errors of `run_study`.
     """
     require_codable(run, coder)
     settings = {**calling_settings(run), "model": coder, "sample": sample}

@@ -119,7 +119,7 @@ class Version(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The effect of one contrast in one version of the prompts."""
+    """The effect of a treatment with one version of the prompts (such as without attributes)."""
 
     estimate: Estimate
     # The number of decisions, of both groups together, that could not be asked in this version.

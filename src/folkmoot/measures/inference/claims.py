@@ -436,19 +436,16 @@ class Result:
 def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.95) -> Estimate:
     """Return the mean of the first condition minus the mean of the second, with an interval.
 
-    The units decide the method:
-
-    - Subjects observed in both conditions: differences within subjects, clustered by unit.
-    - All units in both conditions: differences within units, with their t interval. Shares with one
-      value per unit use Tango's interval and McNemar's test.
-    - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
-    - Otherwise: Newcombe's interval for shares, Welch's for means (equal to CR2 in this case).
-
-    There is no interval with fewer than five independent units. If the conditions have separate
-    units, each condition needs five.
+    Subjects or units in both conditions are compared with themselves. The interval is NaN with
+    fewer than five independent units. If the conditions have separate units, each needs five.
     """
     # The set of units decides: equal sets are paired, disjoint sets are independent, and others
-    # overlap.
+    # overlap. The methods:
+    # - Subjects observed in both conditions: differences within subjects, clustered by unit.
+    # - All units in both conditions: differences within units, with their t interval. Shares with
+    #   one value per unit use Tango's interval and McNemar's test.
+    # - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
+    # - Otherwise: Newcombe's interval for shares, Welch's for means (equal to CR2 in this case).
     ids = set(first.units), set(second.units)
     paired = ids[0] == ids[1] and bool(ids[0])
     alone = len(first.units) == len(ids[0]) and len(second.units) == len(ids[1])

@@ -262,9 +262,10 @@ def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) 
 def _shares(
     findings: Sequence[Finding], key: str, label: str, case: Literal["same", "kept"], margin: Margin
 ) -> list[Evidence]:
-    """Return one piece of evidence for each row of a finding on controls that has a least share.
+    """Return one piece of evidence for each row of a finding that has a measured share.
 
-    `label`: the column with the name of the row. `case`: what the share is of.
+    `label`: the column with the name of the row. `case`: which share, `same` or `kept`. `margin`:
+    the lowest acceptable share.
     """
     column = f"{case}_share"
     return [
