@@ -69,10 +69,9 @@ def answer_choice(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> str:
-    """Return a number within the bounds.
+    """Return a number within the bounds that the question sets.
 
-    It follows from the person's judgement of the question: −1 gives the lowest number, 1 the
-    highest.
+    The lowest number means that the person is wholly against, and the highest wholly in favour.
     """
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:

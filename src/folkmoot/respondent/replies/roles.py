@@ -32,7 +32,7 @@ _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
 
 
 def answer_role(mind: SimulatedRespondent) -> str:
-    """Return the text of a role: a moderator's turn, or a summary of the passages."""
+    """Return the reply of a speaker without opinions: a moderator's turn or a summary."""
     reading = mind.reading
     is_in_conversation = reading.own_utterances and of_kind(reading.heard_passages, "utterance")
     if is_in_conversation or reading.role in LEADING:
@@ -181,8 +181,8 @@ def _argument_sentence(
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """Return the options that the request emphasises.
 
-    These are the options in the question (`about`). An option is also emphasised if it is the only
-    option from its source and the whole text of a passage, such as a vote.
+    These are the options in the question. A vote that is quoted on its own also counts, if the same
+    source quotes no other option.
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}
@@ -197,10 +197,10 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
-    """Return the option with the arguments that are least like those for a reference option.
+    """Return the option with the arguments that are least like those for the option in question.
 
-    The reference option is the option that `about` names. If `about` names no option or several,
-    the reference option is the first option with arguments in the passages.
+    The option in question is the one that `about` names. If `about` names none or several, it is
+    the first option with arguments in the passages.
     """
     options, lexicon = mind.options, mind.at.lexicon
     counts = {option: Counter[int]() for option in options}

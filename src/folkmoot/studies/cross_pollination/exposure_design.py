@@ -101,7 +101,7 @@ def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str]
 
 
 def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
-    """Return the ids of the cluster descriptions on each page of summaries, by draw number."""
+    """Return version of the summaries → ids of the cluster descriptions on its page."""
     summary_ids: dict[int, list[str]] = defaultdict(list)
     for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
         summary_ids[draw].append(cell_id(SUMMARY, draw, cluster))

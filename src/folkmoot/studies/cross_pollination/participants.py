@@ -117,7 +117,7 @@ class Participant:
 
     @property
     def system(self) -> str:
-        """The system prompt on which the prompts of all phases build."""
+        """The system prompt that tells the model to play this participant."""
         return self.stored_system_prompt.load()
 
     @property

@@ -138,10 +138,7 @@ class Meeting:
         }
 
     def describe_format(self, answer: AnswerType[Any]) -> str:
-        """Return the text that describes a JSON reply in a prompt: its keys and their options.
-
-        The text carries its source.
-        """
+        """Return the text that describes a JSON reply in a prompt: its keys and their options."""
         return answer.describe_format(self._closed_fields)
 
     @cached_property

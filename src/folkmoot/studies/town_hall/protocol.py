@@ -145,7 +145,7 @@ def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> lis
 
 
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
-    """Run one discussion and record it (source, section 5.1).
+    """Run one discussion and record it.
 
     The order is: satisfaction, rounds, ballot, vote, closing text, satisfaction.
     """

@@ -472,7 +472,7 @@ def _reaction_rows(
 
 
 def _find_level(references: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
-    """Return the level of a reaction from the references of one resident to another.
+    """Return how strongly a resident reacted to another, from the public references to the other.
 
     The level is 0 without references, and None if none of the references has a known type.
     """
@@ -541,10 +541,10 @@ def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
 def _why_no_stance(
     answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the reason why the field `field` of an answer holds no stance.
+    """Return why the field `field` of an answer holds no stance.
 
-    `further` holds reasons from a nested part. Returns None if there is a stance, or if there was
-    no question.
+    `further` holds reasons from a part of the answer. Returns None if there is a stance, or if
+    nothing was asked.
     """
     if answer is None:
         return None

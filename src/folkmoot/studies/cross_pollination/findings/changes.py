@@ -175,7 +175,7 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> str:
 
 
 def difference_finding(votes: Votes) -> Finding | None:
-    """Return the finding on differences between all pairs of conditions, primary claims first.
+    """Return the finding on differences between all pairs of conditions, the main claims first.
 
     Return None if participants voted twice in fewer than two conditions.
     """
@@ -276,9 +276,8 @@ def transition_finding(votes: Votes) -> Finding | None:
 def marginal_homogeneity(votes: Votes) -> Finding | None:
     """Return the finding on whether the total votes per option changed in each condition.
 
-    The Stuart–Maxwell test compares the totals, in which changes can cancel out. Bowker's test
-    compares moves between two options in both directions. Return None if no participant voted
-    twice.
+    The Stuart–Maxwell test compares the totals before and after. Bowker's test also notices moves
+    that cancel out in the totals. Return None if no participant voted twice.
     """
     if not votes.two_vote_conditions:
         return None
