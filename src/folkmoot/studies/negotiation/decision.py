@@ -424,9 +424,9 @@ class Negotiation:
 
     @property
     def compared_as(self) -> str:
-        """The id of the condition in the rows of this dialogue.
+        """The id of the condition under which this dialogue is recorded.
 
-        If the study does not compare C4 but runs it as the start of C5, the id is C5.
+        It is C5 if the study runs C4 only as the start of C5.
         """
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 

@@ -467,7 +467,7 @@ class Measure:
 
     @property
     def label(self) -> str:
-        """The name and what a mean is taken over."""
+        """The name with the unit of a mean, such as "give per participant and round"."""
         return f"{self.words} per participant{' and round' * (len(self.rounds) > 1)}"
 
     @property
