@@ -72,7 +72,7 @@ class _Answers:
         )
 
     def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how often each option was chosen in `options`, the first or the second answers.
+        """Return how often each option was chosen in `options` (first or second answers).
 
         Options that occur in no answer are left out, because they belong to other items.
         """

@@ -167,12 +167,12 @@ def _session_weights(
     share: float,
     units: int,
 ) -> tuple[float, float]:
-    """Return how many sessions of the study one session of the small run stands for.
+    """Return how many sessions of the study one session of the small run represents.
 
-    Returns the lowest and the highest number.
-
-    A sample of `size` participants of each condition may be crowded in few sessions or spread over
-    many. `decided`: the decisions of the session. `units`: the sessions of the small run.
+    The result is (lowest, highest). `size`: the participants of each condition whom a control asks.
+    `decided`: the decisions in the session, by group. `there`: the decisions in the small run, by
+    group. `share`: the size of the study relative to the small run. `units`: the sessions of the
+    small run.
     """
     whole = round(units * share)
     # The condition with the largest part of its decisions in the sample decides.

@@ -192,7 +192,7 @@ class Arm:
 
     @property
     def low(self) -> float:
-        """The share if none of the lost answers were a hit."""
+        """The share of hits if no missing answer was a hit."""
         return self.count / (self.seen + self.lost) if self.seen + self.lost else 0.0
 
     @property

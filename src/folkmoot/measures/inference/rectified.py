@@ -140,9 +140,8 @@ def people_needed(width: float, spread: float, fit: float, *, design_effect: flo
     human answers. `fit`: the correlation of human answers with the simulated answers.
     `design_effect`: the factor for people who talk in groups (see `power.design_effect`).
 
-    The result is (2 · 1.96 · spread / width)² (1 − fit²) · `design_effect`, and at least
-    `FEWEST_PEOPLE`. It assumes that simulated answers are many more than human answers. Raises
-    ValueError for a width of 0 or less.
+    The result is at least `FEWEST_PEOPLE`. It assumes that simulated answers are many more than
+    human answers. Raises ValueError for a width of 0 or less.
     """
     if width <= 0:
         raise ValueError(f"an interval of width {width} is not one")

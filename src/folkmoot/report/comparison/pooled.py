@@ -254,10 +254,10 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
 
 
 def judge_claims(runs: Cells) -> Finding | None:
-    """Judge each primary claim over all specifications together, or return None without claims.
+    """Judge each primary claim over all specifications together. Returns None without claims.
 
-    `runs`: (cell, run) by name. Each joint test has the level 5 % divided by the number of claims
-    (Bonferroni). So the chance of calling any claim without an effect robust is at most 5 %.
+    `runs`: (cell, run) by name. The level of each test is 5 % divided by the number of claims. So
+    the chance that a false claim is called robust is at most 5 % over all claims.
     """
     # The verdicts of a cell are those of its report: all primary claims of the cell are one family.
     verdicts_by_cell = {name: _judge_cell(run) for name, (_, run) in runs.items()}

@@ -57,7 +57,7 @@ class RakingMargin:
         return result
 
     def fit_table(self, table: Array) -> None:
-        """Scale cells of the table in place so that the margin holds.
+        """Scale the cells of a table in place, so that its shares agree with the published ones.
 
         The sum of `table_part` stays the same.
         """
