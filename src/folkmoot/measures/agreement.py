@@ -23,18 +23,15 @@ Z = 1.959963984540054
 
 
 def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
-    """Return Krippendorff's alpha, 1 − D_observed / D_expected.
+    """Return Krippendorff's alpha: 1 if coders agree fully, 0 if they agree as often as by chance.
 
-    Alpha is 1 if the coders agree fully, and 0 if they agree as often as by chance. `ratings`
-    (coders, units) are numbers, with NaN if a coder did not code a unit. Convert other codes to
-    numbers first: any numbers for `nominal`, ascending numbers for `ordinal`. Units with fewer than
-    two codes carry no information. Returns NaN if no unit has two codes. Also returns NaN if all
-    codes are equal, because chance agreement cannot be separated from real agreement in this case.
+    `ratings` (coders, units) are numbers, with NaN if a coder did not code a unit. Convert other
+    codes to numbers first: any numbers for `nominal`, ascending numbers for `ordinal`. The result
+    is NaN if no unit has two codes, or if all codes are equal. In the second case, chance agreement
+    cannot be separated from real agreement.
 
-    The squared distance of two codes c < k depends on the level. n_g is the number of codes g.
-    Nominal: 1. Ordinal: (Σ_{g=c..k} n_g − (n_c + n_k)/2)². Interval: (c − k)². Customary limits of
-    alpha are .80 for conclusions and .667 for tentative conclusions. Krippendorff (2011),
-    "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
+    Customary limits of alpha are .80 for conclusions and .667 for tentative conclusions.
+    Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
     """
     values, by_unit = _by_unit(ratings)
     return float(_alpha_values(by_unit.sum(axis=0), values, level))

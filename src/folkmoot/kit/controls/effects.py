@@ -168,9 +168,10 @@ def _decisions(
 def measure_effects(
     table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
 ) -> dict[Contrast, dict[str, Effect]]:
-    """Return the effect of each contrast with the prompts as designed and in each changed version.
+    """Return the effect of each comparison of two groups, as designed and with changed prompts.
 
-    A version that changed no prompt of a contrast is left out.
+    The effects are named by the kind of change. A kind is left out if it changed no prompt of the
+    two groups.
     """
     made = [name for name in REPLACING if name in set(table["control"])]
     found: dict[Contrast, dict[str, Effect]] = {}

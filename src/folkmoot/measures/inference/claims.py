@@ -609,10 +609,9 @@ def _estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Es
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
-    """Return the result of a claim from an estimate `e`.
+    """Return the result of a claim from an estimate `e` of a model fitted to all conditions.
 
-    A model that is fitted to all conditions gives `e`. The verdict uses the level 5 %, without a
-    correction for other claims.
+    The verdict uses the level 5 %, without a correction for other claims.
     """
     verdict = judge(claim.direction, claim.margin, e)
     return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
