@@ -353,11 +353,11 @@ class SimulatedRespondent:
     # --- words -----------------------------------------------------------------------------------
 
     def compose_reasons(self, about: str = "", count: int = 0) -> str:
-        """Return sentences in the person's voice that give reasons for the option `about`.
+        """Return sentences with the person's reasons for the option `about`.
 
         `about` defaults to the current option. Without options, the sentences only talk about
-        topics of the question. If `count` is 0, the person's voice determines the number of
-        sentences.
+        topics of the question. If `count` is 0, the person's way of speaking determines the number
+        of sentences.
         """
         matter = about or self.current_option
         if matter:
@@ -422,15 +422,14 @@ def apply_persuasion(
 
 
 def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: RespondentSettings) -> float:
-    """Return the effect of argument words: .75·s·κ_read·n/(n + 8)·match(a, r).
+    """Return how much argument words raise the utility of an option.
 
-    - s: the person's susceptibility.
-    - κ_read: the setting `kappa_read`.
-    - n: the number of distinct argument words. `counts` has this number for each camp (way to
-      justify choices).
-    - match(a, r): `camp_match`, where a are the shares of the camps in `counts`, and r is the
-      person's camp.
+    `counts` holds the number of distinct argument words of each camp (way to justify choices).
+    Words of the person's own camp persuade more.
     """
+    # .75·s·κ_read·n/(n + 8)·match(a, r). s: the person's susceptibility. κ_read: the setting
+    # `kappa_read`. n: the number of distinct argument words. match: `camp_match`, where a are the
+    # shares of the camps in `counts`, and r is the person's camp.
     n = sum(counts)
     kappa = knobs.persuasion * knobs.kappa_read
     match = n / (n + HALF_READ) * camp_match(counts, persona.camp)

@@ -104,10 +104,10 @@ def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
 
 
 def text_outside(request: ModelRequest) -> str:
-    """Return the part of the last prompt that is outside all passages.
+    """Return the last prompt without its passages, as the question that is asked.
 
-    If it has no content words, return the texts of unknown source in that prompt. The result serves
-    as the question if the study author did not set `ask(about=…)`.
+    If no content word is left, return the texts of unknown source in the prompt. The result is used
+    only if the study author set no question with `ask(about=…)`.
     """
     # In a re-ask the question is the message before the reply that is quoted back.
     reply_messages = (span.message for span in request.spans if span.source.kind == "reply")

@@ -115,8 +115,8 @@ def _all_matching_codes(
 def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[str, str]:
     """Return the code that fits a text best, with a quote.
 
-    `references` are the texts that the question is about, such as an opposing view. For an ordinal
-    codebook, the code depends on how many of their words the text repeats.
+    `references` are the texts that the question is about, such as an opposing view. If the codes
+    form a scale, the text gets a higher code the more words of these texts it repeats.
     """
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if references and book.data.get("level") == "ordinal":

@@ -199,10 +199,7 @@ class Participant:
 
 
 class Reasons(NamedTuple):
-    """The choice and the summarised reasons of one participant.
-
-    A fork sends these short records to other machines, not whole participants.
-    """
+    """The choice and the summarised reasons of one participant, as sent to worker machines."""
 
     id: str
     choice: str | None
@@ -224,7 +221,7 @@ class Cluster:
 
     @property
     def description(self) -> str:
-        """Return the description in the first draw of the summaries."""
+        """Return the description in the first version of the summaries."""
         return self.descriptions[0]
 
 

@@ -532,15 +532,11 @@ SATISFACTION = "satisfaction.satisfaction"
 
 
 def declare_claims(config: TownHallConfig) -> list[Claim]:
-    """Return the claims of a town hall. Most compare the inclusion gap of two levels within sets.
+    """Return the claims of a town hall. Most compare the inclusion gap of two levels.
 
-    Comparisons of consecutive main levels are primary. Any beyond the first `MOST_PRIMARY` are
-    secondary. All other claims are exploratory:
-
-    - the inclusion gap at other pairs of main levels
-    - the inclusion gap at a supplementary and a main level, if only their models differ
-    - vulnerable compared with general residents, at each main level
-    - satisfaction after the discussion compared with satisfaction before it, at each main level
+    The inclusion gap is the inclusivity score of vulnerable minus that of general residents. Claims
+    on consecutive main levels are primary, or secondary beyond the first `MOST_PRIMARY`. All other
+    claims are exploratory, such as those on satisfaction before and after a discussion.
     """
     # Controls without vulnerable residents have no gap to compare.
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]

@@ -324,7 +324,7 @@ class Round:
     planned_parts: int = 1
 
     def quote_stance(self, resident: str) -> str:
-        """Return a resident's stance in this round's thoughts, with its source, for prompts."""
+        """Return the stance in a resident's thoughts of this round, as a quote for prompts."""
         thoughts = self.recorded[resident].thoughts
         return quote_value(
             self.turns[resident].stance, "utterance", thoughts.id if thoughts else "", resident

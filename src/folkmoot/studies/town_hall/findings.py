@@ -160,7 +160,7 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Build the finding on the weighted inclusivity score at each level, and on its gap.
+    """Build the finding on how strongly residents are responded to (inclusivity score) per level.
 
     The gap is the score of vulnerable residents minus that of general residents.
     """

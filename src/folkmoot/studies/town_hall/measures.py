@@ -1,4 +1,4 @@
-"""Measures of a discussion (source, section 7), computed from its tables, and comparison of levels.
+"""Measures of a discussion, computed from its tables, and comparison of levels.
 
 The measures say how other residents react to each resident, by round. The results are pooled for
 vulnerable and for general residents. The gap is vulnerable minus general.
@@ -8,9 +8,9 @@ statement in the round before. Each of these pairs is a possible reaction. If th
 refer to the target, the reaction has level 0 (ignore).
 
 The ratio of a group is the sum of its numerators over the sum of its denominators. Counts are
-totals, as in the source. They are also given per resident, because the groups differ in size. A set
-has the same residents at every level. So levels are compared within sets, and the differences are
-averaged over sets, which are the independent units.
+totals, and are also given per resident, because the groups differ in size. A set has the same
+residents at every level. So levels are compared within sets, and the differences are averaged over
+sets.
 """
 
 from __future__ import annotations

@@ -76,8 +76,7 @@ def call_of(
 ) -> Call:
     """Return the record of one answer.
 
-    `residents` is the number of residents that the answer covers. If the answer could not be read,
-    each of them counts as an answer with empty fields (`Call.minimal`).
+    The answer covers `residents` residents. They are counted in `Call.minimal` if it is unreadable.
     """
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""

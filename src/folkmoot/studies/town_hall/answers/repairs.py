@@ -211,9 +211,8 @@ class AskContext:
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
         """Return whether the public `statement` appears to contain `words`, an answer to `target`.
 
-        The result is True if the words occur in the statement. Because models quote themselves
-        roughly, a sentence also counts if it names `target` and shares a word stem with the words.
-        The rule misses paraphrases, so it serves only as a robustness check of the measures.
+        The words need not be exact: a sentence that names `target` and shares a word stem counts
+        too. The rule misses paraphrases, so use it only as a robustness check.
         """
         if is_quoted(words, statement):
             return True
