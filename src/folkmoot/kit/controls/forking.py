@@ -154,8 +154,8 @@ def with_new_replies(
 ) -> list[str] | None:
     """Return the texts of a request with the new replies in place of the old ones.
 
-    `new`: (address, text) of a new reply, by the address of the old one. Returns None if a new JSON
-    reply lacks what the request quotes from the old one.
+    `new`: (address, text) of a new reply, by the address of the old one. Returns None if the
+    request quotes a part of an old JSON reply that the new one lacks.
     """
     parts: dict[int, list[Replacement]] = {}
     for quote in quotes:

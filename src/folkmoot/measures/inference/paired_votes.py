@@ -118,13 +118,10 @@ def paired_shares(
 ) -> Estimate:
     """Return the difference of two shares over the same participants, second minus first.
 
-    The arguments count participants with a hit in both conditions, in the first only, in the second
-    only, and in neither. The interval is Tango's: all differences that the score test does not
-    reject. p is that of McNemar's test.
-
-    If fewer than 25 participants have exactly one hit, the interval is widened to the exact
-    interval. p is then the larger of the two p-values. So p is below 1 − level exactly if the
-    interval excludes zero. Raises ValueError without participants. Tango (1998),
+    The arguments count participants with a yes in both conditions, in the first only, in the second
+    only, and in neither. The interval is Tango's, and the p-value that of McNemar's test. With
+    fewer than 25 changed answers, both are made more cautious, so that they agree. Raises
+    ValueError without participants. Tango (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     from scipy.optimize import brentq
@@ -148,6 +145,8 @@ def paired_shares(
     )
     high = brentq(lambda x: score_statistic(x) + z, difference, edge) if difference < edge else 1.0
     moves = first + second
+    # Widen the interval to the exact interval, and use the larger p-value. p is then below
+    # 1 − level only if the interval excludes zero.
     if 0 < moves < EXACT_BELOW:
         least, most = clopper_pearson(second, moves, level)
         low = min(low, (2 * least - 1) * moves / n)

@@ -76,7 +76,7 @@ def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
     """Yield a problem for each row without a clear person, item or arm.
 
     A row is unclear if `person` or `item` is empty, or if the person has already answered about the
-    item. The problems of `list_unclear_arms` follow. `table` is the result of `read_people`.
+    item. Arms are checked by `list_unclear_arms`. `table` is the result of `read_people`.
     """
     ids = [name for name in (PERSON, ITEM) if name in table.columns]
     first_rows: dict[tuple[str, ...], int] = {}

@@ -19,7 +19,7 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class Figure:
-    """One estimate that a finding draws, with its values in all cells that have it."""
+    """One estimate that a finding draws, with its values in all runs of a grid that have it."""
 
     finding: str
     title: str
