@@ -57,7 +57,7 @@ def show_codes_command(name: str) -> None:
 def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, trust: bool) -> None:
     """Let a model code the texts of a finished run. An interrupted coding is resumed.
 
-    With `sample`, only the sample of each codebook is coded.
+    `sample`: code only the random part of the texts that a second coder would get.
     """
     run = find_run(name)
     if options.key:

@@ -139,7 +139,10 @@ def design_effect(cluster_size: float, icc: float) -> float:
 
 
 def effective_n(n: float, cluster_size: float, icc: float) -> float:
-    """Return the number of independent units with as much information as n clustered units."""
+    """Return the number of independent units that carry as much information as n clustered units.
+
+    `icc`: how alike members of a cluster are (intraclass correlation, 0 to 1).
+    """
     return n / max(design_effect(cluster_size, icc), 1e-9)
 
 

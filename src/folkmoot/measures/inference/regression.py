@@ -159,7 +159,7 @@ def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the inverse information (k, k) and the penalised score of each row (n, k)."""
+    """Return the covariance (k, k) of the coefficients `beta`, and the score of each row (n, k)."""
     pi = 1 / (1 + np.exp(-np.clip(x @ beta, -30, 30)))
     root: FloatArray = np.sqrt(pi * (1 - pi))[:, None] * x
     bread = np.asarray(np.linalg.pinv(root.T @ root), float)

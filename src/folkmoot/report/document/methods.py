@@ -57,7 +57,7 @@ class Methods(NamedTuple):
 def build_methods(
     run: RunFolder, study: Study, front: Front, results: Sequence[Result] = ()
 ) -> Methods:
-    """Write the methods section of a paper in the past tense, and fill in the checklist.
+    """Write the methods section of a paper, and fill in the reporting checklist.
 
     `front`: the first page of the report. `results`: the results of all claims.
     """

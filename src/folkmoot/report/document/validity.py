@@ -73,7 +73,7 @@ Row = Mapping[str, TableCell]
 
 
 class Evidence(NamedTuple):
-    """One verdict of a finding, with its figure in words."""
+    """One verdict of a finding, with the value behind it in words."""
 
     label: str
     verdict: Verdict
