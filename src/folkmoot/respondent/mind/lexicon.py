@@ -44,7 +44,7 @@ class Lexicon:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]]) -> Lexicon:
-        """Return a lexicon from a mapping of three camps.
+        """Return a lexicon from a mapping of three camps (ways to justify a choice).
 
         The mapping has the form {camp: {nouns: […], verbs: […], words: "one two …"}}.
         """

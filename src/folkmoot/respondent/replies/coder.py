@@ -1,8 +1,7 @@
 """The embedded coder. It codes a text by the words that the text shares with a codebook.
 
-No model is called. The coder is used in tests, demos and dry runs. Its codes are marked `embedded`
-and support no finding. The system message holds the codebook and the subject of the question. The
-other messages hold the text to code.
+No model is called. The coder is used in tests, demos and dry runs. No finding uses its codes, which
+are marked `embedded`.
 """
 
 from __future__ import annotations

@@ -272,12 +272,12 @@ class State:
 
 
 def quote_topic(config: CrossPollinationConfig) -> Any:
-    """Return the topic for use in prompts, with the sources of its texts."""
+    """Return the topic, for prompts."""
     return quote_all(config.topic, "material", "study.topic")
 
 
 def quote_options(options: Iterable[str]) -> list[str]:
-    """Return the options in the given order for use in prompts, each with its source."""
+    """Return the options in the given order, for prompts."""
     return [quote_value(option, "option", "study.topic.options") for option in options]
 
 

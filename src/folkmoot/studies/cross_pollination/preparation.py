@@ -96,8 +96,7 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     """Return settings with at most `limit` participants, but at least one in each condition.
 
-    The number of draws of the summaries is lowered if a condition has fewer participants than
-    draws.
+    Each version of the summaries (`summary_draws`) then still has a reader in each condition.
     """
     per_condition = max(
         1, min(config.participants_per_condition, limit // len(config.condition_designs))

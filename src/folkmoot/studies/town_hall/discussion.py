@@ -123,7 +123,7 @@ class Meeting:
 
     @cached_property
     def named_residents(self) -> dict[str, Named]:
-        """Resident id → id and name with their sources, for prompts."""
+        """Resident id → the id and name that prompts show."""
 
         def quote_column(resident: Resident, column: str) -> str:
             source_id = cell_id(f"residents.{column}", self.set.number, resident.id)
@@ -164,7 +164,7 @@ class Meeting:
         return {"round": quote_round(round), "rounds": rounds}
 
     def ids_of(self, residents: Iterable[str]) -> list[str]:
-        """Return the ids of residents with their sources, for prompts."""
+        """Return the ids of residents as prompts show them."""
         return [self.named_residents[resident]["id"] for resident in residents]
 
     @property
@@ -250,7 +250,7 @@ class Meeting:
 
 
 def quote_round(number: int) -> int:
-    """Return the number of a round with its source, for prompts."""
+    """Return the number of a round, for prompts."""
     return quote_value(number, "value", "protocol.round")
 
 
@@ -375,7 +375,7 @@ def one_line(text: str) -> str:
 
 
 def on_one_line(utterance: Utterance) -> str:
-    """Return an utterance without line breaks, with its source."""
+    """Return an utterance without line breaks."""
     return alter_text(utterance.quoted_text, one_line(utterance.text))
 
 
@@ -466,7 +466,7 @@ def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
 
 
 def count_residents(meeting: Meeting) -> int:
-    """Return the number of residents with its source, for prompts."""
+    """Return the number of residents, for prompts."""
     return quote_value(len(meeting.ids), "value", "protocol.residents")
 
 

@@ -717,7 +717,7 @@ async def code_concerns(
 
 
 def quote_item(meeting: Meeting, id: str, text: str) -> dict[str, str]:
-    """Return the id and text of a ballot item, with their sources, for prompts."""
+    """Return the id and text of a ballot item, for prompts."""
     return {
         "id": quote_value(id, "value", cell_id("items.item_id", meeting.id, id)),
         "text": quote_value(text, "proposal", cell_id("items.text", meeting.id, id), PLANNER),

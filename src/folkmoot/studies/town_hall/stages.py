@@ -542,9 +542,8 @@ class UpcomingRound:
     def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
         """Return the prompt that asks for the turns of `residents`.
 
-        `completed` holds turns from earlier replies of the round. The prompt lists their
-        statements. With `whole`, the prompt asks for the whole round in one reply, with reflections
-        if there are any.
+        The prompt lists the statements of `completed`, the turns that earlier replies of the round
+        gave. If `whole` is True, the prompt also asks for reflections, if the round has any.
         """
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting

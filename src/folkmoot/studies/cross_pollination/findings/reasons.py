@@ -1,4 +1,4 @@
-"""Findings about the clusters of reasons: stability, number, a map, and members' summaries."""
+"""Findings about the clusters of reasons: stability, number, a map, and the texts of members."""
 
 from __future__ import annotations
 

@@ -161,7 +161,10 @@ class Votes:
         )
 
     def exposure_of(self, condition_votes: ConditionVotes) -> ConditionDesign:
-        """Return the switches of a condition. All are off if the study file does not declare it."""
+        """Return what a condition has: summaries, interview or dialogue.
+
+        A condition that the study file does not declare has none of these.
+        """
         return self.condition_switches.get(condition_votes.condition, ConditionDesign())
 
     @cached_property
@@ -341,9 +344,9 @@ class Votes:
 
     @property
     def undescribed_clusters(self) -> list[str]:
-        """The clusters without a description in at least one draw of the summaries.
+        """The clusters that lack a description in one version of the summaries.
 
-        The readers of that draw are not shown the cluster.
+        Readers of that version are not shown the cluster.
         """
         undescribed = [
             cluster_row["cluster_id"]
@@ -418,10 +421,10 @@ VOTED_IN = {
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the table `participants` with excluded votes set to null.
+    """Return the table `participants` in which the excluded votes are null.
 
-    `excluded` holds rows of `answers`. `position_changed` becomes null as well if the first or the
-    final vote is excluded.
+    `excluded` holds the rows of `answers` to exclude. `position_changed` is null if it needs one of
+    these votes.
     """
     votes = excluded.filter(role="participant", kind="choice")
     exclusions = {

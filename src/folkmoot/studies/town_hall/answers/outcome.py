@@ -224,7 +224,7 @@ class Planned(Record):
 
 
 def planned_ballot_type(asked: AskContext) -> Json[Planned]:
-    """Return the answer type for the planner's ballot. `asked` is the context for parsing."""
+    """Return the answer type for the planner's ballot."""
     return Json(Planned, validation_context=asked, schema=asked_schema(Planned))
 
 
