@@ -181,19 +181,15 @@ def kappa_of_possible(
     questions: Sequence[Hashable] = (),
     who: Sequence[Hashable] = (),
 ) -> Estimate:
-    """Return Cohen's kappa of two answers of each participant, relative to its largest value.
+    """Return how well two answers of each participant agree: Cohen's kappa over its maximum.
 
-    The result is (p_o − p_e) / (p_max − p_e), with observed, chance and largest possible agreement.
     0: the two answers of a participant agree no more than answers of two random participants. 1:
     they agree as much as the two distributions of answers allow. So a move of all participants to
-    one option does not lower the result. Returns NaN if p_max is not clearly larger than p_e.
+    one option does not lower the result. The result is NaN if the maximum is hardly above chance.
 
     `questions` (n,): the question of each pair of answers. Chance agreement is computed within
     questions. `who` (n,): the participant, needed if a participant answered several questions.
-
-    The 95 % interval is Wilson's for p_o, with an effective number of pairs from the variance
-    between participants. p_max has sampling error, so it is corrected and varied by half a standard
-    error. Cohen (1960), doi:10.1177/001316446002000104.
+    Cohen (1960), doi:10.1177/001316446002000104.
     """
     n = len(first)
     if not n:
@@ -206,6 +202,8 @@ def kappa_of_possible(
     most = float(sizes @ rooms) / n
     if most - chance <= LEAST_ROOM:
         return Estimate(math.nan, math.nan, math.nan, n)
+    # The interval is Wilson's for the observed agreement. The largest agreement has sampling error,
+    # so it is varied by half a standard error.
     groups = _encode_labels(list(who) or range(n))
     pairs, people = _effective_sample_size(same, groups)
     low, high = score_interval(observed, pairs, Z)

@@ -94,7 +94,7 @@ class ChoiceInForm(AnswerType[str]):
         return CHOICE
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
-        """Return the option in the field, a way out, or the problem for a re-ask."""
+        """Return the option in a JSON reply, a missing answer, or the problem to tell the model."""
         for _, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and is_declined(candidate.get(DECLINED)):
                 return Missing(DECLINED)

@@ -81,9 +81,9 @@ class JournaledReply(NamedTuple):
 
     @property
     def can_be_asked(self) -> bool:
-        """False for a reply of a human, and for a number.
+        """True if the question of this reply can be asked again.
 
-        The bounds of a number are not journaled.
+        This is not possible for a human, and for a number, because its bounds are not journaled.
         """
         is_readable = bool(self.options) or self.schema is not None or self.kind == "text"
         return self.speaker.model != HUMAN_MODEL and is_readable

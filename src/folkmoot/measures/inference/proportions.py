@@ -51,10 +51,8 @@ def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
 def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) -> Estimate:
     """Return the difference count1/n1 − count2/n2 of two independent shares, with a p-value.
 
-    The interval is Newcombe's hybrid score (method 10). With the Wilson limits (l1, u1) and (l2,
-    u2), the bounds are p1 − p2 − √((p1−l1)² + (u2−p2)²) and p1 − p2 + √((u1−p1)² + (p2−l2)²). See
-    `p_of_interval` for the p-value. Raises ValueError for an empty group. Newcombe (1998),
-    doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
+    The interval is Newcombe's hybrid score interval (method 10). Raises ValueError for an empty
+    group. Newcombe (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
     """
     _check_share(count1, n1)
     _check_share(count2, n2)

@@ -41,8 +41,8 @@ def write_report(
 
     With `pdf`, also write `report.pdf` and return the path of the PDF. With `figures`, also save
     all charts as SVG and PNG files in this folder. `known`: findings that are already computed.
-    `over_grid`: the verdict on each primary claim over all wordings of a grid. Raises InputError
-    and writes nothing if a PDF is requested and Typst is not installed.
+    `over_grid`: a finding that judges the claims over several runs with different wordings. Raises
+    InputError and writes nothing if a PDF is requested and Typst is not installed.
     """
     if pdf:
         # Check for Typst first, so that a missing package is reported before any file is written.

@@ -48,7 +48,7 @@ CallTimes = Mapping[str, tuple[str, str]]
 
 
 class Methods(NamedTuple):
-    """The text for a methods section, one paragraph per subject, and the checklist."""
+    """The text for a methods section, one paragraph per subject, and a reporting checklist."""
 
     paragraphs: tuple[str, ...]
     checklist: ResultTable

@@ -63,7 +63,10 @@ def read_sex(value: object) -> object:
 
 
 def read_listed(key: str, value: object) -> object:
-    """Return the valid value of `key` for a survey's word. Other values are returned unchanged."""
+    """Convert a survey's word for the attribute `key` to the persona's word.
+
+    Values without a known conversion are returned unchanged.
+    """
     known = _value_meanings().get(key, {})
     return known.get(fold_answer(value), value) if isinstance(value, str) else value
 
