@@ -32,12 +32,11 @@ TYPE_NAMES = {
 
 
 class DroppedDescription(NamedTuple):
-    """A field description that a reply repeated as the value of that field.
+    """A field description that a reply repeated as the value of that field."""
 
-    `path` is the dotted path of the field in the reply, `text` the repeated description.
-    """
-
+    # The dotted path of the field in the reply.
     path: str
+    # The repeated description.
     text: str
 
 

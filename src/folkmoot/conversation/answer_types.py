@@ -27,16 +27,14 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A missing answer with its reason.
+    """A missing answer with its reason."""
 
-    `reason`: a code such as `refused`, `unparsed`, `empty`, `too_long` or `filtered`. If the
-    speaker chose to give no answer, the code is `none_of_these`, `declined` or `cannot_say`.
-    `detail`: the reason in words. `last_reply`: the last reply, which is kept for the record. No
-    measure uses this reply.
-    """
-
+    # A code such as `refused`, `unparsed`, `empty`, `too_long` or `filtered`. If the speaker chose
+    # to give no answer, the code is `none_of_these`, `declined` or `cannot_say`.
     reason: str
+    # The reason in words.
     detail: str = ""
+    # The last reply, which is kept for the record. No measure uses this reply.
     last_reply: str = ""
 
     def __bool__(self) -> bool:
@@ -91,17 +89,15 @@ CHOICE, NUMBER = "choice", "number"
 
 
 class FieldForPeople(NamedTuple):
-    """How a human's page shows one field of a JSON answer.
+    """How a human's page shows one field of a JSON answer."""
 
-    `label` replaces the name and the description of the field, which are written for models. `kind`
-    is the input that the page shows, and `options` are the options to choose from. If both are
-    empty, the page derives kind and options from the schema. Set both if a human may choose from
-    less than the schema allows. For the kind `number`, `options` holds the lowest and the highest
-    value. For the kind `ranking`, the human orders all options of the schema.
-    """
-
+    # Shown in place of the field's name and description, which are written for models.
     label: str
+    # The input that the page shows. If this and `options` are empty, the page derives both from the
+    # schema. Set both if a human may choose from less than the schema allows. For `ranking`, the
+    # human orders all options of the schema.
     kind: Literal["", "choice", "number", "ranking"] = ""
+    # The options to choose from. For the kind `number`: the lowest and the highest value.
     options: tuple[str, ...] = ()
 
 
@@ -259,15 +255,14 @@ class Text(AnswerType[str]):
 
 
 class Repair(NamedTuple):
-    """A value that was corrected or dropped while a reply was parsed.
+    """A value that was corrected or dropped while a reply was parsed."""
 
-    `field`: the dotted path of the value. `kind`: a code such as `spelling` or `unreadable`.
-    `replacement`: the corrected value, or empty if the value was dropped.
-    """
-
+    # The dotted path of the value.
     field: str
+    # A code such as `spelling` or `unreadable`.
     kind: str
     original: str
+    # The corrected value, or empty if the value was dropped.
     replacement: str = ""
 
     @property
@@ -279,13 +274,14 @@ class Repair(NamedTuple):
 class ValidationContext:
     """The context that the pydantic validators of an answer model receive.
 
-    A validator gets the context with `ValidationContext.from_info(info)`. `context`: the
-    `validation_context` of the answer type. `repairs`: the repairs made until now. `echoed`: the
-    dotted paths of fields that repeated a sentence of the prompt.
+    A validator gets the context with `ValidationContext.from_info(info)`.
     """
 
+    # The `validation_context` of the answer type.
     context: Any = None
+    # The repairs made until now.
     repairs: list[Repair] = field(default_factory=list)
+    # The dotted paths of fields that repeated a sentence of the prompt.
     echoed: frozenset[str] = frozenset()
 
     @property
@@ -516,14 +512,12 @@ class JsonList(AnswerType[tuple[M, ...]]):
 
 
 class MapEntries(NamedTuple, Generic[T_co]):
-    """The entries of one reply to `JsonMap`, by key.
-
-    `problems` maps each key without an entry to the reason. `declined` lists the keys of entries
-    that the speaker declined. The caller does not ask for these entries again.
-    """
+    """The entries of one reply to `JsonMap`, by key."""
 
     values: dict[str, T_co]
+    # Key without an entry → the reason.
     problems: dict[str, str]
+    # Keys of entries that the speaker declined. The caller does not ask for these entries again.
     declined: tuple[str, ...] = ()
 
 

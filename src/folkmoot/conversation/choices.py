@@ -311,16 +311,15 @@ class _Stated(BaseModel):
 
 
 class _OptionIndex(NamedTuple):
-    """An index of options by the comparable forms of their text.
+    """A look-up table that finds the options of a choice by their normalised text."""
 
-    `by_form`: the options that have a form. `own`: the option with a label, if every option begins
-    with one. `exact`: the options that can be identified by their text. `longest_first`: the
-    options, sorted by length.
-    """
-
+    # The options with each normalised text.
     by_form: dict[str, tuple[str, ...]]
+    # The option of each label, if every option begins with a label such as `A)`. Otherwise empty.
     own: dict[str, str]
+    # The options that can be identified by their text.
     exact: frozenset[str]
+    # The options, sorted by length.
     longest_first: tuple[str, ...]
 
     def from_forms(self, forms: Sequence[str]) -> frozenset[str]:

@@ -36,27 +36,25 @@ class SupportsConversation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """The course of a dialogue, set by the study.
+    """The course of a dialogue, set by the study."""
 
-    `opening`: the prompt for the first question. `signal`: the reply that ends the dialogue.
-    `max_exchanges`: the maximum number of questions. `about`: the subject of the dialogue.
-    """
-
+    # The prompt for the first question.
     opening: str
+    # The reply that ends the dialogue.
     signal: str
+    # The maximum number of questions.
     max_exchanges: int
+    # The subject of the dialogue.
     about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DialogueResult:
-    """The transcript of a dialogue and the reason for its end.
-
-    `ended`: `signal`, `limit` or `missing`. If it is `missing`, the field `missing` holds the
-    missing answer, and `silent_speaker` the role of the speaker who gave none.
-    """
+    """The transcript of a dialogue and the reason for its end."""
 
     transcript: Transcript
+    # `signal`, `limit` or `missing`. If it is `missing`, the field `missing` holds the missing
+    # answer, and `silent_speaker` the role of the speaker who gave none.
     ended: str
     missing: Missing | None = None
     silent_speaker: str = ""

@@ -80,15 +80,12 @@ NUMBER_FILTERS = ("abs", "float", "int", "round")
 
 
 class Prompt(SourcedText):
-    """A rendered prompt with the sources of its parts and its cache breakpoints.
-
-    `spans`: the source of each part. `cache_breakpoints`: ascending character offsets. The text
-    before an offset may be repeated in other prompts. `for_people`: the wording that a human reads
-    in place of the text, or None if humans read the text itself.
-    """
+    """A rendered prompt with the sources of its parts and its cache breakpoints."""
 
     __slots__ = ("cache_breakpoints", "for_people")
+    # Ascending character offsets. The text before an offset may be repeated in other prompts.
     cache_breakpoints: tuple[int, ...]
+    # The wording that a human reads in place of the text, or None if humans read the text itself.
     for_people: Prompt | None
 
     def __new__(

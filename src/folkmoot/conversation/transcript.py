@@ -27,34 +27,23 @@ from folkmoot.provenance import (
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """A speaker that can be asked, such as a participant, a moderator, a planner or a facilitator.
-
-    `system` is the system prompt. If `model` is None, the run's model for this role answers.
-    `images` lists phrases that are sent as images (`models.images`). The phrases occur in `system`
-    or in prompts to this speaker.
-    """
+    """A speaker that can be asked, such as a participant, a moderator or a planner."""
 
     id: str
     name: str = ""
     role: str = "participant"
+    # The system prompt.
     system: str = ""
+    # The model that answers. None: the run's model for this role.
     model: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    # Phrases in `system`, or in prompts to this speaker, that are sent as images (`models.images`).
     images: tuple[str, ...] = ()
 
 
 class Utterance(NamedTuple):
-    """One utterance of one speaker.
-
-    - `missing`: the reason if there is no text.
-    - `finish`: the finish reason of the reply, or None for a text that no model generated.
-    - `images`: the phrases of `text` that are sent as images.
-    - `id`: the `utterance_id` in the table `utterances`. The id is the address of the reply, with
-      `#part` if the reply holds several utterances. `Scope.say` sets the id.
-    - `public`: True if the other speakers of the conversation are shown the utterance.
-    - `for_people`: the wording that humans are shown in place of `text`, or None.
-    """
+    """One utterance of one speaker."""
 
     speaker_id: str
     text: str
@@ -62,11 +51,18 @@ class Utterance(NamedTuple):
     role: str = "participant"
     stage: str = ""
     round: int | None = None
+    # The reason if there is no text.
     missing: str | None = None
+    # The finish reason of the reply, or None for a text that no model generated.
     finish: str | None = None
+    # The phrases of `text` that are sent as images.
     images: tuple[str, ...] = ()
+    # The `utterance_id` in the table `utterances`. The id is the address of the reply, with `#part`
+    # if the reply holds several utterances. `Scope.say` sets the id.
     id: str = ""
+    # True if the other speakers of the conversation are shown the utterance.
     public: bool = True
+    # The wording that humans are shown in place of `text`, or empty.
     for_people: str = ""
 
     @property
@@ -161,16 +157,15 @@ def last_finish_reason(scope: object) -> str | None:
 
 
 class BuiltMessages(NamedTuple):
-    """The messages of a request with their cache breakpoints and sources.
-
-    `cache_breakpoints`: ascending character offsets into the concatenated message texts. A later
-    request of the same speaker may differ after an offset. There is an offset after each utterance
-    of the history, and wherever the prompt template sets an offset. If the history holds earlier
-    prompts, there is an offset at the end. `spans`: the sources of the texts in the messages.
-    """
+    """The messages of a request with their cache breakpoints and sources."""
 
     messages: tuple[Message, ...]
+    # Ascending character offsets into the concatenated message texts. A later request of the same
+    # speaker may differ after an offset. There is an offset after each utterance of the history,
+    # and wherever the prompt template sets an offset. If the history holds earlier prompts, there
+    # is an offset at the end.
     cache_breakpoints: tuple[int, ...]
+    # The sources of the texts in the messages.
     spans: tuple[Span, ...]
 
 

@@ -107,25 +107,23 @@ def build_messages(
 
 @dataclass(frozen=True, slots=True)
 class ModelListing:
-    """One line of `folkmoot models`: a model, its API key and its server.
-
-    - `key_variable`: the environment variable that holds the key, or that should hold the key if
-      `key_set` is False.
-    - `usable`: True if the model has the key and the files that it needs.
-    - `ok`: True if the test call of `try_models` succeeded, or None before the call.
-    - `latency_s`: duration of the test call in seconds.
-    - `error`: the error of the test call, or the missing requirement of a local model.
-    """
+    """One line of `folkmoot models`: a model, its API key and its server."""
 
     name: str
     canonical: str
     wire_model: str
     base_url: str
+    # The environment variable that holds the key, or that should hold the key if `key_set` is
+    # False.
     key_variable: str
     key_set: bool
+    # True if the model has the key and the files that it needs.
     usable: bool
+    # True if the test call of `try_models` succeeded, or None before the call.
     ok: bool | None = None
+    # Duration of the test call in seconds.
     latency_s: float | None = None
+    # The error of the test call, or what a local model lacks (such as a missing file).
     error: str = ""
 
 

@@ -29,45 +29,40 @@ WORD_VECTOR_MODEL = "wordllama/l2_supercat_256"
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """A vendor of models, with its address and key variables.
+    """A vendor of models, with its address and key variables."""
 
-    - `wire`: the entry point of the provider that speaks the vendor's wire format.
-    - `base_url_env`: the environment variable that replaces the address.
-    - `price_vendor`: the vendor's name in the price library.
-    - `embedding`: the text embedding model that the vendor recommends, or None.
-    """
-
+    # The entry point of the provider that speaks the vendor's wire format.
     wire: str
     base_url: str | None
     key_env: tuple[str, ...]
+    # The environment variable that replaces the address.
     base_url_env: str
+    # The vendor's name in the price library.
     price_vendor: str | None = None
     key_needed: bool = True
+    # The text embedding model that the vendor recommends, or None.
     embedding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """The specification of one model, made by `resolve_model`.
+    """The specification of one model, made by `resolve_model`."""
 
-    - `name`: the canonical name, `provider/model`.
-    - `provider`: the entry point of the provider.
-    - `wire_model`: the model ID that the API expects.
-    - `base_url`: the address of the server. None means the provider's default.
-    - `local`: True for a model that answers in this process. Such models have no limits and no
-      price.
-    - `servers`: the servers that the study file names. `base_url` is then the address of the first.
-    """
-
+    # The canonical name, `provider/model`.
     name: str
+    # The entry point of the provider.
     provider: str
+    # The model ID that the API expects.
     wire_model: str
+    # The address of the server. None means the provider's default.
     base_url: str | None = None
     key_env: tuple[str, ...] = ()
     key_needed: bool = True
+    # True for a model that answers in this process. Such models have no limits and no price.
     local: bool = False
     price_provider: str | None = None
     price_model: str = ""
+    # The servers that the study file names. `base_url` is then the address of the first.
     servers: tuple[Server, ...] = ()
 
 

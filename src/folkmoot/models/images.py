@@ -37,13 +37,11 @@ _PATH_END = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
 
 
 class Image(NamedTuple):
-    """One image in a text.
+    """One image in a text."""
 
-    `words`: the phrase of the text that refers to the image. `url`: the address of the image
-    (`https:` or `data:`).
-    """
-
+    # The phrase of the text that refers to the image.
     words: str
+    # The address of the image (`https:` or `data:`).
     url: str
 
     @property

@@ -20,20 +20,17 @@ _PROBE_TOKENS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """The price of one model in USD per token.
-
-    `cached_usd`: the price of input tokens that the vendor reads from its cache. `cache_write_usd`:
-    the price of tokens that are written to the vendor's cache. `share`: the factor by which the
-    library's price is multiplied, such as 0.5 in a batch. Only long requests query the library,
-    because a query takes 100 µs.
-    """
+    """The price of one model in USD per token."""
 
     provider: str | None
     model: str
     input_usd: float
     output_usd: float
+    # The price of input tokens that the vendor reads from its cache.
     cached_usd: float
+    # The price of tokens that are written to the vendor's cache.
     cache_write_usd: float
+    # The factor by which the library's price is multiplied, such as 0.5 in a batch.
     share: float = 1.0
 
     def batch_price(self) -> ModelPrice:

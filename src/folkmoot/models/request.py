@@ -53,25 +53,23 @@ class RespondentHints(NamedTuple):
 
     All hints follow from the speaker, the answer type and the study author's `about`. Hints are not
     sent to servers, not journaled and not fingerprinted.
-
-    - `role`: role of the speaker who is asked.
-    - `kind`: answer kind (`AnswerType.kind`).
-    - `offered`: options of a choice, bounds of a number, or the option that a text should argue
-      for.
-    - `signal`: the reply that ends the conversation.
-    - `about`: subject of the question, in the words of the study.
-    - `speaker`: id of the speaker who is asked.
-    - `total`: required sum of the numbers in a JSON object, or None.
-    - `names`: pairs of id and name of the speakers in the history.
     """
 
+    # Role of the speaker who is asked.
     role: str = ""
+    # Answer kind (`AnswerType.kind`).
     kind: str = ""
+    # Options of a choice, bounds of a number, or the option that a text should argue for.
     offered: tuple[str, ...] = ()
+    # The reply that ends the conversation.
     signal: str = ""
+    # Subject of the question, in the words of the study.
     about: str = ""
+    # Id of the speaker who is asked.
     speaker: str = ""
+    # Required sum of the numbers in a JSON object, or None.
     total: float | None = None
+    # Pairs of id and name of the speakers in the history.
     names: tuple[tuple[str, str], ...] = ()
 
 
@@ -80,30 +78,25 @@ NO_HINTS = RespondentHints()
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call to a chat model, independent of any wire format.
+    """One call to a chat model, independent of any wire format."""
 
-    - `model`: `provider/model`.
-    - `schema`: the JSON schema of a structured answer, with a title. The provider sends it in the
-      best form that the endpoint accepts. Folkmoot validates the reply in any case.
-    - `images`: phrases of the messages that are sent as images (`models.images`).
-
-    The other fields are not part of the fingerprint:
-
-    - `hints`: hints for the embedded respondent.
-    - `cache_breakpoints`: ascending character offsets into the concatenated message texts. The text
-      before an offset may be repeated in a later request, so the provider may ask the vendor to
-      cache it.
-    - `spans`: sources of the texts in the messages.
-    """
-
+    # The provider and the model, such as `openai/gpt-4o`.
     model: str
     messages: tuple[Message, ...]
     temperature: float | None = None
     max_tokens: int | None = None
+    # The JSON schema of a structured answer, with a title. The provider sends it in the best form
+    # that the endpoint accepts. Folkmoot validates the reply in any case.
     schema: JsonObject | None = None
+    # Phrases of the messages that are sent as images (`models.images`).
     images: tuple[str, ...] = ()
+    # This field and the fields below are not part of the fingerprint, the hash that identifies a
+    # request. Hints for the embedded respondent.
     hints: RespondentHints = NO_HINTS
+    # Ascending character offsets into the concatenated message texts. The text before an offset may
+    # be repeated in a later request, so the provider may ask the vendor to cache it.
     cache_breakpoints: tuple[int, ...] = ()
+    # Sources of the texts in the messages.
     spans: tuple[Span, ...] = ()
 
     def to_json(self) -> JsonObject:
@@ -254,18 +247,16 @@ def strip_reasoning(text: str) -> str:
 
 
 class Completion(NamedTuple):
-    """The completion of one request.
-
-    `finish`: `stop`, `length`, `refused:<reason>` or `unknown`. An unfamiliar reason is appended,
-    as in `unknown:<reason>`. `length:model` means that the reply reached the maximum of the model.
-    The embedded respondent adds `stop:unread` if it did not recognise the subject of the question,
-    and `stop:unmoved` if it recognised no argument before the question.
-    """
+    """The completion of one request."""
 
     text: str
     usage: Usage = Usage()
     model_served: str = ""
     request_id: str = ""
+    # `stop`, `length`, `refused:<reason>` or `unknown`. An unfamiliar reason is appended, as in
+    # `unknown:<reason>`. `length:model` means that the reply reached the maximum of the model. The
+    # embedded respondent adds `stop:unread` if it did not recognise the subject of the question,
+    # and `stop:unmoved` if it recognised no argument before the question.
     finish: str = FINISH_UNKNOWN
     # The gateway fills these in from the journal, so that a replay has the same values. Units are
     # seconds and USD.
@@ -279,41 +270,37 @@ class Completion(NamedTuple):
 
 
 class StudyPart(NamedTuple):
-    """A study type's extension of the embedded respondent, with the study's settings.
+    """A study type's extension of the embedded respondent, with the study's settings."""
 
-    `part` is a `folkmoot.respondent.RespondentPart`.
-    """
-
+    # A `folkmoot.respondent.RespondentPart`.
     part: object
     config: object
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """The settings that a provider's factory receives: `provider(settings) -> Provider`.
+    """The settings that a provider's factory receives: `provider(settings) -> Provider`."""
 
-    - `model`: the API model ID of the model for which the provider is opened.
-    - `base_url`: the address of the server. None means the provider's default.
-    - `api_key`, `headers`, `secrets`: sent to the server only and hidden from the repr. `headers`
-      are sent with every request. `secrets` are the secret values in headers and URL.
-    - `timeout`: seconds.
-    - `options`: the study file's settings for this provider.
-    - `reached_hosts`: servers that have answered in this run. All providers of a run share this
-      set. A failure of a server in this set is transient. Any other server may have a wrong
-      address.
-    - `study`: the study's information for the embedded respondent.
-    """
-
+    # The address of the server. None means the provider's default.
     base_url: str | None = None
+    # Hidden from the repr, like `headers` and `secrets`.
     api_key: str | None = field(default=None, repr=False)
+    # In seconds.
     timeout: float = 120.0
     max_reply_bytes: int = MAX_REPLY_BYTES
     seed: int = 0
+    # The study file's settings for this provider.
     options: Mapping[str, Any] = field(default_factory=dict)
+    # Servers that have answered in this run. All providers of a run share this set. A failure of a
+    # server in this set is transient. Any other server may have a wrong address.
     reached_hosts: set[str] = field(default_factory=set, repr=False)
+    # The API model ID of the model for which the provider is opened.
     model: str = ""
+    # The study's information for the embedded respondent.
     study: StudyPart | None = None
+    # Sent with every request.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # The secret values in headers and URL.
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 

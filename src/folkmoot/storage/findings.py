@@ -46,33 +46,28 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class AlluvialChart:
-    """A chart of changes from one value to another, with one panel per condition.
+    """A chart of changes from one value to another, with one panel per condition."""
 
-    `links`: (panel, old value, new value, count).
-    """
-
+    # (panel, old value, new value, count).
     links: tuple[tuple[str, str, str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalChart:
-    """A chart of estimates with intervals, one line each.
+    """A chart of estimates with intervals, one line each."""
 
-    - `items`: (label, estimate, low, high).
-    - `unit`: title of the axis.
-    - `reference_line`: value of the line of no effect.
-    - `bands`: human benchmarks (label, low, high), drawn behind the intervals.
-    - `unit_values`: values of single independent units (label, value), drawn on the line with this
-      label.
-    - `ratios`: True for a logarithmic scale.
-    """
-
+    # (label, estimate, low, high).
     items: tuple[tuple[str, float, float, float], ...]
+    # Title of the axis.
     unit: str = ""
+    # Value of the line of no effect.
     reference_line: float | None = None
+    # Human benchmarks (label, low, high), drawn behind the intervals.
     bands: tuple[tuple[str, float, float], ...] = ()
     percent: bool = False
+    # Values of single independent units (label, value), drawn on the line with this label.
     unit_values: tuple[tuple[str, float], ...] = ()
+    # True for a logarithmic scale.
     ratios: bool = False
 
 
@@ -132,18 +127,6 @@ Chart = AlluvialChart | IntervalChart | BarChart | LineChart | Heatmap | Scatter
 class Finding:
     """One result of a study.
 
-    - `says`: the sentence that states the numbers with their uncertainty.
-    - `headline`: True if the finding is printed at the end of a run. The report shows all findings.
-    - `section`: group of the finding in the report (`Effects`, `Noise`, `Attrition`, …).
-    - `notes`: caveats and sources.
-    - `alarms`: reasons why the run differs from the intended run, shown in red.
-    - `conclusion`: the conclusion if no interval or test states it, such as the most voted option.
-      Its wording changes only with the conclusion.
-    - `primary`: True if the finding states primary claims. The first page of a report shows each of
-      these claims separately.
-    - `unit`: unit of analysis, beginning with its noun ("participant", "group", "session").
-    - `units`: number of these units.
-
     A finding with an interval must name its unit, otherwise the constructor raises ValueError. With
     fewer than five units, a finding is an illustration. Its sentence then says so, and its
     intervals and p-values are removed.
@@ -151,16 +134,27 @@ class Finding:
 
     key: str
     title: str
+    # The sentence that states the numbers with their uncertainty.
     says: str
     grid: ResultTable
     chart: Chart | None = None
+    # Caveats and sources.
     notes: tuple[str, ...] = ()
+    # Group of the finding in the report (`Effects`, `Noise`, `Attrition`, …).
     section: str = "Effects"
+    # True if the finding is printed at the end of a run. The report shows all findings.
     headline: bool = False
+    # Reasons why the run differs from the intended run, shown in red.
     alarms: tuple[str, ...] = ()
+    # Unit of analysis, beginning with its noun ("participant", "group", "session").
     unit: str = ""
+    # Number of these units.
     units: int = 0
+    # The conclusion if no interval or test states it, such as the most voted option. Its wording
+    # changes only with the conclusion.
     conclusion: str = ""
+    # True if the finding states primary claims. The first page of a report shows each of these
+    # claims separately.
     primary: bool = False
 
     def __post_init__(self) -> None:

@@ -45,25 +45,24 @@ class ModelUsage:
 
     The gateway, the progress display and the manifest use the same object, so their numbers agree.
     A sum with unknown parts is a lower bound, and is null in JSON.
-
-    - `calls`: calls that were sent to the model.
-    - `replayed`: calls that came from the journal.
-    - `calls_without_token_count`: replies without token counts.
-    - `calls_without_price`: replies of unknown cost.
-    - `lost_calls`: failed attempts, which the vendor may have billed.
-    - `broken`: lost calls with a reply that broke off.
     """
 
+    # Calls that were sent to the model.
     calls: int = 0
+    # Calls that came from the journal.
     replayed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     cost_usd: float = 0.0
+    # Replies without token counts.
     calls_without_token_count: int = 0
+    # Replies of unknown cost.
     calls_without_price: int = 0
     retries: int = 0
+    # Failed attempts, which the vendor may have billed.
     lost_calls: int = 0
+    # Lost calls with a reply that broke off.
     broken: int = 0
     served_models: set[str] = field(default_factory=set)
 
@@ -115,48 +114,47 @@ class RunFacts:
     """The facts about a run that the runner knows when the run ends.
 
     Times are ISO 8601, durations are in seconds.
-
-    - `synthetic`: roles that the embedded respondent answered.
-    - `people`: number of seats in which a human answered.
-    - `roles`: roles of each model.
-    - `model_override`: the model that took every role (`--model`).
-    - `scripted`: True if the caller's provider answered and no model.
-    - `study_file`: path of the study file relative to the run folder.
-    - `earlier_manifest`: manifest of the previous process of this run.
-    - `cut_retry_usage`: usage of the calls that repeated a truncated reply with twice the limit.
-    - `batched_calls`: calls submitted in batches.
-    - `broken`: replies that broke off and may have been billed, as (model, maximum cost in USD).
-    - `possibly_paid`: calls of killed processes and workers that may have been billed, as (process
-      or worker, calls, maximum cost in USD).
-    - `unusable_reason`: the reason if a finished run has no usable results.
-    - `fork`: the source run of a fork and its differences.
     """
 
     run_id: str
     study: str
     outcome: str
     seed: int
+    # Roles that the embedded respondent answered.
     synthetic: Sequence[str]
     started_at: str
     finished_at: str
     wall_seconds: float
+    # Number of seats in which a human answered.
     people: int = 0
     models: Mapping[str, ModelUsage] = field(default_factory=dict)
+    # Roles of each model.
     roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
     embedding_model: str = ""
+    # The model that took every role (`--model`).
     model_override: str | None = None
+    # True if the caller's provider answered and no model.
     scripted: bool = False
+    # Path of the study file relative to the run folder.
     study_file: str = ""
     hashes: Mapping[str, str] = field(default_factory=dict)
     journal_digest: str = ""
     record_digest: str = ""
+    # Manifest of the previous process of this run.
     earlier_manifest: Mapping[str, Any] = field(default_factory=dict)
+    # Usage of the calls that repeated a truncated reply with twice the limit.
     cut_retry_usage: ModelUsage = field(default_factory=ModelUsage)
+    # Calls submitted in batches.
     batched_calls: int = 0
+    # Replies that broke off and may have been billed, as (model, maximum cost in USD).
     broken: Sequence[tuple[str, float | None]] = ()
+    # Calls of killed processes and workers that may have been billed, as (process or worker, calls,
+    # maximum cost in USD).
     possibly_paid: Sequence[tuple[str, int, float | None]] = ()
+    # The reason if a finished run has no usable results.
     unusable_reason: str = ""
     planted: Mapping[str, object] = field(default_factory=dict)
+    # The source run of a fork and its differences.
     fork: Mapping[str, object] = field(default_factory=dict)
 
 

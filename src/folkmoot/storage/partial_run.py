@@ -28,17 +28,15 @@ COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The planned parts of a run in order, and the parts with complete rows.
+    """The planned parts of a run in order, and the parts with complete rows."""
 
-    `column`: the column that holds the name of the part. `arms`: the parts of each condition, or
-    empty if a part belongs to several conditions. `excluded`: the parts that the analysis leaves
-    out.
-    """
-
+    # The column that holds the name of the part.
     column: str
     planned: tuple[str, ...]
     complete: tuple[str, ...]
+    # The parts of each condition, or empty if a part belongs to several conditions.
     arms: Mapping[str, tuple[str, ...]]
+    # The parts that the analysis leaves out.
     excluded: tuple[str, ...] = ()
 
     @property

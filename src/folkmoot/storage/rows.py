@@ -48,14 +48,15 @@ def column(
 class Row:
     """One row of a table. Subclasses are frozen dataclasses.
 
-    Columns are in the order of the fields, and fields of a base class come first. `key`: the
-    columns that identify a row. The sources of texts in prompts refer to rows by this key
-    (`folkmoot.provenance`). `from_replies`: the protocol computes the rows from replies, such as
-    the result of a game. A control does not repeat a decision if its prompt shows such a value.
+    Columns are in the order of the fields, and fields of a base class come first.
     """
 
     table: ClassVar[str] = ""
+    # The columns that identify a row. The sources of texts in prompts refer to rows by this key
+    # (`folkmoot.provenance`).
     key: ClassVar[tuple[str, ...]] = ()
+    # The protocol computes the rows from replies, such as the result of a game. A control does not
+    # repeat a decision if its prompt shows such a value.
     from_replies: ClassVar[bool] = False
 
     def __init_subclass__(

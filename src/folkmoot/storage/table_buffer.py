@@ -64,12 +64,12 @@ class RowOrder:
         self._count = 0
 
     def next_key(self) -> bytes:
-        """Return the key of the next row or child scope."""
+        """Return the sort key of the next row or child scope, and count it."""
         self._count += 1
         return self.key_of(self._count - 1)
 
     def key_of(self, number: int) -> bytes:
-        """Return the key of the row or child scope with this number."""
+        """Return the sort key of the row or child scope with this number, counted from 0."""
         # The length comes first, so that comparing bytes compares numbers: 255 is one byte, 256 is
         # two.
         length = (number.bit_length() + 7) // 8

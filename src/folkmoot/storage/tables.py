@@ -288,12 +288,11 @@ DRAWS = "draw of the summaries"
 
 
 class Units(NamedTuple):
-    """The independent units of a table.
+    """The independent units of a table."""
 
-    `name`: the noun for a unit. `of`: the unit of each row as text.
-    """
-
+    # The noun for a unit.
     name: str
+    # The unit of each row as text.
     of: pl.Series
 
 

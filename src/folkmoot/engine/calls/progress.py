@@ -104,11 +104,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class PreflightCheck:
-    """The result of one preflight call, in words.
-
-    `problem` says why the study cannot work with the model. `problem` is empty if the model can be
-    used.
-    """
+    """The result of one preflight call, in words."""
 
     model: str
     role: str
@@ -120,6 +116,7 @@ class PreflightCheck:
     ended: str
     read: str
     cost_usd: float | None
+    # Why the study cannot work with the model. Empty if the model can be used.
     problem: str = ""
 
 

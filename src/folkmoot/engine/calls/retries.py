@@ -119,18 +119,15 @@ class ModelState:
 
 @dataclass(slots=True)
 class ModelCall:
-    """One call and its progress through budget, limiter and retries.
-
-    `max_input_tokens` bounds the tokens sent. `max_output_tokens` returns the token limit of the
-    reply, or None without a limit. `reserved_usd` is reserved in the budget, and `covered_usd` is
-    covered by the loan. Both are in USD, and None before that step. `has_alternative`: the model
-    has already answered this question in another form. A rejection is then no evidence against
-    other calls.
-    """
+    """One call and its progress through budget, limiter and retries."""
 
     address: str
+    # An upper bound of the tokens sent.
     max_input_tokens: int
+    # Returns the token limit of the reply, or None without a limit.
     max_output_tokens: Callable[[], int | None]
+    # The model has already answered this question in another form. A rejection is then no evidence
+    # against other calls.
     has_alternative: bool = False
     # The call goes through the batch queue and takes no slot of a rate limiter.
     batched: bool = False
@@ -139,7 +136,9 @@ class ModelCall:
     waited_for_quota: bool = False
     started_at: float = 0.0
     latency_s: float = 0.0
+    # The cost (USD) reserved in the budget. None until it is reserved.
     reserved_usd: float | None = None
+    # The cost (USD) that was written to disk before the call was sent. None until it is written.
     covered_usd: float | None = None
 
 

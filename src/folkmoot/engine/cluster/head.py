@@ -75,21 +75,20 @@ LOCAL_OBJECT_STORE_BYTES = 200_000_000
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """The head's handle of a worker.
-
-    `item_count` is the number of items that the worker runs. `received_entry_count` is the number
-    of entries of its shard that reached the journal. `state_changed` is set when
-    `received_entry_count` rises. If the worker is lost, its unsent entries are recovered.
-    `terminated` is set when these entries are in the journal.
-    """
+    """What the main process knows about one worker."""
 
     number: int
     actor: Actor
     ready: WorkerReady
+    # The number of items that the worker runs.
     item_count: int = 0
+    # The number of its entries that reached the journal.
     received_entry_count: int = 0
     lost: bool = False
+    # Set when all entries of an ended worker are in the journal. Those that a lost worker has not
+    # sent are recovered first.
     terminated: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when `received_entry_count` rises.
     state_changed: asyncio.Event = field(default_factory=asyncio.Event)
     monitor_task: asyncio.Task[None] | None = None
 

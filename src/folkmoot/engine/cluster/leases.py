@@ -27,39 +27,38 @@ from folkmoot.errors import BudgetReachedError
 
 @dataclass(slots=True)
 class BudgetDemand:
-    """The part of a worker's report that concerns the budget.
+    """The part of a worker's report that concerns the budget."""
 
-    The first four fields give the budget that waiting calls need, and the maximum and expected cost
-    of the oldest waiting call. `usd_left` and `calls_left` are the unused budget. `loan` is the
-    loan to ask for. Amounts are in USD. `is_idle` means that no call is in flight and no entry is
-    unsent.
-    """
-
+    # What the waiting calls need: their maximum cost (USD) and their number.
     waiting_usd: float = 0.0
     waiting_calls: int = 0
+    # The maximum and the expected cost (USD) of the call that has waited longest.
     oldest_call_max_usd: float = 0.0
     oldest_call_expected_usd: float = 0.0
+    # What is unused of the budget that the worker may reserve.
     usd_left: float = 0.0
     calls_left: int = 0
+    # True if no call is in flight and the main process has all entries.
     is_idle: bool = True
+    # The calls that the main process is asked to record on disk before the worker sends them.
     loan: LoanWish = field(default=LoanWish())
 
 
 @dataclass(slots=True)
 class Lease:
-    """The limits that a worker may use until its next report.
+    """The limits that a worker may use until its next report."""
 
-    The worker may reserve `usd` (USD) and `calls` from the budget. `lent` is the total loan to send
-    calls with, or None if the loan is unchanged. `unpriced` is true if the loan also covers calls
-    of unknown price. `models` holds the grant for each model. `journal_entries` are the journal's
-    entries at the addresses that the worker asked for.
-    """
-
+    # The part of the budget that the worker may reserve: a cost (USD) and a number of calls.
     usd: float = 0.0
     calls: int = 0
+    # The total of calls that are recorded on disk for this worker, which it may thus send. None if
+    # the total is unchanged.
     lent: Amount | None = None
+    # True if this total includes calls of unknown price.
     unpriced: bool = False
+    # The rate limits of each model that the worker may use.
     models: dict[str, Grant] = field(default_factory=dict)
+    # The journal's entries at the addresses that the worker asked for.
     journal_entries: dict[str, JournalEntry | None] = field(default_factory=dict)
 
 

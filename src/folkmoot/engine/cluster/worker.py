@@ -73,60 +73,58 @@ ChunkContent = tuple[
 
 
 class WorkerSetup(NamedTuple):
-    """The data about the run that a worker needs at its start. The head sends it.
+    """The data about the run that a worker needs at its start. The main process sends it."""
 
-    `study` is the pickled study type, or its name, or its file with the consent to run it.
-    `run_holder` is the content of the holder file in the run folder. A worker that reads the same
-    content sees the same folder. Otherwise `key` identifies the run. `limits` is the budget (USD,
-    calls).
-    """
-
+    # The pickled study type, or its name, or its file with the consent to run it.
     study: bytes | str | tuple[str, Consent]
     # The path of the study file and its config.
     pickled_file_and_config: bytes
     # Prompts of the researcher, by name. None: those of the study type.
     prompts: Mapping[str, str] | None
     folder: Path
+    # The content of a file in the run folder. A worker that reads the same content there shares
+    # the folder with the main process.
     run_holder: str
+    # Identifies the run for a worker that does not share the folder.
     key: str
     started_at: str
     model_override: str | None
     embedding_model: str | None
+    # The budget (USD, calls).
     limits: tuple[float | None, int | None]
     accept_changes: bool
 
 
 class WorkerReady(NamedTuple):
-    """The answer of a worker to its setup.
+    """The answer of a worker to its setup."""
 
-    `problem` says why the worker cannot work, or is empty. `shard_path` is the worker's shard, and
-    `sees_run_folder` says whether this shard is in the run folder. `node` is the worker's Ray node.
-    `leftover` holds the shards that earlier workers left on this machine, with their entries.
-    """
-
+    # Why the worker cannot work. Empty if it can.
     problem: str
+    # The worker's shard, the file in which it keeps entries until the journal has them.
     shard_path: Path = Path()
+    # True if the shard is in the run folder.
     sees_run_folder: bool = False
+    # The worker's Ray node.
     node: str = ""
+    # The shards that earlier workers left on this machine, with their entries.
     leftover: tuple[tuple[Path, list[JournalEntry]], ...] = ()
 
 
 @dataclass(slots=True)
 class WorkerReport:
-    """A worker's report to the head: new entries, events and demands.
-
-    `covers` holds for each entry the amount of the loan that covered the call (USD), or None
-    without a loan. `requested_addresses` are addresses at which the journal may have an entry.
-    `stop_error` is the pickled error that stopped the worker's calls.
-    """
+    """A worker's report to the head: new entries, events and demands."""
 
     entries: list[JournalEntry]
+    # For each entry, the maximum cost (USD) that was recorded on disk before the call was sent.
+    # None if none was recorded.
     covers: list[float | None]
     superseded_addresses: list[str]
+    # Addresses at which the journal may have an entry.
     requested_addresses: list[str]
     events: list[Event]
     demands: dict[str, ModelDemand]
     budget_demand: BudgetDemand
+    # The pickled error that stopped the worker's calls.
     stop_error: bytes | None
 
 
@@ -402,7 +400,7 @@ class Worker:
         self._run.gateway.stop_calls(stop_error)
 
     async def delete_shard(self, shard: Path) -> None:
-        """Delete a shard of an earlier worker after the head has its entries."""
+        """Delete an earlier worker's file of entries, once the main process has the entries."""
         delete_shard(shard)
 
     async def close(self) -> None:

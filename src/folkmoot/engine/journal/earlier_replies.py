@@ -28,23 +28,23 @@ TAKEN_OVER = 0
 
 @dataclass(frozen=True)
 class ReplyChange:
-    """The one reply in which a fork differs from the run that it repeats.
+    """The one reply in which a fork differs from the run that it repeats."""
 
-    `run` is the folder of the earlier run relative to the new one. `journal_digest` is the content
-    digest of the earlier journal. `reply` is the raw reply that the researcher gives. It is None if
-    the reply is left out (`dropped`), comes from another `model`, or stays unchanged. `asked_again`
-    lists further addresses to ask again. `draw` is added to the seed that models are sent, so that
-    models which accept a seed give another answer.
-    """
-
+    # The folder of the earlier run relative to the new one.
     run: str
     run_id: str
+    # The content digest of the earlier journal.
     journal_digest: str
     address: str
+    # The raw reply that the researcher gives. None if the reply is left out (`dropped`), comes from
+    # another `model`, or stays unchanged.
     reply: str | None = None
     dropped: bool = False
     model: str | None = None
+    # Added to the seed that models are sent, so that models which accept a seed give another
+    # answer.
     draw: int = 0
+    # Further addresses to ask again.
     asked_again: tuple[str, ...] = ()
 
     @classmethod

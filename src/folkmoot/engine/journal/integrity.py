@@ -44,11 +44,9 @@ Cells = Sequence[object]
 
 
 class Damage(NamedTuple):
-    """One difference between a journal and the data that was written to it.
+    """One difference between a journal and the data that was written to it."""
 
-    `address` is empty if the difference belongs to no entry.
-    """
-
+    # Empty if the difference belongs to no entry.
     address: str
     problem: str
 

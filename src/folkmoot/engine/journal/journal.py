@@ -389,10 +389,8 @@ class _Covered(NamedTuple):
 
 
 class _AfterCommit(NamedTuple):
-    """A callback that the writer runs when all items queued before it are on disk.
-
-    `take` is called earlier, when the writer takes the item from the queue.
-    """
+    """A callback that the writer runs when all items queued before it are on disk."""
 
     callback: Callable[[], object]
+    # Called earlier, when the writer takes the item from the queue.
     take: Callable[[], None] = lambda: None

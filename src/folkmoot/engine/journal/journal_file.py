@@ -100,24 +100,23 @@ def unescape_address_part(part: str) -> str:
 
 
 class JournalEntry(NamedTuple):
-    """One journaled call: its request, its result and its cost.
-
-    `request` is a JSON object. `reply` is the text of a reply, or the JSON result of a computation.
-    `blob` holds an embedding as float32 bytes. Numbers of tokens are None if the server did not
-    report them, and `cost_usd` is None if the cost is unknown. `latency_s` is in seconds,
-    `started_at` in seconds since 1970.
-    """
+    """One journaled call: its request, its result and its cost."""
 
     address: str
     kind: str
     fingerprint: bytes
+    # A JSON object.
     request: Mapping[str, Any]
+    # The text of a reply, or the JSON result of a computation.
     reply: str = ""
+    # An embedding as float32 bytes.
     blob: bytes | None = None
     finish: str = "stop"
+    # Numbers of tokens are None if the server did not report them.
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    # None if the cost is unknown.
     cost_usd: float | None = None
     latency_s: float = 0.0
     attempts: int = 1
@@ -138,30 +137,28 @@ class FirstReply(NamedTuple):
 
 
 class BatchRecord(NamedTuple):
-    """A batch submitted to a vendor.
+    """A batch submitted to a vendor."""
 
-    `name` is given by this run. `id` is given by the vendor, and is empty until it is known. Times
-    are in seconds since 1970. The vendor ends the batch at `due_at` at the latest.
-    """
-
+    # Given by this run.
     name: str
     model: str
+    # Given by the vendor. Empty until it is known.
     id: str
     calls: int
+    # Times are in seconds since 1970.
     submitted_at: float
+    # The vendor ends the batch at this time at the latest.
     due_at: float
 
 
 class BrokenReply(NamedTuple):
-    """A reply that broke off after it had begun.
+    """A reply that broke off after it had begun."""
 
-    `at` is in seconds since 1970. `max_usd` is the most that the vendor may charge (USD), or None
-    if this is unknown.
-    """
-
+    # In seconds since 1970.
     at: float
     address: str
     model: str
+    # The most that the vendor may charge (USD), or None if this is unknown.
     max_usd: float | None
 
 

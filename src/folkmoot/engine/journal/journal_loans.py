@@ -24,15 +24,13 @@ CREATE TABLE IF NOT EXISTS loans(
 
 
 class OutstandingLoan(NamedTuple):
-    """Calls of a process or a worker that may be billed but have no entry yet.
+    """Calls of a process or a worker that may be billed but have no entry yet."""
 
-    `at` is the time of the loan in seconds since 1970, and `calls` the number of calls. `max_usd`
-    is their maximum cost (USD), or None if a price is unknown.
-    """
-
+    # The time of their record in seconds since 1970.
     at: float
     who: str
     calls: int
+    # Their maximum cost (USD), or None if a price is unknown.
     max_usd: float | None
 
 

@@ -26,14 +26,12 @@ _USD_TOLERANCE = 1e-12
 
 
 class CallPrice(NamedTuple):
-    """The price of a call (USD) before it is made.
-
-    `expected_usd` is less than `max_usd` only if nothing limits the reply (no `max_tokens`). Such a
-    call may run alone even if the budget does not cover its maximum price. Otherwise a small budget
-    could buy nothing.
-    """
+    """The price of a call (USD) before it is made."""
 
     max_usd: float = 0.0
+    # Less than `max_usd` only if nothing limits the reply (no `max_tokens`). Such a call may run
+    # alone even if the budget does not cover its maximum price. Otherwise a small budget could buy
+    # nothing.
     expected_usd: float = 0.0
 
 

@@ -278,9 +278,10 @@ class Account:
 
 
 class LoanManager:
-    """The lender of one journal: it lends to all processes that make calls for the journal.
+    """Records on disk how many calls may be billed, before any process sends them.
 
-    `budget` is the budget of the run. `wait` is passed to the loan of this process (see `Loan`).
+    There is one manager for each journal. A "loan" is the number and the maximum cost of the calls
+    that a process may send. `wait` is passed to the loan of this process (see `Loan`).
     """
 
     def __init__(

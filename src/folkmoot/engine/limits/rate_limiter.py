@@ -50,22 +50,20 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class ModelDemand:
-    """A cluster worker's report on one model: waiting calls, unused grant, limits and errors.
-
-    `first` is the number of tokens of the call that has waited longest. `rate_limit_events` holds
-    two numbers for each 429: the seconds since the call began, and the requested wait in seconds.
-    `hold_seconds` is the remaining time for which the model is held.
-    """
+    """A cluster worker's report on one model: waiting calls, unused limits and errors."""
 
     in_flight: int = 0
     waiting: int = 0
     waiting_tokens: float = 0.0
+    # The number of tokens of the call that has waited longest.
     first: float = 0.0
     starts_left: float = 0.0
     tokens_left: float = 0.0
     successes: int = 0
     rate_hints: Mapping[str, float] | None = None
+    # Two numbers for each 429: the seconds since the call began, and the requested wait in seconds.
     rate_limit_events: list[tuple[float, float | None]] = field(default_factory=list)
+    # The remaining time in which no call to the model may start.
     hold_seconds: float = 0.0
     retries: int = 0
     lost_calls: int = 0
@@ -73,21 +71,20 @@ class ModelDemand:
 
 @dataclass(slots=True)
 class Grant:
-    """The part of one model's limits that a cluster worker may use until its next report.
+    """The part of one model's limits that a cluster worker may use until its next report."""
 
-    `extra_slots` is the number of slots to add, or to give up if it is negative. `call_starts` and
-    `tokens` are the calls that may start and the tokens for them. A call never waits for more than
-    `max_tokens_per_call` tokens. No call starts for `hold_seconds`. The minimum spacing of calls is
-    divided among `worker_count` workers. `answered` is true if the model has answered at least
-    once.
-    """
-
+    # The number of slots to add, or to give up if it is negative.
     extra_slots: int = 0
+    # The number of calls that may start, and the tokens for them.
     call_starts: float = 0.0
     tokens: float = 0.0
+    # A call never waits for more tokens than these.
     max_tokens_per_call: float = UNLIMITED
+    # For this time, no call starts.
     hold_seconds: float = 0.0
+    # The minimum time between calls is divided among this number of workers.
     worker_count: int = 1
+    # True if the model has answered at least once.
     answered: bool = False
 
 
@@ -336,7 +333,7 @@ class RateLimiter:
 
 
 def _filled_bucket(amount: float, capacity: float) -> TokenBucket | None:
-    """Return a full bucket that is refilled only by a grant, or None for an unlimited amount."""
+    """Return a full bucket that never refills with time, or None for an unlimited amount."""
     return None if amount == UNLIMITED else TokenBucket(capacity, amount, 0.0, 0.0)
 
 

@@ -71,43 +71,39 @@ class TokenRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """The estimated totals of a run. A total with a range is given at the middle of the range.
-
-    Fields:
-        longest_chain: calls in the longest chain. In a chain each call waits for the call before.
-        batch_wave_sizes: calls in each wave, which is submitted when every task waits for a reply.
-        sample_requests: the first request of each model, role and answer kind.
-        models: input and output tokens by model.
-        model_calls: calls by model.
-        cacheable_tokens_by_model: input tokens that repeat the beginning of an earlier request, so
-            that a vendor's cache may hold them.
-        calls_range, input_range, output_range: bounds of all calls, input and output tokens.
-            Replies have the length of the embedded respondent's replies at the low bound, and
-            `ASSUMED_UTTERANCE_WORDS` words at the high bound.
-        sampled: the number of items of outermost forks that were run, and the number of all items.
-            None if all were run.
-        incomplete: even the sample was too large, so the run will make more calls than estimated.
-        questions: one entry for each participant who was asked and whom humans can play under
-            `seats`. The entry holds the stages of each question to this participant.
-        parts: the parts of the run that a check of humans can exclude. Empty if the study type
-            declares no parts.
-        notes: what the researcher should know about the calls before the run.
-    """
+    """The estimated totals of a run. A total with a range is given at the middle of the range."""
 
     stages: tuple[StageEstimate, ...]
+    # Calls in the longest chain. In a chain each call waits for the call before.
     longest_chain: int = 1
+    # Calls in each wave, which is submitted when every task waits for a reply.
     batch_wave_sizes: tuple[int, ...] = ()
+    # The first request of each model, role and answer kind.
     sample_requests: tuple[ModelRequest, ...] = ()
+    # Input and output tokens by model.
     models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # Input tokens that repeat the beginning of an earlier request, so that a vendor's cache may
+    # hold them.
     cacheable_tokens_by_model: Mapping[str, int] = field(default_factory=dict)
+    # Calls by model.
     model_calls: Mapping[str, int] = field(default_factory=dict)
+    # Bounds of all calls, input and output tokens. Replies have the length of the embedded
+    # respondent's replies at the low bound, and `ASSUMED_UTTERANCE_WORDS` words at the high bound.
     calls_range: tuple[int, int] | None = None
     input_range: TokenRange | None = None
     output_range: TokenRange | None = None
+    # The number of items of outermost forks that were run, and the number of all items. None if all
+    # were run.
     sampled: tuple[int, int] | None = None
+    # Even the sample was too large, so the run will make more calls than estimated.
     incomplete: bool = False
+    # One entry for each participant who was asked and whom humans can play under `seats`. The entry
+    # holds the stages of each question to this participant.
     questions: Mapping[Seat, Sequence[tuple[str, ...]]] = field(default_factory=dict)
+    # The parts of the run that a check of humans can exclude. Empty if the study type declares no
+    # parts.
     parts: frozenset[str] = frozenset()
+    # What the researcher should know about the calls before the run.
     notes: tuple[str, ...] = ()
 
     @property

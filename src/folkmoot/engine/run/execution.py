@@ -114,17 +114,6 @@ class RunOptions:
     """The options of one run beside its study file, from the command line or from Python.
 
     None means: keep the value of the study file.
-
-    Fields:
-        preflight_requests: requests that are asked before the study starts.
-        custom_provider: a provider in Python that answers every request, for example in tests.
-        seats: ids of participants that humans play, in place of the ids that the study file names.
-        seat_host: serves the question pages of the seats.
-        executor: where the items of forks run: "ray", or the address of a Ray cluster.
-        fork_executor: a fork executor given from Python, used if `executor` is None.
-        is_dry_run: this is a dry run. It writes no tables, because only its calls are counted.
-        workers: the number of Ray workers. None: one for each processor of the cluster.
-        change: the reply in which this run differs from the run that it forks.
     """
 
     model: str | None = None
@@ -136,19 +125,28 @@ class RunOptions:
     budget: float | None = None
     seed: int | None = None
     batch: bool = False
+    # Requests that are asked before the study starts.
     preflight_requests: tuple[ModelRequest, ...] = ()
     # Without `repr`, so that no traceback or log line shows the API key.
     key: str | None = field(default=None, repr=False)
     accept_changes: bool = False
+    # A provider in Python that answers every request, for example in tests.
     custom_provider: Provider | None = None
     progress: Progress = ignore_progress
     consent: Consent = field(default=Consent())
+    # Ids of participants that humans play, in place of the ids that the study file names.
     seats: tuple[str, ...] = ()
+    # Serves the question pages of the seats.
     seat_host: SeatHost | None = None
+    # Where the items of forks run: "ray", or the address of a Ray cluster.
     executor: str | None = None
+    # A fork executor given from Python, used if `executor` is None.
     fork_executor: ForkExecutor | None = None
+    # This is a dry run. It writes no tables, because only its calls are counted.
     is_dry_run: bool = False
+    # The number of Ray workers. None: one for each processor of the cluster.
     workers: int | None = None
+    # The reply in which this run differs from the run that it forks.
     change: ReplyChange | None = None
 
     def to_overrides(self) -> tuple[str, ...]:
@@ -196,8 +194,7 @@ UNPARSED_STEPS = ("missing", "minimal")
 class Execution:
     """The input of one process of a run.
 
-    If `replay` is given, this journal answers all requests and no model is called. `shared_limits`
-    is the budget and the rate limiter that several runs of a grid share.
+    If `replay` is given, this journal answers all requests and no model is called.
     """
 
     study_file: StudyFile
@@ -206,6 +203,7 @@ class Execution:
     folder: Path
     stopper: RunStopper
     replay: ReplayJournal | None = None
+    # The budget and the rate limiter that several runs of a grid share.
     shared_limits: SharedLimits | None = None
 
 

@@ -345,17 +345,17 @@ def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
 
 @dataclass
 class _GridExecution:
-    """One process of a grid. It runs the cells that are unfinished.
-
-    `studies_by_cell` and `providers` are keyed by the name of the cell. `limits` are the budget in
-    USD and in calls. `samples` holds the preflight requests of the cells of the first repeat.
-    """
+    """One process of a grid. It runs the cells that are unfinished."""
 
     grid: RunGrid
+    # Name of the cell → its study file and options.
     studies_by_cell: Mapping[str, tuple[StudyFile, RunOptions]]
+    # Name of the cell → its models.
     providers: Mapping[str, ModelRouter]
     options: RunOptions
+    # The budget in USD and in calls.
     limits: tuple[float | None, int | None]
+    # The preflight requests of the cells of the first repeat.
     samples: Sequence[tuple[GridCell, tuple[ModelRequest, ...]]] = ()
 
     def collect_preflight_requests(self, samples: Samples) -> None:

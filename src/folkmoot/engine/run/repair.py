@@ -28,14 +28,14 @@ DAMAGED_COPY_NAME = "journal-damaged-{}.sqlite"
 class RepairPlan:
     """The entries that a repair removes and the calls that a resume may then make.
 
-    Costs are in USD, or None if the cost of a reply is unknown. `max_later_calls` is the number of
-    intact calls after the first damaged entry. A resume repeats such a call only if new answers
-    have changed its request.
+    Costs are in USD, or None if the cost of a reply is unknown.
     """
 
     problems: tuple[str, ...]
     damaged_entries: int
     damaged_usd: float | None
+    # The number of intact calls after the first damaged entry. A resume repeats such a call only if
+    # new answers have changed its request.
     max_later_calls: int
     max_later_usd: float | None
 

@@ -85,28 +85,25 @@ DIGESTS = ("content digest", "record digest")
 
 @dataclass
 class Verification:
-    """The result of a verification.
+    """The result of a verification."""
 
-    Fields:
-        differences: sentences on what differs from the state at the end of the run or from a
-            replay of its journal.
-        not_compared: sentences on what could not be compared, with the reason.
-        amendments: changes after the end of the run that were recorded beside it.
-        notes: limits of what the digests prove.
-        entries, tables, files: how many entries, tables and files were compared.
-        digest_matches: whether one of the two digests equals the published digest. None if no
-            published digest was given.
-    """
-
+    # Sentences on what differs from the state at the end of the run or from a replay of its
+    # journal.
     differences: list[str] = field(default_factory=list)
+    # Sentences on what could not be compared, with the reason.
     not_compared: list[str] = field(default_factory=list)
+    # Changes after the end of the run that were recorded beside it.
     amendments: list[str] = field(default_factory=list)
+    # Limits of what the digests prove.
     notes: list[str] = field(default_factory=list)
+    # The numbers of entries, tables and files that were compared.
     entries: int = 0
     tables: int = 0
     files: int = 0
     content_digest: str = ""
     record_digest: str = ""
+    # Whether one of the two digests equals the published digest. None if no published digest was
+    # given.
     digest_matches: bool | None = None
 
     @property

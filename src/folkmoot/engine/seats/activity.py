@@ -20,14 +20,14 @@ IDLE_SECONDS = 120.0
 class PageActivity:
     """The activity on the page of one seat, for the researcher's list of seats.
 
-    `asked_at` is the time of the page's last report. `moved_at` is the time at which the human last
-    used pointer or keyboard or scrolled. `typed_at` is the time of the last change of the answer.
-    All three are seconds of the seat manager's clock, or None if the event has not happened in this
-    process.
+    All times are seconds of the seat manager's clock. None: not yet in this process.
     """
 
+    # The time of the page's last report.
     asked_at: float | None = None
+    # The time at which the human last used pointer or keyboard or scrolled.
     moved_at: float | None = None
+    # The time of the last change of the answer.
     typed_at: float | None = None
 
     def note(self, now: float, idle: float | None, typed: float | None) -> None:

@@ -46,7 +46,7 @@ def digest_code(code: str) -> str:
 
 
 def digest_visit(visit: str) -> str:
-    """Return the digest of the secret in the cookie of the entry."""
+    """Return the hash under which the lobby keeps the secret of a person's cookie."""
     return digest("visit", visit).hex()
 
 
@@ -60,23 +60,20 @@ class Occupant:
 
 @dataclass(eq=False)
 class Lobby:
-    """The open seats of a run, by name, until the study starts. The seat manager uses it.
+    """The open seats of a run, by name, until the study starts. The seat manager uses it."""
 
-    Fields:
-        token: the secret part of the entry link, short enough to be copied by hand. A person who
-            guesses the token can only take a free seat.
-        order: the seats in the order in which they are given out.
-        seconds: the time from the first arrival to the start.
-        occupants: the people in the seats.
-        started: is set when no more people can enter.
-        left: seconds until the start. None while the lobby is empty, and after the start.
-    """
-
+    # The secret part of the entry link, short enough to be copied by hand. A person who guesses the
+    # token can only take a free seat.
     token: str
+    # The seats in the order in which they are given out.
     order: Sequence[str]
+    # The time from the first arrival to the start.
     seconds: float
+    # The people in the seats.
     occupants: dict[str, Occupant] = field(default_factory=dict)
+    # Set when no more people can enter.
     started: asyncio.Event = field(default_factory=asyncio.Event)
+    # Seconds until the start. None while the lobby is empty, and after the start.
     left: float | None = None
 
     def __post_init__(self) -> None:

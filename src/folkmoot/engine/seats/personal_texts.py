@@ -64,15 +64,13 @@ COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
 
 
 class AffectedReply(NamedTuple):
-    """A reply of another speaker that quotes the human or is made from the human's texts.
-
-    `words` are the quoted words.
-    """
+    """A reply of another speaker that quotes the human or is made from the human's texts."""
 
     use: str
     address: str
     speaker_id: str
     role: str
+    # The quoted words.
     words: tuple[str, ...] = ()
 
 
@@ -84,23 +82,20 @@ QUOTATION = "Quotations in replies of others, which are removed"
 
 @dataclass
 class PersonalTexts:
-    """The texts of one human in a run, and the requests and replies that contain them.
-
-    Fields:
-        addresses: addresses of the human's replies.
-        requests: number of requests to others that contain texts of the human.
-        summaries: addresses of replies that are made from the human's texts alone.
-        quotable: the runs of words that each reply quotes from the human, by address of the reply.
-    """
+    """The texts of one human in a run, and the requests and replies that contain them."""
 
     seat: Seat
     spans: _SpanTable
     redaction: Redaction
+    # Addresses of the human's replies.
     addresses: set[str]
     answers: int
+    # Number of requests to others that contain texts of the human.
     requests: int = 0
     replies: list[AffectedReply] = field(default_factory=list)
+    # Addresses of replies that are made from the human's texts alone.
     summaries: set[str] = field(default_factory=set)
+    # The runs of words that each reply quotes from the human, by address of the reply.
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
     def is_own(self, address: str) -> bool:

@@ -19,26 +19,24 @@ from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 
 @dataclass(frozen=True, slots=True)
 class QuestionView:
-    """The content of a question page: speaker, history, prompt and answer kind.
-
-    `answer_kind` is `choice`, `number`, `text` or `json`. `message_count` is the number of request
-    messages that the page represents. Later messages of the request are re-asks.
-    `describe_parse_problem` returns why a reply cannot be parsed, or an empty string.
-    `fields_for_people` says how the fields of a JSON reply are shown.
-
-    Questions outside the protocol have a `title`. `is_afterwards` is true for a question after the
-    end of the protocol. It has another time limit.
-    """
+    """The content of a question page: speaker, history, prompt and answer kind."""
 
     speaker: Speaker
     history: tuple[Utterance, ...]
     prompt: str
+    # `choice`, `number`, `text` or `json`.
     answer_kind: str
     options: tuple[str, ...]
+    # The number of request messages that the page represents. Later messages of the request ask
+    # again because the reply could not be parsed.
     message_count: int
+    # Returns why a reply cannot be parsed, or an empty string.
     describe_parse_problem: Callable[[str], str] = lambda _text: ""
+    # How the fields of a JSON reply are shown.
     fields_for_people: Mapping[str, FieldForPeople] = field(default_factory=dict)
+    # Only for questions outside the protocol.
     title: str = ""
+    # True for a question after the end of the protocol. It has another time limit.
     is_afterwards: bool = False
 
     def describe_exchange(self, reply: str) -> tuple[str, str]:

@@ -240,15 +240,13 @@ def excluded_parts(run: RunFolder) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class SeatProgress:
-    """The progress of the human in a seat, for checks during the study.
-
-    `asked` holds the checks that were asked during the study, by number. `own_answers` are pairs of
-    question and answer, for the review.
-    """
+    """The progress of the human in a seat, for checks during the study."""
 
     question_count: int = 0
     stages: set[str] = field(default_factory=set)
+    # The checks that were asked during the study, by number.
     asked: dict[int, asyncio.Future[bool]] = field(default_factory=dict)
+    # Pairs of question and answer, for the review.
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 
     def find_due(self, checks: tuple[SeatCheck, ...], stages: Collection[str]) -> list[int]:

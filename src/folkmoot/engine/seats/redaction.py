@@ -210,14 +210,12 @@ def _ends_sentence(text: str, end: int) -> bool:
 
 @dataclass(slots=True)
 class RecordedText:
-    """The words of a text that the run has recorded as a text of the human.
-
-    `own` holds the parts that are the human's, as word numbers (first, last excluded). `offered` is
-    true if the text was an option of a later question.
-    """
+    """The words of a text that the run has recorded as a text of the human."""
 
     words: Words
+    # The parts that the human wrote, as word numbers (first, last excluded).
     own: Places
+    # True if the text was an option of a later question.
     offered: bool = False
 
     @property
@@ -260,27 +258,22 @@ class RecordedText:
 
 @dataclass
 class Redaction:
-    """The recorded texts of one human and their replacement by marks.
+    """The recorded texts of one human and their replacement by marks."""
 
-    Fields:
-        ids: names of the human in rows and files.
-        others: ids of all other participants.
-        scopes: scopes of the human's sessions, if the same id takes part in several sessions.
-        texts: recorded texts and their lines, by their words.
-        shared: texts that another speaker gave as well. Such texts are removed only from rows of
-            the human.
-        impersonal: texts that are never recorded: names of the protocol, options and texts of the
-            design.
-        salt: random bytes in the hash that becomes the mark of a text. Equal texts get equal marks.
-    """
-
+    # Names of the human in rows and files.
     ids: frozenset[str] = frozenset()
+    # Ids of all other participants.
     others: frozenset[str] = frozenset()
+    # Scopes of the human's sessions, if the same id takes part in several sessions.
     scopes: frozenset[str] = frozenset()
+    # Recorded texts and their lines, by their words.
     texts: dict[str, RecordedText] = field(default_factory=dict)
+    # Texts that another speaker gave as well. Such texts are removed only from rows of the human.
     shared: set[str] = field(default_factory=set)
+    # Texts that are never recorded: names of the protocol, options and texts of the design.
     impersonal: set[str] = field(default_factory=set)
-    # The salt is not stored. Without it a mark cannot confirm a guess of the removed text.
+    # Random bytes in the hash that replaces a removed text. Equal texts get equal hashes. The bytes
+    # are not stored, because with them a hash could confirm a guess of the removed text.
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     def mark(self, text: str) -> str:
@@ -299,7 +292,10 @@ class Redaction:
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
-        """Return a text with marks in place of the `quotable` runs of words."""
+        """Return a text in which each quotation of the human is replaced by a short hash.
+
+        `quotable` holds the runs of words that count as quotations.
+        """
         parts = self.replacements_for(text, find_quoted(text, quotable))
         return str(replace_parts(SourcedText(text), parts))
 

@@ -55,22 +55,19 @@ NAME = "name"
 
 @dataclass(eq=False)
 class PendingQuestion:
-    """One question that waits for a human's answer.
+    """One question that waits for a human's answer."""
 
-    Fields:
-        id: names the question in the forms of its page.
-        reply: is resolved when the human has answered.
-        saved: is set when the journal has written the answer, or when the run has dropped the
-            question. `is_saved` is true in the first case.
-        left: seconds until the question times out. None while its clock does not run.
-    """
-
+    # The name of the question in the forms of its page.
     id: str
     address: str
     request: ModelRequest
     view: QuestionView
+    # Resolved when the human has answered.
     reply: asyncio.Future[Completion]
+    # Set when the journal has written the answer (`is_saved`), or when the run has dropped the
+    # question.
     saved: asyncio.Event = field(default_factory=asyncio.Event)
+    # Seconds until the question times out. None while its clock does not run.
     left: float | None = None
     is_saved: bool = False
 
@@ -82,34 +79,31 @@ class PendingQuestion:
 
 @dataclass(eq=False)
 class SeatState:
-    """The state of one seat during a run.
-
-    Fields:
-        token: the secret part of the seat's link.
-        questions: the waiting questions. The page shows the first one.
-        has_agreed: the human has arrived and has agreed to take part.
-        ended: why the seat gets no more questions: a reason of missing answers, or `done` at the
-            end of the run. Empty while it gets questions.
-        left: seconds within which the human must arrive. None if there is no limit.
-        changed: is set whenever the page of the seat changes.
-        is_connected: a page of the seat was open during this process.
-        seen_system_prompts: the system prompts that the human has already seen.
-        return_code: the code with which the human can return, until they have noted it.
-        question_count: the number of questions so far, including those of earlier processes.
-    """
+    """The state of one seat during a run."""
 
     seat: Seat
+    # The secret part of the seat's link.
     token: str
+    # The waiting questions. The page shows the first one.
     questions: list[PendingQuestion] = field(default_factory=list)
+    # The human has arrived and has agreed to take part.
     has_agreed: bool = False
+    # Why the seat gets no more questions: a reason of missing answers, or `done` at the end of the
+    # run. Empty while it gets questions.
     ended: str = ""
+    # Seconds within which the human must arrive. None if there is no limit.
     left: float | None = None
+    # Set whenever the page of the seat changes.
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    # A page of the seat was open during this process.
     is_connected: bool = False
     end_shown: bool = False
     answers: int = 0
+    # The system prompts that the human has already seen.
     seen_system_prompts: set[str] = field(default_factory=set)
+    # The code with which the human can return, until they have noted it.
     return_code: str = ""
+    # The number of questions so far, including those of earlier processes.
     question_count: int = 0
     activity: PageActivity = field(default_factory=PageActivity)
 

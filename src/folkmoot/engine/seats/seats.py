@@ -45,20 +45,20 @@ OPEN = "open"
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One participant of one session that a human could play.
+    """One participant of one session that a human could play."""
 
-    `id` is the id of the speaker. Every call of this participant has one of the `scopes` in its
-    scope path. `scopes` is empty if the id is unique in the run. `closed_reason` is empty if a
-    human can take the seat. Otherwise it gives the reason, for example that other speakers answer
-    for the participant. `part` is the part of the run that holds the rows of the seat, as the plan
-    names it (`ExpectedRows.part`). If it is empty, the part is the session or the participant.
-    """
-
+    # The id of the speaker.
     id: str
+    # Every call of this participant has one of these names in its scope path. Empty if the id is
+    # unique in the run.
     scopes: tuple[str, ...] = ()
     role: str = PARTICIPANT_ROLE
     condition: str = ""
+    # Empty if a human can take the seat. Otherwise it gives the reason, for example that other
+    # speakers answer for the participant.
     closed_reason: str = ""
+    # The part of the run that holds the rows of the seat, as the plan names it
+    # (`ExpectedRows.part`). If it is empty, the part is the session or the participant.
     part: str = ""
 
     @property

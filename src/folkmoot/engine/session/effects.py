@@ -59,25 +59,25 @@ MAX_EMPTY_REPLY_RETRIES = 2
 
 
 class AskResult(NamedTuple, Generic[T]):
-    """The result of one question: the answer, and how it was obtained.
-
-    `text` is the last raw reply, and `said` the first raw reply, before any re-ask. `parse_step` is
-    the step of the parser that read the answer. `messages` is the request that was sent last.
-    `reply` is the completion of that request with finish reason, tokens, latency and cost. A replay
-    returns the same completion. `repairs` lists values that the validators of a JSON answer
-    corrected or dropped. `address` is the journal address of the question. It is the source of the
-    speaker's utterance.
-    """
+    """The result of one question: the answer, and how it was obtained."""
 
     value: T | Missing
+    # The last raw reply.
     text: str
+    # The step of the parser that read the answer.
     parse_step: str
     reasks: int
     model_served: str
+    # The request that was sent last.
     messages: tuple[Message, ...]
+    # The completion of that request with finish reason, tokens, latency and cost. A replay returns
+    # the same completion.
     reply: Completion
+    # Values that the validators of a JSON answer corrected or dropped.
     repairs: tuple[Repair, ...] = ()
+    # The first raw reply, before any re-ask.
     said: str = ""
+    # The journal address of the question. It is the source of the speaker's utterance.
     address: str = ""
 
 

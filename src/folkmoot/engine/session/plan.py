@@ -74,9 +74,9 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """From now on, accept parts that differ from the sealed parts.
+        """From now on, let changed parts of the plan replace those fixed before the first call.
 
-        The plan keeps the earlier parts beside the new parts.
+        `plan.json` keeps the earlier parts beside the new parts.
         """
         self._accept = True
 

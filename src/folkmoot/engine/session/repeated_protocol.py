@@ -44,16 +44,15 @@ NOT_REPEATED = "refused:not_repeated"
 
 @dataclass(frozen=True)
 class RepeatedAnswer:
-    """An answer of the repeated protocol at one address.
+    """An answer of the repeated protocol at one address."""
 
-    `row` is the answer's row in the table `answers`, and `reply` the last raw reply. `asked_at` is
-    the address in the journal of the outer run, or empty if the finished run gave the reply.
-    `is_consistent` is False if a prompt in the answer's scope quotes an outdated reply.
-    """
-
+    # The answer's row in the table `answers`.
     row: Mapping[str, object]
+    # The last raw reply.
     reply: str
+    # The address in the journal of the outer run, or empty if the finished run gave the reply.
     asked_at: str
+    # False if a prompt in the answer's scope quotes an outdated reply.
     is_consistent: bool
 
 
@@ -135,14 +134,12 @@ async def repeat_protocol(
 
 @dataclass(kw_only=True)
 class RepeatedProtocol(RunContext):
-    """The context in which a protocol runs again. `repeat_protocol` creates it.
+    """The context in which a protocol runs again. `repeat_protocol` creates it."""
 
-    `outer` is the run that asks the changed requests, in its scope `name`. `source` is the journal
-    of the finished run.
-    """
-
+    # The run that asks the changed requests, in its scope `name`.
     outer: RunContext
     name: str
+    # The journal of the finished run.
     source: JournalReader
     watched: frozenset[str]
     repeated: frozenset[str]

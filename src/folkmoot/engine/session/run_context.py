@@ -107,16 +107,14 @@ class ForkExecutor(Protocol):
 
 @dataclass
 class RunContext:
-    """The state that all scopes of one run share. The runner creates it.
-
-    `columns` are the columns of the tables that the study declares. Paths in the study file are
-    relative to `study_dir`. The object holds parts of the study file and not the `StudyFile`,
-    because an import of `StudyFile` would be circular.
-    """
+    """The state that all scopes of one run share. The runner creates it."""
 
     config: StudyConfig
     prompts: PromptLibrary
+    # The columns of the tables that the study declares. This is not the `StudyFile`, because its
+    # import would be circular.
     columns: Mapping[str, Mapping[str, str]]
+    # Paths in the study file are relative to this folder.
     study_dir: Path
     folder: Path
     providers: ModelRouter
@@ -143,7 +141,8 @@ class RunContext:
     unawaited_errors: list[ProtocolError] = field(default_factory=list)
     # Names of the files that the study wrote.
     study_files: set[str] = field(default_factory=set)
-    # Final path → temporary path of files that wait until a resume is accepted. None: none wait.
+    # Final path → temporary path of files that replace the old ones once a resume is accepted.
+    # None: files are written directly.
     held_files: dict[Path, Path] | None = None
     halt_cause: BaseException | None = None
     # Whether saving memory is worth an additional process.

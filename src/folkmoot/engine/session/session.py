@@ -695,14 +695,12 @@ def _first_not_none(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
-    """One call of `map`: its function and its position in the protocol.
-
-    `at_once` is the maximum number of items that run concurrently in one process.
-    """
+    """One call of `map`: its function and its position in the protocol."""
 
     path: tuple[str, ...]
     row_order: bytes
     fn: Callable[[Scope, I], Awaitable[R]]
+    # The maximum number of items that run concurrently in one process.
     at_once: int
 
     def start_item(self, run: RunContext, fork_item: ForkItem[I]) -> Awaitable[R]:

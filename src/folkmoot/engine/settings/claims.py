@@ -101,10 +101,9 @@ def is_same_measure(claim: Claim, stated: Claim) -> bool:
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether a declared claim and a stated hypothesis compare the same arms.
+    """Return whether two claims compare the same two arms by the same measure in the same rows.
 
-    The measure and the rows must be the same as well. `claim` is the declared claim, `stated` the
-    hypothesis.
+    `claim` comes from the study type, `stated` from a hypothesis in the study file.
     """
     return is_same_measure(claim, stated) and claim.contrast == stated.contrast
 

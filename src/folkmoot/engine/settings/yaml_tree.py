@@ -34,24 +34,20 @@ _BOOLEAN_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The location of a value in a file. Lines count from 1. Line 0 means: not in a file.
-
-    `text` is the spelling of an unquoted scalar, otherwise None.
-    """
+    """The location of a value in a file. Lines count from 1. Line 0 means: not in a file."""
 
     file: str
     line: int
+    # The spelling of an unquoted scalar, otherwise None.
     text: str | None = None
 
 
 @dataclass(slots=True)
 class YamlTree:
-    """The data of a YAML document, with the location of each value.
-
-    `locations` maps the path of a value from the root to its location.
-    """
+    """The data of a YAML document, with the location of each value."""
 
     value: Any
+    # Path of a value from the root → its location.
     locations: dict[KeyPath, SourceLocation] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 

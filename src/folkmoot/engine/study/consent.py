@@ -27,17 +27,17 @@ TRUST_ENV_VARIABLE = "FOLKMOOT_TRUST"
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """The consent of the researcher, given beforehand (`granted`) or by an answer to a question.
+    """The researcher's consent to run a study's code, given beforehand or when asked."""
 
-    `ask_user` receives a list of sentences and returns whether the researcher agrees. `ask_user` is
-    None if the researcher cannot be asked. `command_hint` then says how to agree beforehand.
-    `versions` lists code that another process of the run has already executed, so it needs no
-    further consent. It maps each file to the SHA-256 of the executed content.
-    """
-
+    # Given beforehand.
     granted: bool = False
+    # Receives a list of sentences and returns whether the researcher agrees. None if the researcher
+    # cannot be asked.
     ask_user: Callable[[Sequence[str]], bool] | None = None
+    # How to agree beforehand.
     command_hint: str = "folkmoot.run(…, trust=True)"
+    # Code that another process of the run has already executed: file → SHA-256 of its content. It
+    # needs no further consent.
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def require_consent(self, file: Path, requested_actions: Sequence[str], content: bytes) -> None:

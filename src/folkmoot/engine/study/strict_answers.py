@@ -41,7 +41,10 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A view of a run with some of its tables replaced."""
+    """A view of a run in which other tables stand in for some of its own.
+
+    The given tables leave out answers that participants did not give clearly.
+    """
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)

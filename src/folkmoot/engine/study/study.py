@@ -58,22 +58,19 @@ from folkmoot.storage.tables import CONDITION_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """The rows that a sealed plan expects in one table. A report compares them with the run.
-
-    Fields:
-        key: columns that identify a row. All other columns of `rows` were fixed before the run.
-        unit: the noun for a row in sentences.
-        done: a column and its value that mark a row as finished. Empty if there is no such column.
-        part: the column that divides the run into parts, such as sets. A report of an unfinished
-            run covers its complete parts only ("2 of 6 sets"). A part is complete when all its
-            planned rows are recorded, so they must be recorded when the part ends.
-    """
+    """The rows that a sealed plan expects in one table. A report compares them with the run."""
 
     table: str
+    # Columns that identify a row. All other columns of `rows` were fixed before the run.
     key: tuple[str, ...]
     rows: tuple[Mapping[str, object], ...]
+    # The noun for a row in sentences.
     unit: str = "participant"
+    # A column and its value that mark a row as finished. Empty if there is no such column.
     done: tuple[str, str] = ("", "")
+    # The column that divides the run into parts, such as sets. A report of an unfinished run covers
+    # its complete parts only ("2 of 6 sets"). A part is complete when all its planned rows are
+    # recorded, so they must be recorded when the part ends.
     part: str = ""
 
 
@@ -112,111 +109,104 @@ class Study(Generic[ConfigT]):
     """A study type. Only name, title, config and protocol are required.
 
     Functions of (config, folder) receive the configuration and the folder of the study file.
-
-    Fields:
-        config: the pydantic class of its study files.
-        protocol: the study itself, an async function of a `Session`.
-        prompts: the folder of the prompts that a scope renders.
-        matches: receives the raw keys and values of a study file without the key `study`, and
-            returns whether the file is of this type. If several types match, the first by name is
-            used.
-        run_id: returns the name of the run folder below `outputs/`. Empty means the name of the
-            study file.
-        check_config: (config, folder) returns problems that the class `config` cannot find. The
-            `key` of a problem is dotted. The loader adds file and line.
-        notes: returns advisories, which the researcher should know before a run.
-        dry_run_config: returns the configuration for a dry run, given a temporary folder. With this
-            configuration the study fetches nothing and changes no files outside of its run folder.
-        image_locations: returns cells or lines of prompts with images. A model without images is
-            then rejected before any cost.
-        preview: returns the prompts that `folkmoot check --preview` prints.
-        size: (config, folder) returns the size of the design for `folkmoot power`, or None if the
-            settings do not determine it.
-        claims: returns the comparisons of a study with these settings, stated without data. At most
-            three of them may be primary, for the main question of the study.
-        findings: returns results from the tables of a finished run.
-        repeats: returns the questions that participants answered twice, with both answers. The
-            report uses them to detect models that answer at random.
-        reply_unit: returns the independent unit of a row of `answers`, see `reply_checks.py`.
-        strict_tables: returns the tables without some rows of `answers`, see `strict_answers.py`.
-            None if the study type does not declare which tables are based on these answers. If the
-            run asked for choices or numbers, the report then says that findings were not computed a
-            second time.
-        render_run: returns lines of rich markup that `folkmoot show RUN [ID]` adds, given the run
-            and the key of a conversation or participant. The key is empty for the whole run.
-        load_config: reads the configuration from files with one of the `file_suffixes`.
-        extra_models: returns the models of single roles that are set neither by `model` nor by
-            `models`, so that they can be checked before the run. A model that is only a default of
-            the study type is included if the file names a hosted `model`.
-        source_model: the default model of the program that the study type reproduces. Folkmoot
-            suggests this model to a researcher who names no model, and never calls it without their
-            choice.
-        seats: (config, folder) returns the participants that humans could play.
-        expected_rows: returns the rows that the plan expects in tables, from its sealed parts by
-            name.
-        derived: yields name and content of files that follow from the tables and the journal. Text
-            is written unchanged, other data as JSON. These files are written when a run ends or
-            pauses, and with the report of a run that was killed or is active.
-        uses_embeddings: the protocol needs embeddings. A run without an embedding model is then
-            rejected before any cost.
-        with_limit: returns the configuration with at most this number of participants or sessions
-            (`--limit N`). None if the study type cannot be reduced.
-        tables: the row classes of the study's tables (`storage.rows.Row`). A table without rows is
-            written as well.
-        unusable_reason: returns why a finished run is unusable as a whole (exit status 3), or an
-            empty string. The engine itself finds runs in which no answer could be parsed.
-        derived_tables: yields rows of tables that are made from a finished run, given its folder,
-            its journal and the texts of the prompts by name. `tables` lists their classes.
-        codebook: the meaning of the study's columns: column → text, or table → {column → text}.
-        template_files: returns name → content of the files that `folkmoot new` writes beside a new
-            study file. A file named `NAME.yaml` replaces the new study file.
-        respondent_part: answers and topics of this study for the embedded respondent. By default,
-            the respondent answers by the answer type alone.
-        from_polis: (conversation, comment) returns the files of a new study about one comment of a
-            conversation on the platform Polis. If `comment` is None, the study type chooses one.
-        importers: file suffix of another program → function that converts such a file to a study.
-            The function raises InputError for a file that it cannot read.
     """
 
     name: str
     title: str
+    # The pydantic class of its study files.
     config: type[ConfigT]
+    # The study itself, an async function of a `Session`.
     protocol: Callable[[Session[ConfigT]], Awaitable[None]]
+    # The folder of the prompts that a scope renders.
     prompts: Path | None = None
+    # Receives the raw keys and values of a study file without the key `study`, and returns whether
+    # the file is of this type. If several types match, the first by name is used.
     matches: Callable[[Mapping[str, object]], bool] = lambda _raw: False
+    # Returns the name of the run folder below `outputs/`. Empty means the name of the study file.
     run_id: Callable[[ConfigT], str] = lambda _config: ""
+    # (config, folder) returns problems that the class `config` cannot find. The `key` of a problem
+    # is dotted. The loader adds file and line.
     check_config: Callable[[ConfigT, Path], list[Problem]] = lambda _config, _folder: []
+    # Returns advisories, which the researcher should know before a run.
     notes: Callable[[ConfigT], list[str]] = lambda _config: []
+    # Returns the configuration for a dry run, given a temporary folder. With this configuration the
+    # study fetches nothing and changes no files outside of its run folder.
     dry_run_config: Callable[[ConfigT, Path], ConfigT] = lambda config, _folder: config
+    # Returns cells or lines of prompts with images. A model without images is then rejected before
+    # any cost.
     image_locations: Callable[[ConfigT], Sequence[str]] = lambda _config: ()
+    # Returns the prompts that `folkmoot check --preview` prints.
     preview: Callable[[ConfigT, PromptLibrary], list[Preview]] | None = None
+    # (config, folder) returns the size of the design for `folkmoot power`, or None if the settings
+    # do not determine it.
     size: Callable[[ConfigT, Path], DesignSize | None] = lambda _config, _folder: None
+    # Returns the comparisons of a study with these settings, stated without data. At most three of
+    # them may be primary, for the main question of the study.
     claims: Callable[[ConfigT], Sequence[Claim]] = lambda _config: ()
+    # Returns results from the tables of a finished run.
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
+    # Returns the questions that participants answered twice, with both answers. The report uses
+    # them to detect models that answer at random.
     repeats: Callable[[RunFolder], Collection[Repeat]] = lambda _run: ()
+    # Returns the independent unit of a row of `answers`, see `reply_checks.py`.
     reply_unit: UnitOf = speaker_of
+    # Returns the tables without some rows of `answers`, see `strict_answers.py`. None if the study
+    # type does not declare which tables are based on these answers. If the run asked for choices or
+    # numbers, the report then says that findings were not computed a second time.
     strict_tables: StrictTables | None = None
+    # Returns lines of rich markup that `folkmoot show RUN [ID]` adds, given the run and the key of
+    # a conversation or participant. The key is empty for the whole run.
     render_run: Callable[[RunFolder, Sequence[str]], Iterable[str]] = lambda _run, _key: ()
+    # Reads the configuration from files with one of the `file_suffixes`.
     load_config: Callable[[Path], ConfigT] | None = None
     file_suffixes: tuple[str, ...] = ()
+    # Returns the models of single roles that are set neither by `model` nor by `models`, so that
+    # they can be checked before the run. A model that is only a default of the study type is
+    # included if the file names a hosted `model`.
     extra_models: Callable[[ConfigT], list[str]] = lambda _config: []
+    # The default model of the program that the study type reproduces. Folkmoot suggests this model
+    # to a researcher who names no model, and never calls it without their choice.
     source_model: str = ""
+    # (config, folder) returns the participants that humans could play.
     seats: Callable[[ConfigT, Path], Sequence[Seat]] = lambda _config, _folder: ()
+    # Returns the rows that the plan expects in tables, from its sealed parts by name.
     expected_rows: Callable[[Mapping[str, object]], list[ExpectedRows]] = lambda _sealed: []
+    # Yields name and content of files that follow from the tables and the journal. Text is written
+    # unchanged, other data as JSON. These files are written when a run ends or pauses, and with the
+    # report of a run that was killed or is active.
     derived: Callable[[RunFolder, JournalReader], Iterable[tuple[str, object]]] = (
         lambda _run, _journal: ()
     )
+    # The protocol needs embeddings. A run without an embedding model is then rejected before any
+    # cost.
     uses_embeddings: bool = False
+    # Returns the configuration with at most this number of participants or sessions (`--limit N`).
+    # None if the study type cannot be reduced.
     with_limit: Callable[[ConfigT, int], ConfigT] | None = None
+    # The row classes of the study's tables (`storage.rows.Row`). A table without rows is written as
+    # well.
     tables: Sequence[type[Row]] = ()
+    # Returns why a finished run is unusable as a whole (exit status 3), or an empty string. The
+    # engine itself finds runs in which no answer could be parsed.
     unusable_reason: Callable[[RunFolder], str] = lambda _run: ""
+    # Yields rows of tables that are made from a finished run, given its folder, its journal and the
+    # texts of the prompts by name. `tables` lists their classes.
     derived_tables: Callable[[RunFolder, JournalReader, Mapping[str, str]], Iterable[Row]] = (
         lambda _run, _journal, _prompts: ()
     )
+    # The meaning of the study's columns: column → text, or table → {column → text}.
     codebook: Mapping[str, object] = field(default_factory=dict)
+    # Returns name → content of the files that `folkmoot new` writes beside a new study file. A file
+    # named `NAME.yaml` replaces the new study file.
     template_files: Callable[[], dict[str, str | bytes]] = dict
+    # Answers and topics of this study for the embedded respondent. By default, the respondent
+    # answers by the answer type alone.
     respondent_part: RespondentPart[ConfigT] = field(default_factory=RespondentPart)
+    # (conversation, comment) returns the files of a new study about one comment of a conversation
+    # on the platform Polis. If `comment` is None, the study type chooses one.
     from_polis: Callable[[Any, str | None], dict[str, str | bytes]] | None = None
+    # File suffix of another program → function that converts such a file to a study. The function
+    # raises InputError for a file that it cannot read.
     importers: Mapping[str, Callable[[Path], ImportedStudy]] = field(default_factory=dict)
 
 

@@ -42,12 +42,12 @@ class AgreedSource(SourceFileLoader):
 class StudyCode:
     """The study files of this process and the modules that they import from their folders.
 
-    The object is a finder in `sys.meta_path`. `consents` maps the folder of a study file to the
-    consent for its code, or to None if a caller in Python named the code. `digests` maps each
-    executed file to the SHA-256 of its content.
+    The object is a finder in `sys.meta_path`.
     """
 
+    # Folder of a study file → the consent for its code. None if a caller in Python named the code.
     consents: dict[Path, Consent | None] = field(default_factory=dict)
+    # Executed file → the SHA-256 of its content.
     digests: dict[Path, str] = field(default_factory=dict)
     modules: dict[Path, ModuleType] = field(default_factory=dict)
 

@@ -61,19 +61,16 @@ MAX_FILE_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class StudyFile:
-    """A loaded study file without problems, with its study type and configuration.
-
-    Fields:
-        raw_settings: the keys of the file with overrides, without defaults.
-        override: the model of all roles, if a resumed run has one in its sealed plan. Else None.
-        models_note: a message for the researcher on the choice of models (`model_choice`).
-    """
+    """A loaded study file without problems, with its study type and configuration."""
 
     path: Path
     study: Study
     config: StudyConfig
+    # The keys of the file with overrides, without defaults.
     raw_settings: Mapping[str, object]
+    # The model of all roles, if a resumed run has one in its sealed plan. Else None.
     override: str | None = None
+    # A message for the researcher on the choice of models (`model_choice`).
     models_note: str = ""
 
     @property

@@ -34,42 +34,38 @@ EXPIRED = 408
 
 
 class BatchItem(NamedTuple):
-    """One request of a batch.
+    """One request of a batch."""
 
-    `key`: Folkmoot's name of the request, at most 64 letters and digits. `body`: the JSON body of
-    the request.
-    """
-
+    # Folkmoot's name of the request, at most 64 letters and digits.
     key: str
+    # The JSON body of the request.
     body: JsonObject
 
 
 class BatchStatus(NamedTuple):
-    """The state of a batch at the vendor.
-
-    - `result_locations`: files or names under which the results of a finished batch are found.
-    - `problem`: the reason why the vendor did not start the batch, or empty.
-    - `queue_was_full`: True if too many tokens were waiting in the vendor's queue.
-    - `is_cancelled`: True if the batch was cancelled at the vendor.
-    """
+    """The state of a batch at the vendor."""
 
     is_finished: bool
+    # Files or names under which the results of a finished batch are found.
     result_locations: tuple[str, ...] = ()
+    # The reason why the vendor did not start the batch, or empty.
     problem: str = ""
+    # True if too many tokens were waiting in the vendor's queue.
     queue_was_full: bool = False
+    # True if the batch was cancelled at the vendor.
     is_cancelled: bool = False
 
 
 class BatchApi(Protocol):
     """The batch API of a vendor at one server.
 
-    `max_calls`, `max_bytes`: the limits of one batch. `max_bytes` limits the sum of the bodies.
-    `bills_cache_writes`: True if the vendor charges extra for writing to its prompt cache. The
-    methods raise the errors of `HttpClient.send_bulk`.
+    All methods raise the errors of `HttpClient.send_bulk`.
     """
 
+    # The limits of one batch: the number of its requests, and the sum of their bodies in bytes.
     max_calls: int
     max_bytes: int
+    # True if the vendor charges extra for writing to its prompt cache.
     bills_cache_writes: bool
 
     async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:

@@ -62,20 +62,16 @@ _ECHOED_ROLE_PATTERN = re.compile(r"role\W{3,8}(?:system|developer|user|assistan
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The capabilities of one model at one endpoint.
+    """The capabilities of one model at one endpoint."""
 
-    - `structured_output_mode`: `SCHEMA`, `JSON_MODE` or `PROMPT`.
-    - `uses_max_completion_tokens`: True if the parameter for the output limit is called
-      max_completion_tokens and not max_tokens.
-    - `system`: True if the model accepts a system message.
-    - `accepts_cache_control`: True if the endpoint accepts the parameters of the vendor's prompt
-      cache.
-    """
-
+    # `SCHEMA`, `JSON_MODE` or `PROMPT`.
     structured_output_mode: str = SCHEMA
     accepts_temperature: bool = True
+    # True if the parameter for the output limit is called max_completion_tokens and not max_tokens.
     uses_max_completion_tokens: bool = False
+    # True if the model accepts a system message.
     system: bool = True
+    # True if the endpoint accepts the parameters of the vendor's prompt cache.
     accepts_cache_control: bool = True
 
 

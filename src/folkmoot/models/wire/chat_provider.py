@@ -24,10 +24,10 @@ MAX_CAPABILITY_RETRIES = 6
 class ChatProvider(ABC):
     """The base class of providers for one server of a wire format.
 
-    The provider records the capabilities of each model. `batches` is the vendor's batch API at this
-    server.
+    The provider records the capabilities of each model.
     """
 
+    # The vendor's batch API at this server.
     batches: BatchApi
 
     def __init__(self, wire: HttpClient, capability_cache: CapabilityCache) -> None:
