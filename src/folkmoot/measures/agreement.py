@@ -115,9 +115,9 @@ def _interval_of_distances(
 
 
 def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the distinct values of `ratings` and the coincidence matrix of each unit.
+    """Return the distinct codes, and for each unit how often each pair of codes occurs together.
 
-    `ratings` has the shape (coders, units). The matrices have the shape (units, values, values).
+    `ratings` has the shape (coders, units). The counts have the shape (units, values, values).
     """
     codes = np.asarray(ratings, float)
     if codes.ndim != 2:

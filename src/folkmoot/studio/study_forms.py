@@ -158,5 +158,5 @@ def _study_of(values: dict[str, Any], path: Path) -> Study | None:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return True if a study file is not in YAML."""
+    """Return True if a study file is a workbook (a spreadsheet) and not YAML."""
     return path.suffix.lower() not in YAML_SUFFIXES

@@ -98,11 +98,11 @@ def stuart_maxwell(table: IntArray) -> Test:
 
 
 def mcnemar(there: int, back: int) -> Test:
-    """Return McNemar's test for one option: are moves in both directions equally frequent?
+    """Return McNemar's test: are moves from no to yes as frequent as moves from yes to no?
 
-    `there`: number of moves from no to yes. `back`: number of moves from yes to no. χ² = (there −
-    back)² / (there + back), df 1. With fewer than 25 moves the exact binomial test is used, and the
-    statistic is the smaller count. McNemar (1947), doi:10.1007/BF02295996.
+    `there`: number of moves from no to yes. `back`: number of moves from yes to no. With fewer than
+    25 moves, the test is exact, and its statistic is the smaller number. McNemar (1947),
+    doi:10.1007/BF02295996.
     """
     moves = there + back
     if moves == 0:

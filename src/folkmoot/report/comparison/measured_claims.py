@@ -122,9 +122,9 @@ def _of_people(
 ) -> tuple[pl.DataFrame, str, Claim] | None:
     """Find the numeric column of a measure in a table of human answers, or return None.
 
-    The table may differ from the tables of a run in three ways. The condition column may be called
-    `condition`. The column that the claim filters by may be missing. In place of rows for several
-    variables, there may be one column for each variable, and the measure is their mean.
+    The column with the conditions may be called `condition`. The column that the claim filters by
+    may be missing. A table may also have one column for each variable of the measure. The result is
+    then their mean.
     """
     columns = {*table.columns}
     if measure.by and measure.by not in columns and CONDITION in columns:
