@@ -134,7 +134,7 @@ def _is_chance(key: str) -> bool:
 
 
 def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return all effect sizes in force. A run prints them in its notice of built-in effects.
+    """Return all settings of built-in effects, as a run prints them in its notice.
 
     Raises InputError for an unknown or invalid key.
     """

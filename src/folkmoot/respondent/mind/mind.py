@@ -121,7 +121,7 @@ class SimulatedRespondent:
     def is_unpersuaded_by_text(self) -> bool:
         """True if the request shows a long text without any argument that the lexicon knows.
 
-        Always False if the study names the options that opinions are about.
+        Always False if the study type names the options that opinions are about.
         """
         reading = self.reading
         if self.at.names or any(

@@ -96,7 +96,7 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     """Return settings with at most `limit` participants, but at least one in each condition.
 
-    Each version of the summaries (`summary_draws`) then still has a reader in each condition.
+    `summary_draws` is lowered too, so that each version of the summaries still has readers.
     """
     per_condition = max(
         1, min(config.participants_per_condition, limit // len(config.condition_designs))

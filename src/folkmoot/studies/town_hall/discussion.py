@@ -182,7 +182,8 @@ class Meeting:
     def topic_for(self, resident: Resident, texts_by_key: Mapping[str, T]) -> list[T]:
         """Return the topic texts that apply to a resident.
 
-        The keys of `texts_by_key` are `all`, or an ownership, type or label of residents.
+        The keys of `texts_by_key` say to whom a text applies: `all`, an ownership (such as
+        "tenant"), a type of vulnerable resident, or a label.
         """
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [texts_by_key[key] for key in keys if key in texts_by_key]

@@ -99,8 +99,8 @@ def template_files() -> dict[str, str | bytes]:
 def seat_models(config: TownHallConfig) -> list[str]:
     """Return the distinct models that the levels name for seats and moderators.
 
-    The models of the built-in levels, from five vendors, count only if the study file names a
-    hosted `model`. Otherwise only models in the study file are returned.
+    Models that are built into the levels are left out if the run uses no hosted model, for example
+    with `--model synthetic`.
     """
     levels = levels_of(config)
     models = [model for level in levels for model in level.models]

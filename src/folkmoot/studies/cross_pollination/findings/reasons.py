@@ -69,10 +69,10 @@ class OptionReasons:
 
     @property
     def structure(self) -> str | None:
-        """A word for the strength of the clusters, from "none" to "strong".
+        """A word for how distinct the clusters are, from "none" to "strong".
 
-        It depends on the mean silhouette. The value is None if only one number of clusters was
-        possible.
+        It depends on the mean silhouette. None means that there is no silhouette for this number of
+        clusters.
         """
         silhouette = self.repeated_clustering.silhouettes.get(self.cluster_count)
         return None if silhouette is None else describe_structure(silhouette)

@@ -97,10 +97,7 @@ class ConditionVotes:
 
     @property
     def without_final_vote(self) -> tuple[Voter, ...]:
-        """The participants with a first vote who gave no final vote or dropped out.
-
-        If the design asks for one vote only, these are all participants with a vote.
-        """
+        """The participants with a first vote who gave no final vote or dropped out."""
         return tuple(
             voter
             for voter in self.rows

@@ -1,4 +1,4 @@
-"""Answer types of replies in which a shared session answers for several residents."""
+"""Answer types of replies in which one model answers for several residents."""
 
 from __future__ import annotations
 
