@@ -97,16 +97,16 @@ def test_a_form_writes_the_study_file_and_tells_mistakes(page: Page, studio: Stu
     look(page, "mistake")
     people.fill("4")
     expect(mistake).to_be_empty()
-    page.get_by_label("Stimulus material").fill("Two lines:\nof an oven")
+    page.get_by_label("Material to show").fill("Two lines:\nof an oven")
     page.get_by_text("Further settings").click()
-    page.get_by_role("button", name="Add to prices").click()
-    page.get_by_label("prices 1", exact=True).fill("199 dollars")
+    page.get_by_role("button", name="Add to Price ladder").click()
+    page.get_by_label("Price ladder 1", exact=True).fill("199 dollars")
     file = studio.folder / "ovens" / "focus_group.yaml"
     wait_until(lambda: "199 dollars" in file.read_text(), file.read_text)
     written = file.read_text()
     assert "num_personas: 4                     # participants in a group" in written
     assert "stimulus_material: |\n  Two lines:\n  of an oven\n" in written
-    page.get_by_role("button", name="Remove prices 1").click()
+    page.get_by_role("button", name="Remove Price ladder 1").click()
     expect(page.locator(".estimate .facts")).to_contain_text("Calls")
     assert "199" not in file.read_text().replace("#prices: [199", "")
 

@@ -21,7 +21,9 @@ MAX_OPEN_COLUMNS = 3
 # The choices of a column for yes or no.
 FLAG = ("0", "1")
 # Parts of names in workbooks that are no words.
-WORDS = {"llm": "LLM", "id": "ID", "var": "variable", "num": "number of", "max": "maximum"}
+WORDS = {
+    "api": "API", "id": "ID", "llm": "LLM", "max": "maximum", "num": "number of", "var": "variable",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,9 +136,15 @@ class SeatSettings(BaseModel):
     )
     consent: str | None = Field(None, description="text that a human must agree to first")
     debriefing: str | None = Field(None, description="text shown at the end")
-    completion_code: str | None = Field(None, description="code shown at the end")
+    completion_code: str | None = Field(
+        None,
+        description="code shown at the end",
+        json_schema_extra=field_notes(label="Code at the end"),
+    )
     screen_out_code: str | None = Field(
-        None, description="code shown to a human whose part a check has ended"
+        None,
+        description="code shown to a human whose part a check has ended",
+        json_schema_extra=field_notes(label="Code after a failed check"),
     )
     checks: Checks = Field(
         (), description="questions with a right answer, before or during the study"

@@ -37,14 +37,14 @@ class LocalSettings(BaseModel):
     threads: int | None = Field(
         None,
         ge=1,
-        description="number of processor threads",
+        description="processor cores that the model uses",
         json_schema_extra=field_notes(label="Processor threads"),
     )
     slots: int | None = Field(
         None,
         ge=1,
         le=64,
-        description="number of simultaneous conversations",
+        description="conversations that the model answers side by side",
         json_schema_extra=field_notes(label="Conversations at the same time"),
     )
     context: int | None = Field(
@@ -120,7 +120,7 @@ class StudyConfig(BaseModel):
     embedding_model: str | None = Field(
         None,
         min_length=1,
-        description="model for embeddings; default: that of the answering model's vendor",
+        description="model that compares texts; default: an embedding model of the vendor",
         examples=["openai/text-embedding-3-small"],
         json_schema_extra=field_notes(label="Model for comparing texts"),
     )
@@ -129,8 +129,9 @@ class StudyConfig(BaseModel):
         ge=0,
         le=5,
         allow_inf_nan=False,
-        description="sampling temperature of all calls; default: the vendor's",
+        description="how much replies vary; default: the vendor's",
         examples=[0.7],
+        json_schema_extra=field_notes(label="Temperature of the model"),
     )
     max_tokens: PositiveInt | None = Field(
         None,
@@ -140,22 +141,22 @@ class StudyConfig(BaseModel):
     )
     random_seed: NonNegative = Field(
         42,
-        description="seed of every random draw of the run",
-        json_schema_extra=field_notes(essential=True),
+        description="number from which all random draws of the run follow",
+        json_schema_extra=field_notes(essential=True, label="Seed of random draws"),
     )
     concurrency: PositiveInt = Field(
         64,
-        description="maximum number of calls in flight",
+        description="most calls that wait for a reply at the same time",
         json_schema_extra=field_notes(label="Calls at the same time"),
     )
     max_api_retries: NonNegative = Field(
         5,
-        description="retries after a transient error",
+        description="further attempts if the vendor is busy or the network fails",
         json_schema_extra=field_notes(label="Retries after an error"),
     )
     api_retry_base_seconds: Seconds = Field(
         2.0,
-        description="first wait of the exponential backoff",
+        description="first wait before an attempt; it doubles each time",
         json_schema_extra=field_notes(unit="seconds", label="First wait before a retry"),
     )
     api_sleep_seconds: Seconds = Field(
@@ -167,7 +168,7 @@ class StudyConfig(BaseModel):
         120.0,
         gt=0,
         allow_inf_nan=False,
-        description="timeout of one call",
+        description="time without a reply after which a call has failed",
         json_schema_extra=field_notes(unit="seconds", label="Time limit of a call"),
     )
     max_reply_mb: float = Field(
@@ -228,7 +229,7 @@ class StudyConfig(BaseModel):
     )
     local: LocalSettings | None = Field(
         None,
-        description="how the model `local` is served",
+        description="how the model `local` runs on this machine",
         json_schema_extra=field_notes(label="Model on this machine"),
     )
     seats: SeatSettingsField = Field(

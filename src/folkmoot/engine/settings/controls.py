@@ -45,13 +45,19 @@ class ControlQuestion(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    id: str = Field(pattern=r"^\w+$", description="short name of the question")
+    id: str = Field(
+        pattern=r"^\w+$",
+        description="short name of the question",
+        json_schema_extra=field_notes(label="Short name"),
+    )
     text: str = Field(min_length=1, description="the wording of the question")
     options: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (), description="the possible answers; default: a number"
     )
     number: tuple[float, float] | None = Field(
-        None, description="lowest and highest number that can be answered"
+        None,
+        description="lowest and highest number that can be answered",
+        json_schema_extra=field_notes(label="Range of numbers"),
     )
     margin: float | None = Field(
         None,
@@ -60,6 +66,7 @@ class ControlQuestion(BaseModel):
         description="largest distance between conditions that counts as none: total variation "
         f"({MARGIN_OF_SHARES:g} if left out), or for a number standard deviations "
         f"({MARGIN_OF_MEANS:g})",
+        json_schema_extra=field_notes(label="Largest difference that counts as none"),
     )
 
     @model_validator(mode="after")
@@ -188,10 +195,14 @@ class ControlSettings(BaseModel):
         json_schema_extra=field_notes(label="Options in reverse order"),
     )
     participants: Annotated[int, Field(ge=1)] = Field(
-        200, description="maximum number per condition, drawn at random"
+        200,
+        description="maximum number per condition, drawn at random",
+        json_schema_extra=field_notes(label="Most participants to ask"),
     )
     confounders: Literal["none", "all"] | tuple[str, ...] = Field(
-        "none", description="negative controls stated for all personas: `all`, or their ids"
+        "none",
+        description="negative controls stated for all personas: `all`, or their ids",
+        json_schema_extra=field_notes(label="Controls stated for all personas"),
     )
     language: Language = Field(
         "en", description="language of shipped questions and of neutral texts"

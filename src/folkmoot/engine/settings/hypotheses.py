@@ -50,10 +50,13 @@ class Hypothesis(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     measure: str = Field(
-        min_length=1, description="column of a table, e.g. `position_changed` or `votes.choice`"
+        min_length=1,
+        description="column of a table, e.g. `position_changed` or `votes.choice`",
+        json_schema_extra=field_notes(label="What is measured"),
     )
     contrast: tuple[str, str] = Field(
-        description="two conditions; the difference is first minus second"
+        description="two conditions; the difference is first minus second",
+        json_schema_extra=field_notes(label="Conditions to compare"),
     )
     direction: Direction = Field(description="how the first condition differs from the second")
     smallest: float = Field(

@@ -80,14 +80,22 @@ class CodingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    enabled: bool = Field(True, description="code free text as a stage of the run")
+    enabled: bool = Field(
+        True,
+        description="code free text as a stage of the run",
+        json_schema_extra=field_notes(label="Code in this run"),
+    )
     sample: int = Field(
         50,
         ge=0,
         description="maximum of texts per codebook for the second coder or a human",
+        json_schema_extra=field_notes(label="Texts coded twice"),
     )
     codebooks: str | None = Field(
-        None, min_length=1, description="folder of your own codebooks that replace shipped ones"
+        None,
+        min_length=1,
+        description="folder of your own codebooks that replace shipped ones",
+        json_schema_extra=field_notes(label="Folder of your own codebooks"),
     )
 
 

@@ -76,7 +76,8 @@ def _render_svg(chart: Any, labels: list[str]) -> str:
     # The reader's font may be wider than the font with which the renderer measured the labels.
     # A side that is not named has no padding, and letters of the axis title would be cut below.
     left = 5 + WIDER * max(map(len, labels), default=0)
-    spec["padding"] = {"left": left, "right": 12, "top": 5, "bottom": 5}
+    # Its digits may be taller as well, and the topmost label of an axis would be cut above.
+    spec["padding"] = {"left": left, "right": 12, "top": 8, "bottom": 5}
     return str(vl_convert.vegalite_to_svg(spec))
 
 

@@ -47,53 +47,91 @@ class RespondentSettings(BaseModel):
         1.85,
         description="factor by which arguments weigh more with a participant who has said their "
         "own reasons",
+        json_schema_extra=field_notes(label="Effect of an interview"),
     )
     factor_addressed: Strength = Field(
         3.8,
         description="largest factor by which arguments weigh more when they are put to a "
         "participant in turns that call for an answer",
+        json_schema_extra=field_notes(label="Effect of being addressed"),
     )
     persuasion: Strength = Field(
-        1.0, description="factor of all three strengths; 0 plants no effect"
+        1.0,
+        description="factor of all three strengths; 0 plants no effect",
+        json_schema_extra=field_notes(label="Strength of persuasion"),
     )
     noise: Strength = Field(
         0.12,
-        description="Gumbel scale of the noise of a choice",
-        json_schema_extra=field_notes(unit="units of utility"),
+        description="how much chance decides: scale of Gumbel noise",
+        json_schema_extra=field_notes(unit="units of utility", label="Noise of choices"),
     )
     position_bias: Push = Field(
         0.0,
         description="pathology: how much more an option is liked for being listed at `position`",
-        json_schema_extra=field_notes(unit="units of utility"),
+        json_schema_extra=field_notes(
+            unit="units of utility", label="Preference for a place in a list"
+        ),
     )
     position: Annotated[int, Field(ge=1)] = Field(
-        1, description="place in the list that `position_bias` favours; 1 is the first"
+        1,
+        description="place in the list that `position_bias` favours; 1 is the first",
+        json_schema_extra=field_notes(label="Favoured place in a list"),
     )
     acquiescence: Push = Field(
-        0.0, description="pathology: pull towards yes, agreement and high numbers; 1 is much"
+        0.0,
+        description="pathology: pull towards yes, agreement and high numbers; 1 is much",
+        json_schema_extra=field_notes(label="Tendency to agree"),
     )
     sycophancy: Strength = Field(
-        0.0, description="pathology: pull towards what others favour; 1 is much"
+        0.0,
+        description="pathology: pull towards what others favour; 1 is much",
+        json_schema_extra=field_notes(label="Giving in to others"),
     )
     shrinking_variance: Chance = Field(
-        0.0, description="pathology: share by which differences between persons shrink"
+        0.0,
+        description="pathology: share by which differences between persons shrink",
+        json_schema_extra=field_notes(label="Differences that shrink"),
     )
-    instability: Chance = Field(0.0, description="pathology: chance per reply of a random answer")
+    instability: Chance = Field(
+        0.0,
+        description="pathology: chance per reply of a random answer",
+        json_schema_extra=field_notes(label="Random answers"),
+    )
     refusals: Chance = Field(0.0, description="pathology: chance per reply of declining")
-    malformed: Chance = Field(0.0, description="pathology: chance per reply of a broken format")
-    off_list: Chance = Field(
-        0.0, description="pathology: chance per reply of an option that is not listed"
+    malformed: Chance = Field(
+        0.0,
+        description="pathology: chance per reply of a broken format",
+        json_schema_extra=field_notes(label="Replies in a broken form"),
     )
-    over_length: Chance = Field(0.0, description="pathology: chance per reply of an essay")
-    cut: Chance = Field(0.0, description="pathology: chance per reply of ending in the middle")
+    off_list: Chance = Field(
+        0.0,
+        description="pathology: chance per reply of an option that is not listed",
+        json_schema_extra=field_notes(label="Options not on the list"),
+    )
+    over_length: Chance = Field(
+        0.0,
+        description="pathology: chance per reply of an essay",
+        json_schema_extra=field_notes(label="Overlong replies"),
+    )
+    cut: Chance = Field(
+        0.0,
+        description="pathology: chance per reply of ending in the middle",
+        json_schema_extra=field_notes(label="Replies cut off"),
+    )
     drift: Chance = Field(
-        0.0, description="pathology: chance of answers of another person after much talk"
+        0.0,
+        description="pathology: chance of answers of another person after much talk",
+        json_schema_extra=field_notes(label="Drift of the persona"),
     )
     persona_forgetting: Chance = Field(
-        0.0, description="pathology: chance of not knowing the own age after much talk"
+        0.0,
+        description="pathology: chance of not knowing the own age after much talk",
+        json_schema_extra=field_notes(label="Forgetting the persona"),
     )
     length_bias: Chance = Field(
-        0.0, description="pathology: chance of a choice moved by the mere length of what was read"
+        0.0,
+        description="pathology: chance of a choice moved by the mere length of what was read",
+        json_schema_extra=field_notes(label="Preference for long texts"),
     )
 
     @classmethod

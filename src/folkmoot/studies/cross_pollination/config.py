@@ -214,6 +214,7 @@ class Personas(_Part):
         False,
         description="with a table of human answers: tell each participant what the person answered "
         "first",
+        json_schema_extra=field_notes(label="Tell the first answers"),
     )
     url: str | None = Field(
         None,
@@ -221,7 +222,9 @@ class Personas(_Part):
         json_schema_extra=field_notes(label="Address of the download"),
     )
     pool: str = Field(
-        "data/personas.json", description="file that keeps enriched personas between runs"
+        "data/personas.json",
+        description="file that keeps enriched personas between runs",
+        json_schema_extra=field_notes(label="File of kept personas"),
     )
 
     @field_validator("source")
@@ -309,7 +312,10 @@ class CrossPollinationConfig(CodingStudyConfig):
     )
     opposition_method: OppositionMethod = Field(
         "cluster_embedding",
-        description="how the opposing view of a dialogue is chosen",
+        description="how the opposing view of a dialogue is chosen: the most distant groups of "
+        "summaries "
+        "(`cluster_embedding`) or single summaries (`embedding`), a model (`llm_judge`), your list "
+        "(`predefined`), or the first votes (`highest_voted`)",
         json_schema_extra=field_notes(essential=True, label="Choice of the opposing view"),
     )
     opposition_mapping: dict[str, str] | None = Field(
@@ -369,7 +375,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         description="order of the options in prompts and summaries; `random`: each participant has "
         "their own",
         examples=["random"],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Order of options"),
     )
     exposure: ExposureSetting = Field(
         {},
@@ -395,10 +401,12 @@ class CrossPollinationConfig(CodingStudyConfig):
         False,
         description="ask how sure each participant is of the choice (0 to 100), before and after; "
         "about 26 % more calls",
+        json_schema_extra=field_notes(label="Ask for confidence"),
     )
     ranking: bool = Field(
         False,
         description="ask for a ranking of all options, before and after; about 26 % more calls",
+        json_schema_extra=field_notes(label="Ask for a ranking"),
     )
     restatement: bool = Field(
         False,
@@ -410,6 +418,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         False,
         description="ask for a third vote at the end, with only the two earlier votes in the "
         "prompt; about 13 % more calls",
+        json_schema_extra=field_notes(label="Third vote at the end"),
     )
     judge_sample: int = Field(
         12,

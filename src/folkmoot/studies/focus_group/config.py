@@ -104,7 +104,9 @@ class Stimulus(BaseModel):
         examples=["An oven that reads barcodes"],
     )
     stimulus_material: str | None = Field(
-        None, description="ad copy or product description; default: that of the study"
+        None,
+        description="ad copy or product description; default: that of the study",
+        json_schema_extra=field_notes(label="Material to show"),
     )
     price: Price | None = Field(None, description="price; default: that of the study")
     category: str | None = Field(None, description="product category; default: that of the study")
@@ -154,7 +156,7 @@ class DiscussionConfig(CodingStudyConfig):
             "Meet the oven that reads. Hold the package to the window, close the door, and dinner "
             "is ready\nin twelve minutes, crisp on the outside, hot in the middle.\n"
         ],
-        json_schema_extra=field_notes(essential=True),
+        json_schema_extra=field_notes(essential=True, label="Material to show"),
     )
     price: Price | None = Field(
         None,
@@ -166,6 +168,7 @@ class DiscussionConfig(CodingStudyConfig):
         (),
         description="a price ladder: intent is asked at each of these prices",
         examples=[["199 dollars", "249 dollars"]],
+        json_schema_extra=field_notes(label="Price ladder"),
     )
     first_opinion: Literal["asked", "seeded"] = Field(
         "asked",
@@ -197,6 +200,7 @@ class DiscussionConfig(CodingStudyConfig):
         le=5,
         allow_inf_nan=False,
         description="sampling temperature of all calls except those of the coder, which is 0",
+        json_schema_extra=field_notes(label="Temperature of the model"),
     )
     guide: dict[
         DiscussionPhase,
@@ -207,6 +211,7 @@ class DiscussionConfig(CodingStudyConfig):
         default_factory=dict,
         description="your own questions and probes by phase; the moderator plans the other phases",
         examples=[{"deep_dive": {}}],
+        json_schema_extra=field_notes(label="Your own questions"),
     )
     control: Literal["alone", "order"] | None = Field(
         None,
@@ -236,6 +241,7 @@ class DiscussionConfig(CodingStudyConfig):
         "`income`, "
         "`location_type`, `political_leaning`, `vals` or `adoption`",
         examples=[{"sex": {"F": 1, "M": 1}}],
+        json_schema_extra=field_notes(label="Quotas of participants"),
     )
     personas: str = Field(
         "grounded",
@@ -247,6 +253,7 @@ class DiscussionConfig(CodingStudyConfig):
         None,
         min_length=1,
         description="file of people with weights, from which grounded personas are drawn",
+        json_schema_extra=field_notes(label="File of a panel"),
     )
     appeal: float = Field(
         0.0,
@@ -260,7 +267,9 @@ class DiscussionConfig(CodingStudyConfig):
     )
     sentiment: Literal["lexicon", "model"] = Field(
         "lexicon",
-        description="what rates the sentiment of a message: VADER's lexicon or the model",
+        description="what rates how positive a message is: `lexicon` (the word list of VADER) or "
+        "`model`",
+        json_schema_extra=field_notes(label="Rating of sentiment"),
     )
     context_messages: PositiveInt = Field(
         24,

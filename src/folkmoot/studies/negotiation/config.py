@@ -52,7 +52,9 @@ class Trip(_Part):
     """
 
     file: str | None = Field(
-        None, description="CSV in TripCraft's format; its rows are assigned to the groups"
+        None,
+        description="CSV in TripCraft's format; its rows are assigned to the groups",
+        json_schema_extra=field_notes(label="File of trips"),
     )
     org: str = Field(
         "",
@@ -62,7 +64,11 @@ class Trip(_Part):
     dest: str = Field(
         "", description="where it goes", json_schema_extra=field_notes(label="Destination")
     )
-    date: tuple[str, ...] = Field((), description="dates of the days, as many as `days`")
+    date: tuple[str, ...] = Field(
+        (),
+        description="dates of the days, as many as `days`",
+        json_schema_extra=field_notes(label="Dates"),
+    )
     budget: float | None = Field(None, ge=0, allow_inf_nan=False, description="budget of the group")
     visiting_city_number: int = Field(
         1,
@@ -70,7 +76,11 @@ class Trip(_Part):
         description="number of cities to visit",
         json_schema_extra=field_notes(label="Number of cities"),
     )
-    level: str = Field("hard", description="difficulty of the plan, in TripCraft's words")
+    level: str = Field(
+        "hard",
+        description="difficulty of the plan, in TripCraft's words",
+        json_schema_extra=field_notes(label="Difficulty"),
+    )
     location_preference: str = Field("", description="where the group wants to stay")
     transportation: str | None = Field(None, description="means of transport")
     reference_information: str = Field(
@@ -150,9 +160,14 @@ class MemberInput(_Stated):
 class GroupInput(_Stated):
     """A group in the researcher's data."""
 
-    id: str = Field("", description="id, which names a folder of the run; default: a number")
+    id: str = Field(
+        "",
+        description="id, which names a folder of the run; default: a number",
+        json_schema_extra=field_notes(label="Name of the group"),
+    )
     type: Annotated[str, AfterValidator(lambda name: group_type(name).id)] = Field(
-        description="group type: family, elder_young, colleagues, spouses or strangers"
+        description="group type: family, elder_young, colleagues, spouses or strangers",
+        json_schema_extra=field_notes(label="Kind of group"),
     )
     members: tuple[MemberInput, ...] = Field(description="the members, in order")
 
@@ -200,6 +215,7 @@ class NegotiationConfig(CodingStudyConfig):
         description="your own groups in place of generated ones: a YAML, JSON or CSV file, or the "
         "list itself",
         examples=["negotiation_groups.yaml"],
+        json_schema_extra=field_notes(label="Your own groups"),
     )
     group_types: tuple[str, ...] = Field(
         TYPE_IDS,
@@ -217,11 +233,13 @@ class NegotiationConfig(CodingStudyConfig):
         default_factory=dict,
         description="members by role: group type → role → number",
         examples=[{"family": {"parent": 2, "child": 1}}],
+        json_schema_extra=field_notes(label="Members by role"),
     )
     weights: dict[str, dict[str, Weight]] = Field(
         default_factory=dict,
         description="weights of members: group type → role → weight; default: 1",
         examples=[{"family": {"parent": 2, "child": 1}}],
+        json_schema_extra=field_notes(label="Weights of members"),
     )
     personas: str | None = Field(
         None,
@@ -258,6 +276,7 @@ class NegotiationConfig(CodingStudyConfig):
         "source",
         description="what members vote with: top choice, acceptable and hard no, counted with the "
         "texts (`source`), or a score of every option from -4 to 4 and hard no (`scores`)",
+        json_schema_extra=field_notes(label="Kind of ballot"),
     )
     field_order: Literal["source", "reason_first"] = Field(
         "source",
@@ -270,6 +289,7 @@ class NegotiationConfig(CodingStudyConfig):
         description="ask the members themselves what they say to a proposal and in feedback "
         "rounds, instead of having the mediator write it; humans can then take seats under C3 "
         "to C5",
+        json_schema_extra=field_notes(label="Members speak for themselves"),
     )
     confirm: bool = Field(
         True,

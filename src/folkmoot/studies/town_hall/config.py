@@ -154,13 +154,19 @@ class ResidenceYears(_Part):
 class ResidentSettings(_Part):
     """The settings by which the general residents of a set are drawn."""
 
-    general: PositiveInt = Field(16, description="general residents in each set")
+    general: PositiveInt = Field(
+        16,
+        description="general residents in each set",
+        json_schema_extra=field_notes(label="General residents in a set"),
+    )
     ratios: Ratios = Field(
-        default_factory=Ratios, description="shares from which they are sampled; each sums to 1"
+        default_factory=Ratios,
+        description="shares of each group; the shares of a list sum to 1",
+        json_schema_extra=field_notes(label="Shares"),
     )
     residence_years: ResidenceYears = Field(
         default_factory=ResidenceYears,
-        description="years lived in the quarter: normal, rounded, and clipped",
+        description="years lived in the quarter, kept between fewest and most",
     )
     personality: dict[int, Proportion] = Field(
         default={1: 0.1, 2: 0.2, 3: 0.4, 4: 0.2, 5: 0.1},
@@ -185,7 +191,9 @@ class LevelSettings(_Part):
     """
 
     like: LevelName | None = Field(
-        None, description="level that gives the values of all other switches"
+        None,
+        description="level that gives the values of all other switches",
+        json_schema_extra=field_notes(label="Same as level"),
     )
     context: Literal["shared", "separate"] | None = Field(
         None,
@@ -203,8 +211,16 @@ class LevelSettings(_Part):
     moderator: str | None = Field(
         None, min_length=1, description="`none`, `model` (the run's own) or the name of a model"
     )
-    think: bool | None = Field(None, description="residents think in private before they speak")
-    reflect: bool | None = Field(None, description="residents reflect in private after a round")
+    think: bool | None = Field(
+        None,
+        description="residents think in private before they speak",
+        json_schema_extra=field_notes(label="Think before speaking"),
+    )
+    reflect: bool | None = Field(
+        None,
+        description="residents reflect in private after a round",
+        json_schema_extra=field_notes(label="Reflect after a round"),
+    )
     vulnerable: bool | None = Field(
         None,
         description="false: a control without the vulnerable residents",
@@ -218,12 +234,17 @@ class LevelSettings(_Part):
     labels: Literal["own", "shuffled"] | None = Field(
         None,
         description="`shuffled`: a placebo; the vulnerable are drawn at random",
+        json_schema_extra=field_notes(label="Who counts as vulnerable"),
     )
     stories: Literal["vulnerable", "all", "none"] | None = Field(
-        None, description="who has a life story; with `all` of the same length"
+        None,
+        description="who has a life story; with `all` of the same length",
+        json_schema_extra=field_notes(label="Life stories"),
     )
     part: Literal["main", "supplementary"] | None = Field(
-        None, description="part of the main comparison, or reported apart"
+        None,
+        description="part of the main comparison, or reported apart",
+        json_schema_extra=field_notes(label="Role in the comparison"),
     )
 
 
@@ -277,6 +298,7 @@ class TownHallConfig(CodingStudyConfig):
         "all",
         description="rounds that residents still see: all, or only the last; the same at every "
         "level",
+        json_schema_extra=field_notes(label="Rounds that residents see"),
     )
     levels: Annotated[
         list[LevelName],
@@ -289,11 +311,14 @@ class TownHallConfig(CodingStudyConfig):
     )
     level_settings: Annotated[dict[LevelName, LevelSettings], BeforeValidator(_as_mapping)] = Field(
         default_factory=dict,
-        description="switches of changed or new levels: name → switches",
+        description="settings of changed or new levels: name → settings",
         examples=[{"4": {}}],
+        json_schema_extra=field_notes(label="Settings of levels"),
     )
     residents: ResidentSettings = Field(
-        default_factory=ResidentSettings, description="how the general residents are generated"
+        default_factory=ResidentSettings,
+        description="how the general residents are generated",
+        json_schema_extra=field_notes(label="General residents"),
     )
     vulnerable: Listed = Field(
         ["builtin"],
@@ -306,6 +331,7 @@ class TownHallConfig(CodingStudyConfig):
         description="level (0 ignore to 4 agree) of an interaction type, where it differs from the "
         "default",
         examples=[{"partial_agree": 4}],
+        json_schema_extra=field_notes(label="Levels of reactions"),
     )
     repeated_reaction: Literal["highest", "lowest", "last"] = Field(
         "highest",
@@ -323,7 +349,9 @@ class TownHallConfig(CodingStudyConfig):
         json_schema_extra=field_notes(unit="tokens"),
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "DEBUG", description="lowest level written to the discussion logs"
+        "DEBUG",
+        description="how much logs tell: all (`DEBUG`) to errors alone (`ERROR`)",
+        json_schema_extra=field_notes(label="Detail of the logs"),
     )
     log_texts: Literal["preview", "full"] = Field(
         "preview",

@@ -102,7 +102,10 @@ class Settings(_Part):
     api_endpoint: str | None = Field(
         None, description="Only for hf-inference: the URL of the endpoint."
     )
-    temperature: float = Field(description="A number from 0 to 2.")
+    temperature: float = Field(
+        description="A number from 0 to 2.",
+        json_schema_extra=field_notes(label="Temperature of the model"),
+    )
     num_agents_per_session: int = Field(
         description="Participants in each session, special roles not counted."
     )
@@ -136,7 +139,9 @@ class Settings(_Part):
         None, description="Only for manual: name of the column (row 1 or row 2)."
     )
     random_seed: int = Field(
-        42, description="The same seed gives the same random draws. Blank: 42."
+        42,
+        description="The same seed gives the same random draws. Blank: 42.",
+        json_schema_extra=field_notes(label="Seed of random draws"),
     )
     show_profile: bool = Field(True, description="Participants are told their profile.")
     include_backstories: bool = Field(
@@ -379,13 +384,14 @@ class WorkbookConfig(StudyConfig):
     )
     reasks: NonNegative = Field(
         5,
-        description="maximum number of re-asks when an answer fails validation",
+        description="how often a question is asked again if the answer does not fit",
         json_schema_extra=field_notes(label="Re-asks"),
     )
     images: Literal["send", "placeholder"] = Field(
         "send",
         description="`send` images to the model, or `placeholder`: send the text [image] in their "
         "place, for models that accept no images",
+        json_schema_extra=field_notes(label="Images in prompts"),
     )
     first_sessions: PositiveInt | None = Field(
         None,
