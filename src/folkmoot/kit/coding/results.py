@@ -216,10 +216,10 @@ class CodebookResults:
         return self.coder_summary
 
     def describe_withheld(self, content: str) -> str:
-        """Return the sentence that replaces a result if the embedded respondent coded the texts.
+        """Return the sentence that replaces a result if no language model coded the texts.
 
-        This coder only compares words, so its codes support no finding. `content` names the result
-        as the beginning of the sentence ("The agreement of …").
+        The codes of `--model synthetic` support no finding, because it only compares words.
+        `content`: the result as the beginning of the sentence ("The agreement of …").
         """
         return f"{content} would be shown here. {EMBEDDED_NOTE}"
 

@@ -205,10 +205,14 @@ def _name_method(df: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BiasReduced:
-    """The CR2 variance of a coefficient, with its degrees of freedom under two working models."""
+    """The CR2 variance of a coefficient, with its degrees of freedom under two assumptions."""
 
     variance: float
+    # If errors are independent with equal variance.
     df_independent: float
+    # If the members of a cluster are fully alike. If clusters differ in size and members are alike,
+    # `df_independent` would give intervals that are too narrow. Imbens and Kolesár (2016),
+    # doi:10.1162/REST_a_00552, estimate how alike members are, which needs many clusters.
     df_alike: float
 
     @property
@@ -220,15 +224,10 @@ class BiasReduced:
 def bias_reduced(
     residuals: FloatArray, design: FloatArray, column: int, groups: NDArray[np.int64]
 ) -> BiasReduced:
-    """Return the CR2 variance of one coefficient and Satterthwaite's degrees of freedom.
+    """Return the variance of one coefficient with clustered errors, and its degrees of freedom.
 
-    Degrees of freedom depend on a working model of the errors. In `df_independent`, errors are
-    independent with equal variance. In `df_alike`, the members of a cluster are fully alike. Both
-    agree if all clusters have the same size. Otherwise the coverage with `df_independent` is too
-    low if members are alike.
-
-    Imbens and Kolesár (2016), doi:10.1162/REST_a_00552, estimate the size of the cluster effect,
-    which is not possible with few clusters.
+    The variance is CR2, and the degrees of freedom are Satterthwaite's. `groups`: the cluster of
+    each row.
     """
     bread = np.asarray(np.linalg.pinv(design.T @ design), float)
     width = design.shape[1]

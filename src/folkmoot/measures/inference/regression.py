@@ -168,11 +168,7 @@ def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[Float
 
 
 def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Return coefficients and covariance, or None if the likelihood has no finite maximum.
-
-    The covariance is the sandwich HC1, (X'WX)⁻¹ X' diag(r²) X (X'WX)⁻¹ times n / (n − k), with r
-    the residuals.
-    """
+    """Return coefficients and covariance, or None if the likelihood has no finite maximum."""
     n, k = x.shape
     beta = np.zeros(k)
     reach = np.abs(x).max(axis=0)
@@ -190,6 +186,7 @@ def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, Float
         return None
     if not np.isfinite(beta).all() or np.abs(beta * reach).max() > _HUGE:
         return None
+    # The sandwich HC1.
     bread = np.linalg.inv(information)
     meat = x.T @ (x * ((y - pi) ** 2)[:, None])
     return beta, bread @ meat @ bread * n / (n - k)

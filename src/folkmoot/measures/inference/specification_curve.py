@@ -74,12 +74,7 @@ class Curve:
 
     @property
     def robustness_word(self) -> str:
-        """The robustness of the claim, as a case of the phrases for grids.
-
-        Robust: all estimates are on the claimed side, and all three joint tests reject at the level
-        alpha. Fragile: no test rejects, or fewer than 80 % of the estimates are on the claimed
-        side. Mixed: all other cases.
-        """
+        """How robust the claim is: "robust", "fragile" or "mixed", or why this is unknown."""
         if len(self.estimates) < 2:
             return "one specification"
         # Each repeat draws other people, so their joint test says little of a further draw.
@@ -88,6 +83,8 @@ class Curve:
         tests = (self.p_median, self.p_count, self.p_z)
         if not all(map(math.isfinite, tests)):
             return "not tested"
+        # Robust: all estimates are on the claimed side, and all three joint tests reject. Fragile:
+        # no test rejects, or fewer than 80 % of the estimates are on the claimed side.
         if self.on_the_side == 1 and max(tests) < self.alpha:
             return "robust"
         return "fragile" if self.on_the_side < ON_THE_SIDE or min(tests) >= self.alpha else "mixed"
