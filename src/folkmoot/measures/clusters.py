@@ -80,13 +80,13 @@ def best_clustering(
 ) -> Clustering:
     """Return the clustering with the largest mean silhouette among 2 to `max_k` clusters.
 
-    The result is one cluster for fewer than three members, `max_k` below 2, or identical rows.
-    Distances are Euclidean. If two silhouettes are equal, the clustering with fewer clusters is
-    returned. Labels count from 0 in order of first appearance.
+    The result is one cluster for fewer than three members, `max_k` below 2, or identical rows. If
+    two silhouettes are equal, the clustering with fewer clusters is returned. Labels count from 0
+    in order of first appearance. Raises ValueError if `vectors` is not of shape (n, d).
 
     Above 2,000 rows, the silhouette uses a fixed random sample of 2,000. Above 10,000 rows see
-    `labels_at`. Raises ValueError if `vectors` is not of shape (n, d). Silhouette: Rousseeuw
-    (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
+    `labels_at`. Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by
+    scikit-learn.
     """
     from sklearn.metrics import silhouette_score
 

@@ -25,21 +25,20 @@ FEWEST_PER_VALUE = 5
 def intraclass_correlation(
     first: Sequence[str | float], second: Sequence[str | float], units: Sequence[Hashable]
 ) -> Estimate:
-    """Return ICC(1) = (MSB − MSW) / (MSB + MSW) of two answers of each participant.
+    """Return how much two answers of a participant are alike, as intraclass correlation ICC(1).
 
     `first`, `second` (n,): both texts or both numbers. `units` (n,): the independent unit of each
-    participant. MSB and MSW are the mean squares between and within participants. 1: the two
-    answers of each participant are equal. 0: the two answers agree no more than answers of two
-    different participants. NaN if all answers are equal. The 95 % interval is the jackknife over
-    units of −log(1 − ICC).
+    participant. 1: the two answers of each participant are equal. 0: the two answers agree no more
+    than answers of two different participants. NaN if all answers are equal.
 
-    Shrout and Fleiss (1979), doi:10.1037/0033-2909.86.2.420. For categories the ICC equals the
-    kappa of Fleiss, apart from a term of order 1/n: Fleiss and Cohen (1973),
-    doi:10.1177/001316447303300309.
+    Shrout and Fleiss (1979), doi:10.1037/0033-2909.86.2.420. For categories the ICC nearly equals
+    the kappa of Fleiss: Fleiss and Cohen (1973), doi:10.1177/001316447303300309.
     """
     coded = _code([*first, *second])
     one, two = coded[: len(first)], coded[len(first) :]
 
+    # (MSB − MSW) / (MSB + MSW), the mean squares between and within participants. The interval is
+    # the jackknife over units of −log(1 − ICC).
     def icc(rows: NDArray[np.intp]) -> float:
         a, b = one[rows], two[rows]
         means = (a + b) / 2

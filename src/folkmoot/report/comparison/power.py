@@ -296,13 +296,13 @@ def _units_needed(
 ) -> int | None:
     """Return the number of units in each condition for a power of 80 %, or None if none suffices.
 
-    For shares, the expected difference is assumed. Without it, twice the margin is assumed, or 0
-    for a claim of equivalence. For means and paired designs, half a standard deviation is assumed.
-    Returns None for shares without expected difference and margin.
+    `expected`: the expected difference of shares, or None. `iccs`: the assumed intraclass
+    correlations. Also None for shares without expected difference and margin.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
             return None
+        # Without an expected difference, twice the margin is assumed.
         aim = 2 * claim.margin if expected is None else _directed_difference(claim, expected)
         if claim.direction == "equivalent":
             aim = abs(expected or 0.0)
@@ -315,6 +315,7 @@ def _units_needed(
         def has_enough_power(units: int) -> bool:
             return _power_of_difference(claim, aim, units * effective_units, alpha) >= POWER
     else:
+        # For means and paired designs, half a standard deviation is assumed.
         smallest_effect = smallest_d_paired if size.kind == "paired" else smallest_d
 
         def has_enough_power(units: int) -> bool:
