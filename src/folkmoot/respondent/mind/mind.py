@@ -95,9 +95,8 @@ class SimulatedRespondent:
     def options(self) -> tuple[str, ...]:
         """The options that opinions are about in this request.
 
-        The options are those that the question offers. If the question offers no options, the
-        options are the texts of `option` passages. Without `option` passages, the options are
-        `mentioned_names`.
+        They are the options that the question offers. If it offers none, they are the options that
+        passages of the request quote, or otherwise the names that passages mention.
         """
         reading = self.reading
         if reading.kind == "choice" and reading.offered:
@@ -177,10 +176,10 @@ class SimulatedRespondent:
 
     @cached_property
     def exposure_dose(self) -> ExposureDose:
-        """The exposure of the person to arguments in this request.
+        """The arguments in this request that the person is exposed to, except those for one option.
 
-        Arguments for the option that the person chose first do not count. Before the first choice,
-        arguments for the option that the person likes best do not count.
+        This option is the person's first choice. If the person has not chosen yet, it is the option
+        that the person likes best.
         """
         # Use the first own choice, not the current option: a person who has changed the choice was
         # moved by the arguments for the new option, so these must count.

@@ -90,9 +90,8 @@ class PersonaTraits:
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
         """Return the person's tendency on a question (`about`), from −1 (against) to 1 (in favour).
 
-        Tendencies are uniformly distributed over people. Each content word contributes one draw, so
-        questions that share words get correlated tendencies. `answer` selects one answer to the
-        question, and `part` one part. Tendencies on two parts have a correlation of 1/3.
+        Questions that share words get similar tendencies. `answer` selects one possible answer to
+        the question, and `part` one part of the question.
         """
         words = sorted(content_words(about))
         if not words:

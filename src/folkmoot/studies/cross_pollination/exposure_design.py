@@ -31,10 +31,10 @@ DECISIONS = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of text that a source stands for, such as "interview" or "page of summaries".
+    """Return the kind of a text in a prompt, such as "interview" or "page of summaries".
 
-    Return "other words" for an utterance outside interviews and dialogues. Return an empty string
-    for a source that is neither an utterance nor a summary.
+    It is "other words" for an utterance outside interviews and dialogues. It is "" for a text that
+    is neither an utterance nor a summary.
     """
     if source.kind == "utterance":
         return KINDS.get(source.id.partition("/")[0], "other words")

@@ -121,9 +121,9 @@ TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
 def record_participant(rows: Scope, participant: Participant) -> Participant:
-    """Record the row of a participant, unless it is recorded already.
+    """Record the row of a participant, unless that is done already.
 
-    Return the participant marked as recorded. `rows` is the scope of all participants' rows.
+    Return the participant with `is_recorded` set. `rows` is the scope of all participants' rows.
     """
     if participant.is_recorded:
         return participant

@@ -217,7 +217,7 @@ class Meeting:
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Return the questions put to one of `asked`, without those by the speaker `but`."""
+        """Return the questions to one of `asked`, without those that the speaker `but` asked."""
         residents = self.named_residents
         return [
             {
@@ -620,8 +620,7 @@ async def ask_together(
 ) -> tuple[Answers[V], list[Call]]:
     """Ask one model to answer for all residents, in as few calls as the reply limit allows.
 
-    The model is asked again for residents who are missing in a reply. This ends when a reply holds
-    no further resident.
+    The model is asked again for residents who are missing in a reply, until a reply adds none.
     """
     session, max_reply_tokens = session_of(hall), hall.longest_reply
     waiting = list(group.answers)

@@ -1,16 +1,14 @@
 """Measures of a discussion, computed from its tables, and comparison of levels.
 
-The measures say how other residents react to each resident, by round. The results are pooled for
-vulnerable and for general residents. The gap is vulnerable minus general.
+The measures say how residents react to each other, by round. There is one result for vulnerable and
+one for general residents. The gap is vulnerable minus general.
 
-From round 2 on, a resident with a readable statement can react to each other resident with a
-statement in the round before. Each of these pairs is a possible reaction. If the speaker does not
-refer to the target, the reaction has level 0 (ignore).
+From round 2 on, a resident with a readable statement can react to every resident who made a
+statement in the round before. If the resident does not refer to one of them, that reaction has
+level 0 (ignore).
 
-The ratio of a group is the sum of its numerators over the sum of its denominators. Counts are
-totals, and are also given per resident, because the groups differ in size. A set has the same
-residents at every level. So levels are compared within sets, and the differences are averaged over
-sets.
+A set has the same residents at every level. So levels are compared within sets, and the differences
+are averaged over sets.
 """
 
 from __future__ import annotations
@@ -604,8 +602,8 @@ def set_of_answer(row: Mapping[str, Any]) -> Hashable:
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
     """Return pairs of satisfaction ratings by the same resident, for the test–retest measures.
 
-    - two ratings before the discussion, at two levels, if the resident has the same model at both
-    - one rating before and one after the same discussion
+    Both ratings come before a discussion, at two levels with the same model for the resident. Or
+    one comes before and one after the same discussion.
     """
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())

@@ -410,7 +410,7 @@ class LevelRow(Compared, OfLevel, table="levels"):
 
 
 class DifferenceRow(Compared, OfStep, table="differences"):
-    """The mean difference of a figure between two levels, within sets."""
+    """The mean difference of one figure (such as the response rate) between two levels."""
 
     p: float | None = column(
         "two-sided p-value of no difference within sets, paired t test; empty with fewer than five "
