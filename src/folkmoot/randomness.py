@@ -38,9 +38,10 @@ def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
 
 
 def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:
-    """Return the random generator of a path.
+    """Return a random generator for one place in a study, such as the draw of a participant.
 
-    The same seed and path give the same stream on every machine.
+    `path`: the names that lead to this place. The same seed and path give the same numbers on every
+    machine.
     """
     # PCG64 by name, because numpy may change its default generator.
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest(seed, *path), "big")))

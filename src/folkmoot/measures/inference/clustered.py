@@ -107,8 +107,8 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 def _df_of_squares(sums: FloatArray) -> float:
     """Return the degrees of freedom of the variance of `sums` (g,), one sum per cluster.
 
-    The result is 3 g / κ − 1, and at least 2, with the kurtosis κ of the sums. It is small if only
-    a few clusters have large sums. Box (1953), doi:10.1093/biomet/40.3-4.318.
+    The result is at least 2, and small if only a few clusters have large sums. Box (1953),
+    doi:10.1093/biomet/40.3-4.318.
     """
     squares = sums**2
     return max(2.0, 3 * float(squares.sum()) ** 2 / float((squares**2).sum()) - 1)
