@@ -1,9 +1,9 @@
-"""Random numbers that depend on a seed and a path only.
+"""Random numbers that depend only on a seed and on the place in the study that draws them.
 
-No random stream is shared. The generator of a path is created from a hash of (seed, path). An
-additional stage or draw therefore does not change other draws, and scheduling has no effect.
-`limit_to_one_thread` limits numeric libraries to one thread, because sums in another order differ
-in their last bits.
+No random stream is shared. The generator of a place is created from a hash of (seed, path), with
+the names that lead to the place. An additional stage or draw therefore does not change other draws,
+and scheduling has no effect. `limit_to_one_thread` limits numeric libraries to one thread, because
+sums in another order differ in their last bits.
 """
 
 from __future__ import annotations

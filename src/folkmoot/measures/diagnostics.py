@@ -388,9 +388,9 @@ def check_pull_of_group(
 ) -> Check:
     """Check that participants give in to their group by at most `limit`.
 
-    `figure`: the estimate of how much closer participants come to the other members than in a
-    control. `measured`: that control, interviews or the speaking order. The margin has no lower
-    bound, because participants who move away from the others do not give in.
+    `figure`: how much closer participants come to the other members than in a control group.
+    `measured`: the kind of control, single interviews or another speaking order. The margin has no
+    lower bound, because participants who move away from the others do not give in.
     """
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):

@@ -323,17 +323,15 @@ class Result:
 
     @property
     def interval_text(self) -> str:
-        """The interval as text.
+        """The interval as text, such as "+2 to +21".
 
         If there are several primary claims, each has two intervals: "by itself" at 95 %, and
         "jointly", which agrees with the verdict.
-
-        For any other claim, "by itself" is added if the interval excludes zero although the claim
-        is undecided. This interval is not adjusted for the number of claims.
         """
         own = self.claim.format_interval(self.estimate)
         if self.joint is not None:
             return f"{own} by itself, {self.claim.format_joint_interval(self.joint)} jointly"
+        # An unadjusted interval may exclude zero although the adjusted p-value decides nothing.
         alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
         return f"{own}{' by itself' * alone}"
 

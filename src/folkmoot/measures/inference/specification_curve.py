@@ -38,30 +38,27 @@ ON_THE_SIDE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The estimates of one claim in all specifications, with joint tests (`specification_curve`).
-
-    - `estimates`: the difference in each specification, without repeats of identical data.
-    - `merged`: the number of specifications left out because their data are identical.
-    - `p_median`, `p_count`, `p_z`: the p-values of the median, of the number of significant
-      specifications, and of the mean z. The null hypothesis is that no specification has an effect
-      beyond the margin. For a claim of equivalence, it is that some specification has one. NaN with
-      too few independent units.
-    - `predicted`: the 95 % prediction interval for one more specification. NaN with fewer than
-      three.
-    - `units`: the number of independent units of the smaller condition.
-    - `is_of_repeats`: True if the specifications are repeats of one design.
-    """
+    """The estimates of one claim in all specifications (ways to analyse the data), with tests."""
 
     claim: Claim
+    # The difference in each specification, without repeats of identical data.
     estimates: Mapping[str, float]
+    # The number of specifications left out because their data are identical.
     merged: int
     median: float
+    # p-values of three joint tests: of the median, of the number of significant specifications
+    # (`p_count`), and of the mean z (`p_z`). The null hypothesis is that no specification has an
+    # effect beyond the margin. For a claim of equivalence, it is that some specification has one.
+    # NaN with too few independent units.
     p_median: float
     p_count: float
     p_z: float
+    # The 95 % prediction interval for one more specification. NaN with fewer than three.
     predicted: tuple[float, float]
+    # The number of independent units of the smaller condition.
     units: int
     alpha: float = ALPHA
+    # True if the specifications are repeats of one design.
     is_of_repeats: bool = False
 
     @property
