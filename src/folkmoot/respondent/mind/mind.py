@@ -288,9 +288,9 @@ class SimulatedRespondent:
     def draw_judgement(self, about: str, part: str = "") -> float:
         """Return the person's judgement of a question (`about`), from −1 to 1.
 
-        The judgement is the result of `draw_rating`, raised by the arguments of other speakers. An
-        argument counts if it names no option, or if it supports an option that the question names.
-        `part` selects one part of the question.
+        The person's tendency (`draw_rating`) is moved up by arguments of other speakers. Arguments
+        for options that the question does not name have no effect. `part` selects one part of the
+        question.
         """
         question_words = content_words(about) - ASKING
         rating = self.draw_rating(" ".join(sorted(question_words)) or about, part=part)

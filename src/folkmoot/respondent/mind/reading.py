@@ -320,9 +320,9 @@ def dose_of(
 def arguments_heard_for(
     options: Sequence[str], passages: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
-    """Return the number of distinct words that argue for any of `options` in the passages.
+    """Return how many distinct words argue for any of `options` in the passages, by camp.
 
-    There is one number per camp (way to justify choices).
+    A camp is a way to justify choices (such as by caution).
     """
     sentences = (
         sentence

@@ -109,7 +109,7 @@ class SentenceGenerator:
     def talk(self, topics: Sequence[str], sentence_count: int = 0) -> str:
         """Return sentences about topics, without reasons for or against an option.
 
-        If `sentence_count` is 0, the speaker's voice determines the number.
+        If `sentence_count` is 0, the speaker's way of speaking determines the number.
         """
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         topic_order = self.draws.shuffled_copy(topics) * 2 * count

@@ -220,7 +220,7 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 
 
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
-    """Return the distance (0 to 1) of two mixtures of argument words.
+    """Return how much two sets of argument words differ in their camps, from 0 to 1.
 
     `first`, `second`: number of words by camp (way to justify choices).
     """

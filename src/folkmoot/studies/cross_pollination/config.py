@@ -562,12 +562,11 @@ CHANGED = "participants.position_changed"
 def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
     """Return the claims of a run: one for each pair of conditions.
 
-    A claim compares the shares of participants who change their choice. Primary claims compare ACP,
-    the condition with all three switches, with reading and with simple voting. The claims are
-    two-sided, because the source study states no direction.
+    A claim compares the shares of participants who change their choice. The primary claims compare
+    the adversarial condition (summaries, interview and dialogue) with the three simpler ones.
     """
-    # Without `revote` the participants of simple voting have no second vote, so no change is
-    # possible.
+    # The claims are two-sided, because the source study states no direction. Without `revote` the
+    # participants of simple voting have no second vote, so no change is possible.
     conditions = [
         name for name in config.condition_designs if name != SIMPLE_VOTING or config.revote
     ]

@@ -179,7 +179,7 @@ async def _embed_and_cluster(
 async def _describe_clusters(
     scope: Scope, option: str, reasons: list[Reasons], keys: list[str], draws: int
 ) -> list[Cluster]:
-    """Describe each cluster of an option once per draw, and return the clusters.
+    """Ask a model to describe each cluster of an option `draws` times, and return the clusters.
 
     `keys` holds the cluster id of each entry of `reasons`.
     """

@@ -298,7 +298,7 @@ def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -
 async def recruit_participants(session: Session[CrossPollinationConfig]) -> State:
     """Assign conditions, load personas and return the first state.
 
-    The assignment is sealed before any call. The hashes of the personas are sealed after loading.
+    Assignment and personas are stored with hashes, so that a later change is noticed.
     """
     config = session.config
     assignment = _draw_assignment(config, session.child("assignment").rng)

@@ -1,9 +1,8 @@
 """Functions that the engine calls before and after a run: dry run, size limit, usability check.
 
-`from_polis` makes a new study from a Polis conversation. Each voter becomes a persona, described by
-the voter's votes on all comments but one. The participants vote on the remaining comment. The
-voters' real votes on this comment are in `people.csv`, for `folkmoot compare RUN --people
-people.csv`.
+`from_polis` makes a new study from a Polis conversation, an online survey in which people vote on
+each other's comments. Each voter becomes a persona that votes on one of the comments. The real
+votes on this comment are in `people.csv`, for `folkmoot compare RUN --people people.csv`.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ def read_concerns(tables: Tables) -> list[Json]:
 
 
 def _read_remarks(tables: Tables) -> pl.DataFrame:
-    """Return one row per remark of a resident about another resident, the target.
+    """Return one row per remark of a resident about another resident.
 
-    `kind` is reaction, question, compelling or disagreed.
+    `target` is the other resident. `kind` is reaction, question, compelling or disagreed.
     """
     remarks: list[tuple[str, str, int | None, bool | None]] = [
         ("reaction", reaction["target_agent"], reaction["agree_level"], reaction["want_to_respond"])
@@ -380,8 +380,8 @@ def compare_levels(run: RunFolder) -> Json:
 def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
     """Return the content of `levels.json`: figures of each level, and differences between levels.
 
-    Both are means over sets, with one entry for each figure and group. Supplementary levels are
-    kept separate. `discussions` has one row per set and level, and one column per figure and group.
+    Both are means over sets, for each figure and group. Supplementary levels are listed separately.
+    `discussions` has one row per set and level, and one column per figure and group.
     """
     names = [name for name in FIGURES if f"gap_{name}" in discussions.columns]
     columns = {name: {group: f"{group}_{name}" for group in GROUPS} for name in names}

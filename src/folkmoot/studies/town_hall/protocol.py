@@ -1,8 +1,7 @@
 """The protocol of a town hall: sets of residents discuss one issue at every level.
 
-Within a set only the level differs. Residents, orders, seed and topic are the same. Sets run in
-order as blocks. Rows are recorded at the end of each round, vote and discussion. Files and findings
-are made from these rows.
+Within a set only the level differs. Residents, speaking orders, seed and topic are the same. Rows
+are recorded at the end of each round, vote and discussion. Files and findings are made from them.
 """
 
 from __future__ import annotations

@@ -212,8 +212,8 @@ class Votes:
     def analysis_basis(self) -> Basis:
         """The independent units of the findings.
 
-        If a model wrote the summaries at least `FEWEST_UNITS` times, the unit is one version.
-        Otherwise the unit is a participant, and the results hold only for these summaries.
+        Usually the unit is a participant, and the results hold only for the summaries of this run.
+        If a model wrote at least `FEWEST_UNITS` versions of the summaries, the unit is a version.
         """
         if self.summary_draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.summary_draws}

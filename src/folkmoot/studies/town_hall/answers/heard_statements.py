@@ -102,5 +102,8 @@ class HeardStatements:
 
 
 def saturating_share(amount: float) -> float:
-    """Return the effect of `amount` weighted sentences as a share (0 to 1) of the maximum."""
+    """Return how much being named counts, as a share (0 to 1) of the largest possible effect.
+
+    `amount` is the weighted number of sentences that name the resident.
+    """
     return amount / (amount + HALF_SATURATION)

@@ -153,7 +153,7 @@ class Record(BaseModel):
         return "" if annotation is str else () if get_origin(annotation) is tuple else None
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields in the format of the source.
+        """Return the fields under the keys of the source study.
 
         A field without an answer is null, and `_missing` holds its reason. `_parse_error` and
         `_declined` are present only if they are true.
