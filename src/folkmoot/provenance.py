@@ -312,8 +312,8 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
     """Return a changed text with the source of the original text, marked as altered.
 
-    Several sources are kept only if the length is equal. Otherwise the changed text has no known
-    source.
+    If the original text has several sources, they are kept only if the length is the same.
+    Otherwise the changed text has no known source.
     """
     if changed == text:
         return text
@@ -397,11 +397,10 @@ class Replacement(NamedTuple):
 
 
 def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedText:
-    """Return a text with some of its parts replaced, and with its spans at their new positions.
+    """Replace parts of a text, and keep the record of where its other parts come from.
 
-    `parts` are in ascending order and do not overlap. A new text brings its own sources. A new text
-    without sources gets the source of the replaced span if it replaces exactly one. Other spans
-    inside a replaced part are removed.
+    `parts` are in ascending order and do not overlap. A new text keeps its own record. If it has
+    none and replaces exactly one recorded part, it gets the source of that part.
     """
     pieces: list[str] = []
     spans: list[Span] = []

@@ -299,11 +299,11 @@ def _beyond_sampling(
 def _exchange_weights(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return 1 for each unit that keeps its condition, otherwise 0.
+    """Return which units keep their condition in each random exchange: 1 if kept, otherwise 0.
 
     The result has the shape (exchanges, units). `named`: the names of all units. `units`: the units
-    with answers, by condition. Units in both conditions change with probability ½. The other units
-    are permuted, so conditions keep their sizes.
+    with answers, by condition. A unit in both conditions changes with probability ½. The other
+    units change places, so conditions keep their sizes.
     """
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)

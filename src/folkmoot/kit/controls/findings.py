@@ -1,8 +1,8 @@
 """The findings of the controls of a run.
 
-The findings are on user drift (differences in answers that no treatment should affect) and
-on effects in changed prompts. Others are on whether participants keep their persona, and on
-the reliability of decisions.
+They answer four questions. Do answers differ that no treatment should affect (user drift)? How do
+effects change with the prompts? Do participants keep their persona? Do they decide the same way
+when asked again?
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
 
 
 def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
-    """Return the observed differences (s,), the resampled differences (draws, s), and a count.
+    """Return the observed differences (s,), those in random samples (draws, s), and a count.
 
     The count is the number of units of the smaller condition.
     """

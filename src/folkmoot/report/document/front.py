@@ -127,7 +127,9 @@ class Front:
 
     @property
     def colour(self) -> Colour:
-        """The worst colour of the card's rows and of the lights (reasons to trust the run less)."""
+        """The worst colour on the first page: of the validity card and of the reasons for less
+        trust.
+        """
         colours = [light.colour for light in self.lights]
         return min(
             [*colours, *(COLOUR_BY_VERDICT[row.verdict] for row in self.card)],

@@ -130,10 +130,10 @@ def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> f
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
-    """Return a VALS type (a consumer segment) for a participant with these scores.
+    """Return the consumer segment (VALS type) of a participant with these scores.
 
-    The score of resources gives the level: innovators at the top, survivors at the bottom. In the
-    two levels between, the strongest motivation gives the type.
+    Participants with the most resources are innovators, and those with the fewest survivors. For
+    the others, motivation and resources decide together.
     """
     terms = data["vals"]
     spread = math.sqrt(math.fsum(weight * weight for weight in terms["resources"].values()))
