@@ -165,10 +165,10 @@ def label_forms(text: str) -> list[str]:
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
-    """Return the forms of a reply to a number question.
+    """Return the texts that may be the bare answer in a reply to a number question.
 
-    The first list is without decoration. The second list is also without phrases like "My answer
-    is".
+    For the first list, decoration such as quotation marks is removed. For the second list, phrases
+    such as "My answer is" are removed as well.
     """
     bare = _expand_forms(text, _PLAIN_DECORATIONS)
     return bare, _expand_forms(text, (*_PLAIN_DECORATIONS, *_NUMBER_PHRASES))

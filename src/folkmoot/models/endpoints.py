@@ -67,10 +67,11 @@ class Server(NamedTuple):
 
 
 class ResolvedServer(NamedTuple):
-    """A server with its variables replaced. `secrets` holds the values of the variables."""
+    """A server from the study file, with the values of environment variables filled in."""
 
     url: str
     headers: Mapping[str, str]
+    # These values, to be hidden in messages.
     secrets: tuple[str, ...]
 
 
@@ -96,7 +97,7 @@ def list_base_urls(endpoints: Endpoints) -> Iterator[str]:
 
 
 def resolve_server(server: Server, environ: Mapping[str, str]) -> ResolvedServer:
-    """Return a server with its variables replaced by their values.
+    """Return a server with the values of its environment variables filled in.
 
     Raises InputError for a variable that is not set.
     """

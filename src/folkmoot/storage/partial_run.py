@@ -28,7 +28,7 @@ COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The planned parts of a run in order, and the parts with complete rows."""
+    """The planned parts of a run (such as its sessions), and those with complete rows."""
 
     # The column that holds the name of the part.
     column: str

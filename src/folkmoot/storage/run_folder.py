@@ -183,9 +183,9 @@ class RunFolder:
 
     @property
     def mark_of_files(self) -> str:
-        """The provenance label for the study's files, or an empty string.
+        """The label that says who answered (such as SYNTHETIC), or an empty string.
 
-        The label is computed from the answers recorded so far.
+        The study writes this label into its files. It follows from the answers recorded so far.
         """
         answers = list(self.rows("answers", "role", "answered_by", "missing"))
         has_people = any(

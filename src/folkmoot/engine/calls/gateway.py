@@ -144,9 +144,9 @@ class Gateway:
     ) -> Completion:
         """Return the completion at an address, from the journal or from the model.
 
-        A new completion is journaled. `has_alternative`: the caller can use another reply if this
-        request is rejected. A refusal is a completion with empty text and the finish reason
-        `refused:<reason>`.
+        A new completion is written to the journal. If the model refuses, the completion has an
+        empty text and the finish reason `refused:<reason>`. `has_alternative`: the caller can use
+        another reply if this request is rejected.
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup_entry(address, fingerprint, request.to_json)

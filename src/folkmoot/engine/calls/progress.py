@@ -67,7 +67,7 @@ class AnswerMissing:
 
 # A NamedTuple, because it is created for every call and is faster than a dataclass.
 class CallDone(NamedTuple):
-    """One call is in the journal. Cost and tokens are None if unknown."""
+    """The event that one call is done and in the journal. Cost and tokens are None if unknown."""
 
     model: str
     replayed: bool = False
@@ -80,17 +80,15 @@ class CallDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallRetried:
-    """A call failed with a transient error and is retried after a wait.
-
-    `may_be_billed` means that the reply broke off, so the vendor may charge up to `max_usd` (USD,
-    or None if this is unknown).
-    """
+    """The event that a call failed with a transient error and is retried after a wait."""
 
     model: str
     reason: str
     wait_seconds: float
     attempt: int = 1
+    # The reply broke off, so the vendor may charge for it.
     may_be_billed: bool = False
+    # The most that the vendor may charge (USD), or None if this is unknown.
     max_usd: float | None = None
 
 

@@ -138,7 +138,10 @@ class ClusterExecutor:
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
-        """Run items on the workers, in chunks that start in order. See `ForkExecutor`."""
+        """Run items on the workers, in chunks that start in order.
+
+        Put the result of each item into `results`, and return the errors of failed items by index.
+        """
         # Workers make calls without the plan, so the seals must be on disk before.
         run.plan.write_plan()
         local_fork = cast("Fork[I, R]", fork)

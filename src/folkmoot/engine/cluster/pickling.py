@@ -44,9 +44,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
 
 
 class _Unpickler(pickle.Unpickler):
-    """An unpickler that replaces references to the run by `run`.
+    """The counterpart of `_Pickler`: it puts `run` in the place of each reference to the run.
 
-    Values that were on disk are written into `disk_store`.
+    Values that the sender kept on disk are stored on this machine's disk, in `disk_store`.
     """
 
     def __init__(self, data: bytes, run: RunContext | None, disk_store: DiskStore | None) -> None:

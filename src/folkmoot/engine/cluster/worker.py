@@ -207,7 +207,7 @@ class _StopNotifier:
 
 
 class Worker:
-    """One worker of a cluster run: a Ray actor with an engine."""
+    """One worker of a cluster run: a process on Ray that runs items and makes their calls."""
 
     async def start(self, setup: WorkerSetup) -> WorkerReady:
         """Set up the engine in this worker. An error is returned as `problem`, not raised."""
@@ -404,7 +404,7 @@ class Worker:
         delete_shard(shard)
 
     async def close(self) -> None:
-        """Close the engine and delete the shard, because the head has all its entries."""
+        """End the worker and delete its file of entries, because the main process has them all."""
         await self._run.gateway.close()
         self._shard.close()
         for lock in self._locks:

@@ -60,10 +60,9 @@ def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None
 
 
 class OwnLoan:
-    """The outstanding loan of the process that writes the journal.
+    """The calls that this process may have sent and that have no entry in the journal yet.
 
-    This is the amount lent since the process began, less the amount settled. Only the writer thread
-    uses the object.
+    They are kept as one row of the table `loans`. Only the writer thread uses the object.
     """
 
     def __init__(self) -> None:
@@ -76,23 +75,23 @@ class OwnLoan:
 
     @property
     def has_changed(self) -> bool:
-        """True if the loan has changed since it was last written."""
+        """True if the number or the cost of these calls has changed since it was last written."""
         return self._current_outstanding() != self._written
 
     def write_loan(self, db: sqlite3.Connection) -> None:
-        """Write the loan if it changed, in the transaction of the entries that changed it."""
+        """Write the row if it changed, in the transaction of the entries that changed it."""
         outstanding = self._current_outstanding()
         if outstanding != self._written:
             self._number = write_loan(db, outstanding, self._number)
             self._written = outstanding
 
     def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
-        """Add `more` to the loan. The change is on disk after the next commit."""
+        """Add calls that this process may now send. They are on disk after the next commit."""
         self._lent = self._lent.add_amount(more)
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
-        """Subtract a call and the amount that covered it (USD) from the loan of this process.
+        """Subtract a call that has its entry now. `usd` is the maximum cost recorded for it.
 
         The change is on disk after the next commit.
         """
@@ -100,10 +99,10 @@ class OwnLoan:
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
-        """Subtract recovered replies from the loans of other processes, the latest loan first.
+        """Subtract recovered replies from the calls that ended processes may have sent.
 
-        `calls` is the number of replies, `usd` their cost (USD). The journal does not know which
-        loan covered which reply.
+        `calls` is the number of replies, `usd` their cost. The latest process comes first, because
+        the journal does not know which process made which call.
         """
         if not has_table(db, "loans"):
             return
@@ -130,7 +129,7 @@ class OwnLoan:
         write_meta_value(db, "loans", hash_loans(db))
 
     def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
-        """Move the outstanding loan of a lost worker into a separate row of the table."""
+        """Move the calls that a lost worker may have sent into a separate row of the table."""
         max_usd = None if self._unpriced else out.usd
         write_loan(db, OutstandingLoan(time.time(), WORKER, out.calls, max_usd))
         # The worker borrowed from the loan of this process, which now shrinks by the same amount.

@@ -405,10 +405,10 @@ class JournalReader:
         return max(int(event_count) - superseding_rows if event_count.isdigit() else 0, len(self))
 
     def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
-        """Yield the undamaged rows of the table `entries` or `superseded`, and skip all others.
+        """Yield the undamaged rows of a table as (row number, entry, time of its replacement).
 
-        Each item is the row number, the entry, and the time at which the entry was superseded (0 in
-        `entries`).
+        The table is `entries`, or `superseded` with the entries that a new answer has replaced. The
+        time is 0 in `entries`.
         """
         at = "at" if table == "superseded" else "0.0"
         try:

@@ -33,8 +33,8 @@ class ShardDriftError(DriftError):
 class JournalShard(Journal):
     """The journal of a cluster worker.
 
-    The shard looks up entries that the head sent. New entries are kept in the order of writing
-    until the head has received them.
+    New entries are kept until the main process has received them. Entries of the run's journal are
+    found only if the main process has sent them.
     """
 
     def __init__(self, path: Path, *, accept_changes: bool) -> None:
@@ -51,7 +51,7 @@ class JournalShard(Journal):
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        """Return the entry that the head sent for an address, or None.
+        """Return the entry that the main process sent for an address, or None.
 
         Raises ShardDriftError if the entry has another request.
         """
@@ -76,11 +76,11 @@ class JournalShard(Journal):
         return len(self._unsent)
 
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
-        """Return the entries that the head has not received.
+        """Return the entries that the main process has not received, for sending.
 
-        Each entry comes with the amount of the loan that covered it (USD), or None without a loan.
-        The entries are first flushed to the worker's disk, because a crash must not lose an entry
-        that the head has.
+        Each entry comes with the maximum cost (USD) that was recorded on disk before the call, or
+        None if none was. The entries are on the worker's disk before they are returned, because a
+        crash must not lose an entry that the main process has.
         """
         count = len(self._unsent)
         if count:
@@ -105,9 +105,9 @@ def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
 
 
 def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
-    """Return the entries of a lost worker's shard that come after `row`.
+    """Return the calls that a lost worker saved in its file but had not sent yet.
 
-    The head already has the entries up to this row.
+    These are the entries after `row`, the last row that the main process has received.
     """
     if not path.exists():
         return []

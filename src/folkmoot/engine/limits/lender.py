@@ -4,9 +4,9 @@ After a kill, the next process thus knows how many calls may be billed, and thei
 journal has one loan manager, which lends to its own process and to cluster workers. Loans are taken
 ahead of need, with the group commits of the journal, so that calls seldom wait for a loan.
 
-A call is covered if a loan includes it. A call is settled when its entry is in the journal. The
-outstanding amount is the lent amount less the settled amount. All amounts are totals since a
-process began. The gateway and `cluster` use this module.
+A loan says how many calls a process may send. A call is covered if a loan includes it. It is
+settled when its entry is in the journal. The outstanding calls are those lent but not settled. All
+amounts are totals since a process began. The gateway and `cluster` use this module.
 """
 
 from __future__ import annotations
@@ -40,35 +40,36 @@ _USD_TOLERANCE = 1e-12
 
 
 class LoanWish(NamedTuple):
-    """The loan that a process asks for.
+    """The calls that a process asks to have recorded on disk, so that it may send them."""
 
-    The loan should cover the calls that have `begun`, the `waiting` calls, and `ahead` further
-    calls of this `price` (USD). `urgent` means that calls wait for this loan already, or will wait
-    soon. `unpriced` means that the process calls a model of unknown price.
-    """
-
+    # The calls that have begun since the process started.
     begun: Amount = NOTHING
+    # The calls that wait to begin.
     waiting: Amount = NOTHING
+    # A number of further calls, and the price of each (USD).
     ahead: int = 0
     price: float = 0.0
+    # Calls wait for the answer already, or will wait soon.
     urgent: bool = False
+    # The process calls a model of unknown price.
     unpriced: bool = False
 
 
 class LoanWaiter(NamedTuple):
-    """A call that waits until a loan covers it."""
+    """A call that waits until it is recorded on disk and may be sent."""
 
     covered: asyncio.Future[bool]
     usd: float
 
 
 class Loan:
-    """The loan of one process: the calls that the process may send before it asks for more.
+    """The loan of one process: the calls that it may send, because they are recorded on disk.
 
-    `ask` is called when the loan runs short. The caller answers with `apply_loan`, usually
-    `seconds` later. `wait` returns a context manager that is open while a call waits. Set
-    `unpriced` before the first call of unknown price. From then on only a loan at an unknown price
-    covers calls.
+    `ask` is called when few of these calls are left. The caller answers with `apply_loan`, usually
+    `seconds` later. `wait` returns a context manager that is open while a call waits.
+
+    Set `unpriced` before the first call of unknown price. From then on, calls wait until the record
+    on disk says that the price is unknown.
     """
 
     def __init__(
@@ -101,9 +102,9 @@ class Loan:
         self._stopped: FolkmootError | None = None
 
     def try_cover(self, usd: float) -> bool:
-        """Cover a call of this maximum cost (USD) if the loan suffices.
+        """Return whether a call of this maximum cost (USD) may be sent now.
 
-        Returns whether the call is covered.
+        If so, the call is subtracted from the loan.
         """
         if self._arrived is not None:
             self._take_arrivals()
@@ -118,7 +119,10 @@ class Loan:
         return True
 
     async def wait_until_covered(self, usd: float) -> None:
-        """Wait until a call is covered. Raises the error given to `stop_calls`."""
+        """Wait until a call of this maximum cost (USD) may be sent.
+
+        Raises the error given to `stop_calls`.
+        """
         if self.try_cover(usd):
             return
         if self._stopped is not None:
@@ -145,15 +149,15 @@ class Loan:
             raise self._stopped.with_traceback(None)
 
     def give_back(self, usd: float) -> None:
-        """Release the amount (USD) that covered a call which has ended and cannot be billed."""
+        """Free the maximum cost (USD) of a call that has ended and cannot be billed."""
         self.begun_calls -= 1
         self.begun_usd -= usd
         self._admit_waiting_calls()
 
     def current_wish(self) -> LoanWish:
-        """Return the loan to ask for.
+        """Return the calls to ask for: those that wait, and some ahead of need.
 
-        The amount asked for ahead of need grows with the number of calls started per second.
+        The more calls start per second, the more are asked for ahead of need.
         """
         now = time.monotonic()
         asked_at, calls_when_asked = self._asked
@@ -178,8 +182,7 @@ class Loan:
         return LoanWish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Store a loan that is on disk, or the error of writing it. The writer thread calls this
-        method.
+        """Take note that a loan is on disk, or of the error of writing it. For the writer thread.
 
         Returns True if calls wait for this loan. The caller must then run `process_arrivals` in the
         event loop.
@@ -188,11 +191,11 @@ class Loan:
         return bool(self._waiting)
 
     def process_arrivals(self) -> None:
-        """Apply the loan that `receive_loan` has stored."""
+        """Let calls use the loan that `receive_loan` has noted."""
         self._take_arrivals()
 
     def apply_loan(self, lent: Amount, *, unpriced: bool = False) -> None:
-        """Apply a loan that is on disk. `lent` is the total lent so far."""
+        """Let calls use a loan that is on disk. `lent` is the total since the process began."""
         self._lent, self._arrived = lent, None
         self._lent_unpriced = self._lent_unpriced or unpriced
         self._awaited = self._urgent = False
@@ -207,7 +210,7 @@ class Loan:
             self._ask()
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Cover no more calls and raise `error` in waiting calls."""
+        """Let no more calls be sent, and raise `error` in waiting calls."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
         for waiter in waiting:
@@ -246,7 +249,7 @@ class Loan:
 
 
 class Ledger(Protocol):
-    """A journal that can record loans."""
+    """A journal that can record on disk how many calls may be billed."""
 
     def record_loan(
         self,
@@ -262,9 +265,11 @@ class Ledger(Protocol):
 
 @dataclass(slots=True)
 class Account:
-    """The loan of one borrower, and the part of it that is settled."""
+    """The calls that one process may send, and those of them that are in the journal."""
 
+    # Calls that the process may send, in total since it began.
     lent: Amount = NOTHING
+    # The part of these calls that is in the journal.
     settled_calls: int = 0
     settled_usd: float = 0.0
 
@@ -300,7 +305,10 @@ class LoanManager:
         self.unpriced = False
 
     def record_settlement(self, usd: float, borrower: int = OWN_PROCESS) -> None:
-        """Settle a call that is in the journal: subtract the call and `usd` from the loan."""
+        """Note that a call of a process is in the journal, so it is no longer outstanding.
+
+        `usd` is the maximum cost that was recorded for the call.
+        """
         account = self._accounts[borrower]
         account.settled_calls += 1
         account.settled_usd += usd
@@ -308,9 +316,9 @@ class LoanManager:
         self._budget.out_usd -= usd
 
     async def lend_to_worker(self, borrower: int, wish: LoanWish) -> Amount:
-        """Lend to a worker, and return the total lent to this worker once the loan is on disk.
+        """Record on disk which calls a worker may send. Return their total since it began.
 
-        Raises StorageError if the loan cannot be written.
+        Raises StorageError if the record cannot be written.
         """
         loop, written = asyncio.get_running_loop(), asyncio.Event()
         failed: list[StorageError | None] = []
@@ -329,7 +337,7 @@ class LoanManager:
         return lent
 
     def record_lost_worker(self, borrower: int) -> Amount:
-        """Record a lost worker and return its outstanding loan. The vendor may have billed it."""
+        """Record that a worker is lost. Return its calls that the vendor may have billed."""
         account = self._accounts.pop(borrower, Account())
         out = Amount(
             max(0, account.outstanding_amount.calls), max(0.0, account.outstanding_amount.usd)
@@ -341,18 +349,18 @@ class LoanManager:
         return out
 
     def end_own_loan(self) -> None:
-        """Give back the part of this process's own loan that no call has used.
+        """Record that this process sends none of the calls that it was allowed ahead of need.
 
-        Called when no call is in flight.
+        Call it when no call is in flight.
         """
         loan = self.loan
         self.take_back(OWN_PROCESS, Amount(loan.begun_calls, loan.begun_usd))
         loan.apply_loan(self._accounts[OWN_PROCESS].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
-        """Reduce the loan of a process that starts no more calls.
+        """Record that a process starts no more calls.
 
-        The loan then covers exactly the calls that have `begun`.
+        Its recorded calls are then exactly those that have `begun`.
         """
         account = self._accounts.get(borrower)
         if account is not None and account.lent != begun:
@@ -382,7 +390,7 @@ class LoanManager:
         self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
     def _grant_wish(self, borrower: int, wish: LoanWish) -> Amount:
-        """Lend the amount that a process asks for. Return the total lent to this process."""
+        """Add the calls that a process asks for to its loan. Return the new total."""
         account = self._accounts.setdefault(borrower, Account())
         needed = wish.begun.add_amount(wish.waiting)
         ahead = self._ahead_of(
@@ -407,10 +415,10 @@ class LoanManager:
         self._budget.out_usd += more.usd
 
     def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
-        """Return the amount to lend ahead of need (calls, USD).
+        """Return how many calls to record ahead of need, and their cost.
 
-        `needed`: the amount for calls that are unsettled or about to start. `had`: the outstanding
-        loan.
+        `needed`: calls that are under way or about to start. `had`: calls that the process may
+        already send and that are not in the journal.
         """
         # Loans of the other borrowers are already promised.
         lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)

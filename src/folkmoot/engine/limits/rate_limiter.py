@@ -89,7 +89,7 @@ class Grant:
 
 
 class SlotWaiter(NamedTuple):
-    """A call that waits for a slot."""
+    """A call that waits until fewer calls to its model are in flight."""
 
     admitted: asyncio.Future[bool]
     tokens: float
@@ -99,9 +99,9 @@ class RateLimiter:
     """Admits the calls to one model, first come, first served.
 
     `concurrency` is the maximum number of calls in flight, and `spacing` the minimum time between
-    two starts (seconds). `tell` is given on a cluster worker. The limiter then starts without slots
-    and follows grants. The limiter calls `tell(False)` if the granted slots are not enough, and
-    `tell(True)` if the other workers should know a new limit at once.
+    two starts (seconds). `tell` is given on a cluster worker only. The limiter then admits no call
+    until the main process assigns it a share of the limits. It calls `tell(False)` if this share is
+    too small, and `tell(True)` if the other workers should know a new limit at once.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class RateLimiter:
         return self.tokens is not None
 
     def try_acquire(self, tokens: float = 0.0) -> bool:
-        """Take a slot if a slot is free now, and return whether a slot was taken."""
+        """Admit a call if it may start now, and return whether it was admitted."""
         if self._waiting or self._stopped is not None:
             return False
         return self._try_to_admit(tokens, self._clock()) == 0.0
@@ -192,9 +192,9 @@ class RateLimiter:
             self.update_from_headers(hints)
 
     def record_rate_limit(self, entered_at: float, retry_after: float | None) -> None:
-        """Record a 429: halve the concurrency and hold the model for `retry_after` seconds.
+        """React to an HTTP status 429: halve the concurrency, and pause for `retry_after` seconds.
 
-        Several 429s to calls that were sent together halve the concurrency only once.
+        If several calls that were in flight together get a 429, the concurrency is halved once.
         """
         if self._tell is not None:
             self._use.rate_limit_events.append((self._clock() - entered_at, retry_after))
@@ -274,7 +274,7 @@ class RateLimiter:
             raise self._stopped.with_traceback(None)
 
     def _try_to_admit(self, tokens: float, now: float) -> float:
-        """Take a slot and return 0, or return the seconds to wait for a slot.
+        """Admit a call now and return 0, or return the seconds after which it may be admitted.
 
         The result is infinite if the call must wait until another call ends.
         """

@@ -38,7 +38,7 @@ REPLACEMENT_HINT = "name one of --say TEXT, --drop and --model MODEL"
 
 @dataclass(frozen=True)
 class ReplyReplacement:
-    """The replacement of one reply: a text (`say`), nothing (`drop`), or a reply of `model`.
+    """What replaces one reply: a text (`say`), nothing (`drop`), or a reply of another `model`.
 
     Raises InputError unless exactly one field is set.
     """

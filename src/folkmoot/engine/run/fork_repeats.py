@@ -90,7 +90,7 @@ def has_forks(grid: RunGrid) -> bool:
 
 
 def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
-    """Yield the two cells of each repeat: the changed reply first, then the original reply."""
+    """Yield the two forks of each repeat: with the changed reply, and with the original reply."""
     by_repeat: dict[int, dict[str, GridCell]] = {}
     for cell in grid.cells:
         by_repeat.setdefault(cell.repeat, {})[cell.settings[AXIS]] = cell

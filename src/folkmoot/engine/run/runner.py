@@ -204,7 +204,10 @@ def run_study(
 
 
 def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
-    """Return the options with the changed reply that the plan holds, if the run is a fork."""
+    """Return the options to resume a run. If it is a fork, they include its changed reply.
+
+    A fork repeats an earlier run with one reply changed. The plan of the fork holds this reply.
+    """
     change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
     return replace(options, change=change)
 

@@ -471,9 +471,10 @@ class Redaction:
         return changed
 
     def is_of_person(self, cells: Iterable[object], around: Iterable[str] = ()) -> bool:
-        """Return whether the cells of a row, or the values of an object, name only this human.
+        """Return whether a row names this human and no other participant.
 
-        `around` holds further names from outside the row, such as its session.
+        `cells` are the values of the row or JSON object. `around` holds names from outside of it,
+        such as its session.
         """
         parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)

@@ -44,7 +44,7 @@ NOT_REPEATED = "refused:not_repeated"
 
 @dataclass(frozen=True)
 class RepeatedAnswer:
-    """An answer of the repeated protocol at one address."""
+    """An answer from a protocol that a control runs a second time (see `repeat_protocol`)."""
 
     # The answer's row in the table `answers`.
     row: Mapping[str, object]

@@ -78,9 +78,10 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 
 
 def name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
-    """Return a hypothesis with the words of its study type for the measure and the conditions.
+    """Return a hypothesis with the readable names that its study type has for arms and measure.
 
-    What the study type has no words for keeps its name in the tables.
+    An arm or measure without such a name keeps its name in the tables. `declared` are the claims
+    of the study type.
     """
     same = [claim for claim in declared if is_same_measure(claim, stated)]
     labels = {

@@ -86,20 +86,18 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class ImportedStudy:
-    """A study made from a file of another program: its files by name, the study file first.
+    """A study made from a file of another program."""
 
-    `notes` are lines for the researcher: remaining tasks, and parts of the original that are
-    missing.
-    """
-
+    # Name → content. The study file is first.
     files: Mapping[str, str | bytes]
+    # Lines for the researcher: remaining tasks, and parts of the original that are missing.
     notes: Sequence[str] = ()
 
 
 def import_notes_name(study_file: str) -> str:
-    """Return the name of the text file that holds the notes of an imported study.
+    """Return the name of the file beside an imported study file that holds its `notes`.
 
-    The text file is beside the study file.
+    For `trial.yaml`, the name is `trial_import.txt`.
     """
     return f"{Path(study_file).stem}_import.txt"
 

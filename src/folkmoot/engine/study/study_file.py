@@ -396,7 +396,7 @@ def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
 
 
 def _respondent_problems(config: StudyConfig) -> list[Problem]:
-    """Return the problems of the key `respondent`, even if a hosted model answers."""
+    """Return the problems of the key `respondent`: settings of the embedded respondent."""
     if not config.respondent:
         return []
     try:

@@ -198,7 +198,7 @@ class HttpClient:
     ) -> R:
         """Return the response decoded by `decode`.
 
-        Keys are removed from the errors that `decode` raises.
+        API keys are removed from the text of errors that `decode` raises.
         """
         try:
             return decode(*response)
