@@ -104,7 +104,7 @@ def test_planted_faults_are_found_and_no_others(sound: Path, tmp_path: Path) -> 
     faulty = controlled(pilot(tmp_path / "faulty", drift=0.8, persona_forgetting=0.6))
     verdicts = {row["contrast"]: row["verdict"] for row in records(faulty["user_drift"])}
     assert verdicts["Adversarial (ACP) against Simple voting"] == "failed"
-    assert verdicts["simple_voting: final against first decision"] != "failed"
+    assert verdicts["Simple voting: final against first decision"] != "failed"
     kept = {row["after"]: row["kept_share"] for row in records(faulty["persona_kept"])}
     assert kept["acp, first decision"] == 1
     assert isinstance(kept["acp, final decision"], float) and kept["acp, final decision"] < 0.7

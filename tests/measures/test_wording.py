@@ -92,11 +92,11 @@ def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
     [
         ((40, 10), "different", 0.0, "a difference is shown"),
         ((12, 10), "different", 0.0, "a difference is neither shown nor ruled out"),
-        ((10, 10), "different", 0.2, "contradicted: they differ by less than 20 points"),
-        ((40, 10), "greater", 0.1, "x exceeds y by more than 10 points: supported"),
-        ((10, 40), "greater", 0.0, "x exceeds y: contradicted"),
-        ((12, 10), "less", 0.0, "x falls below y: neither shown nor ruled out"),
-        ((12, 10), "equivalent", 0.15, "equivalent: they differ by less than 15 points"),
+        ((10, 10), "different", 0.2, "contradicted, because they differ by less than 20 points"),
+        ((40, 10), "greater", 0.1, "it is supported that x exceeds y by more than 10 points"),
+        ((10, 40), "greater", 0.0, "it is contradicted that x exceeds y"),
+        ((12, 10), "less", 0.0, "it is neither shown nor ruled out that x falls below y"),
+        ((12, 10), "equivalent", 0.15, "equivalent, because they differ by less than 15 points"),
         (
             (12, 10),
             "equivalent",

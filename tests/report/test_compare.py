@@ -73,7 +73,7 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
         "neither shown nor ruled out (0 points" in says
     )
     assert (
-        "in Adversarial (ACP): second and first differ: supported (−30 points, −39 to −20" in says
+        "in Adversarial (ACP): second and first differ; supported (−30 points, −39 to −20" in says
     )
     effects = result["compare_effects"]
     assert (
@@ -87,7 +87,7 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     assert [r["run"] for r in rows] == ["first", "second", "second − first"]
     assert "differ from those in first is not shown" in result["compare_votes"].says
     figures = result["compare_figures"].says
-    assert "exchanges in Adversarial (ACP): second and first differ: supported (+2.00" in figures
+    assert "exchanges in Adversarial (ACP): second and first differ; supported (+2.00" in figures
 
 
 def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path):
@@ -110,7 +110,7 @@ def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path
 def test_the_same_run_twice_shows_nothing(base):
     result = found([base, base])
     assert "settings that matter are the same" in result["designs"].says
-    assert result["compare_claims"].says.count("differ: neither shown nor ruled out (0 points") == 2
+    assert result["compare_claims"].says.count("differ; neither shown nor ruled out (0 points") == 2
     assert "that the effects differ is not shown" in result["compare_effects"].says
     assert {r["runs"] for r in rows_of(result["compare_claims"])} == {"first (2) − first"}
 
@@ -148,13 +148,13 @@ def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
     result = found([base, people])
     assert "survey: answers by people." in result["designs"].says
     says = result["compare_claims"].says
-    assert "in Adversarial (ACP): survey and first differ: supported (+15 points" in says
-    assert "in Simple voting: survey and first differ: supported (+47 points" in says
+    assert "in Adversarial (ACP): survey and first differ; supported (+15 points" in says
+    assert "in Simple voting: survey and first differ; supported (+47 points" in says
     # The human figures are those of the table, and not published ones of other people.
     assert "people: 55 % (in survey)." in result["compare_people"].says
     reverse = found([people, base])
     says = reverse["compare_claims"].says
-    assert "in Simple voting: first and survey differ: supported (−47 points" in says
+    assert "in Simple voting: first and survey differ; supported (−47 points" in says
 
 
 def test_an_empty_column_of_changes_is_read_from_the_choices(base, tmp_path):
@@ -240,7 +240,7 @@ def test_runs_of_the_same_people_are_compared_person_by_person(tmp_path):
     # The same 60 changed in both, 15 more in the second: McNemar's exact p is 2 · 2⁻¹⁵ by hand.
     says = paired["compare_claims"].says
     assert "same drew the same people as first" in paired["designs"].says
-    assert "in Adversarial (ACP): same and first differ: supported (+10 points" in says
+    assert "in Adversarial (ACP): same and first differ; supported (+10 points" in says
     rows = {r["arm"]: r for r in rows_of(paired["compare_claims"])}
     assert rows["Adversarial (ACP)"]["holm_p"] == pytest.approx(2 * float(chi2.sf(15, 1)))
     assert rows["Adversarial (ACP)"]["paired"] is True

@@ -83,8 +83,8 @@ CASES = {
         groups,
         "group",
         {
-            "how content members are, from −4 to 4": SHIFT,
-            "how content the least content member is, from −4 to 4": SHIFT,
+            "how content members are on a scale from −4 to 4": SHIFT,
+            "how content the least content member is on a scale from −4 to 4": SHIFT,
         },
     ),
     "town_hall": Case(("sets=6",), halls, "set", {"inclusion gap": SHIFT}),

@@ -31,6 +31,7 @@ from folkmoot.measures.diversity import (
 )
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
     Estimate,
     format_count,
     format_p_value,
@@ -310,6 +311,9 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
         )
     adjusted = holm([estimate.p for estimate in found.by_place.values()])
     at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
+    units = {n if answer.who is None else answer.who for n, answer in enumerate(answers)}
+    if len(units) < FEWEST_UNITS:
+        return unchecked_result("position_bias", title, margin, word("refusal", "few who chose"))
     is_decided_by_place = found.answers >= FEW and abs(effect.value) > POSITION
     if not any(e.has_interval for e in found.by_place.values()) and not is_decided_by_place:
         why = word("refusal", "few differences")

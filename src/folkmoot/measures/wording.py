@@ -62,6 +62,8 @@ def join_sentences(sentences: Iterable[Sentence | None], between: str = " ") -> 
     return Sentence(between.join(filter(None, sentences)))
 
 
+# Introduces figures of too few independent units for an interval.
+ILLUSTRATION_LABEL = "An illustration, not evidence"
 # Introduces claims that are not primary in a finding without a primary one.
 ESTIMATES = "Exploratory, without a conclusion:"
 # Introduces the largest or smallest of several figures. Another run may have another one.
@@ -70,25 +72,25 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
     # `{first}` and `{second}` are the conditions, `{by}` is the margin.
     "comparison": {
         "supported, different": "a difference is shown",
-        "supported, greater": "{first} exceeds {second}{by}: supported",
-        "supported, less": "{first} falls below {second}{by}: supported",
-        "supported, equivalent": "equivalent: they differ by less than {margin}",
-        "contradicted, different": "contradicted: they differ by less than {margin}",
-        "contradicted, greater": "{first} exceeds {second}{by}: contradicted",
-        "contradicted, less": "{first} falls below {second}{by}: contradicted",
-        "contradicted, equivalent": "contradicted: they differ by more than {margin}",
+        "supported, greater": "it is supported that {first} exceeds {second}{by}",
+        "supported, less": "it is supported that {first} falls below {second}{by}",
+        "supported, equivalent": "equivalent, because they differ by less than {margin}",
+        "contradicted, different": "contradicted, because they differ by less than {margin}",
+        "contradicted, greater": "it is contradicted that {first} exceeds {second}{by}",
+        "contradicted, less": "it is contradicted that {first} falls below {second}{by}",
+        "contradicted, equivalent": "contradicted, because they differ by more than {margin}",
         "neither shown nor ruled out, different": "a difference is neither shown nor ruled out",
-        "neither shown nor ruled out, greater": "{first} exceeds {second}{by}: neither shown nor "
-        "ruled out",
-        "neither shown nor ruled out, less": "{first} falls below {second}{by}: neither shown nor "
-        "ruled out",
+        "neither shown nor ruled out, greater": "it is neither shown nor ruled out that "
+        "{first} exceeds {second}{by}",
+        "neither shown nor ruled out, less": "it is neither shown nor ruled out that "
+        "{first} falls below {second}{by}",
         "neither shown nor ruled out, equivalent": "a difference of less than {margin} is neither "
         "shown nor ruled out",
         "answer": "{levels}; difference {difference} ({numbers}): {verdict}.",
         "conclusion": "{contrast} {difference} ({numbers}): {verdict}",
         "conclusion without numbers": "{estimate}: {verdict}",
         "answer without numbers": "{contrast}: {verdict}.",
-        "statement": "{claim}: {verdict}{numbers}.",
+        "statement": "{claim}; {verdict}{numbers}.",
         "several": "{conclusions}.",
         "also in the table": "The table also has {estimates}, without a conclusion.",
         "several of a measure": "{about}: {conclusions}",
@@ -383,6 +385,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "study file of the next run",
     },
     "description": {
+        "illustration": f"{ILLUSTRATION_LABEL}: {{units}}. {{says}}",
         "values": "{what}: {values}.",
         "list": "{values}.",
         "means": "Mean {what}: {values} ({number}).",
@@ -400,6 +403,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "no opposite statements": "The study has no pair of opposite statements.",
         "one order": "No options were shown in several orders, so the effect of an option's place "
         "cannot be separated from its appeal.",
+        "few who chose": "Too few independent units chose to tell the effect of an option's place.",
         "few differences": "Too few choices differ to tell the effect of an option's place.",
         "no dialogue": "The run has no condition without reasons and no dialogue, so nothing can "
         "be judged.",

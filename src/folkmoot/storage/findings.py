@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
+from folkmoot.measures.wording import ILLUSTRATION_LABEL, word
 
 TableCell = str | int | float | bool | None
-ILLUSTRATION_LABEL = "An illustration, not evidence"
 # Columns with the bounds of an interval or with p-values. Published ranges of humans (`people_…`)
 # are no intervals of this run.
 _BOUND_COLUMN_PATTERN = re.compile(r"(?!people_)(?:.*_)?(?:low|high)(?:_rate|_share|_points)?")
@@ -228,7 +228,7 @@ def _remove_inference(finding: Finding) -> None:
             (f"Each {finding.unit.split()[0]}: {'; '.join(value_texts)}.",) if value_texts else ()
         )
     for name, value in {
-        "says": f"{ILLUSTRATION_LABEL}: {finding.counted}. {finding.says}".strip(),
+        "says": word("description", "illustration", units=finding.counted, says=finding.says),
         "grid": replace(finding.grid, rows=rows),
         "chart": chart,
         "notes": notes,

@@ -386,7 +386,8 @@ def as_declared(
     )
     columns = pl.DataFrame(schema=dict.fromkeys(tables[table], pl.String))
     unit = next(units_of_same_contrast, units_of(columns).name)
-    resolved = replace(claim, kind="share" if kind == "bool" else "mean", unit=unit)
+    kinds: dict[bool, Kind] = {True: "share", False: "mean"}
+    resolved = replace(name_as_declared(claim, others), kind=kinds[kind == "bool"], unit=unit)
     return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved))
 
 

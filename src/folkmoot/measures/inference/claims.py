@@ -318,7 +318,7 @@ class Result:
             is_alone = math.isnan(self.adjusted_p) and self.joint is None
             p = self.margin_p if is_alone else self.adjusted_p if self.joint else math.nan
             adjusted = "" if is_alone else "adjusted "
-            return f"{adjusted}{format_p_value(p)} of the margin" if math.isfinite(p) else ""
+            return f"{adjusted}{format_p_value(p)} for the margin" if math.isfinite(p) else ""
         return f"{'adjusted ' * math.isfinite(self.adjusted_p)}{format_p_value(self.p)}"
 
     @property

@@ -421,8 +421,9 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     tests = (curve.p_median, curve.p_count, curve.p_z)
     cells = format_count(len(verdicts), "cell")
     copies = format_count(curve.merged, "identical specification")
-    least, most = (claim.format_signed(value) for value in (min(values), max(values)))
-    low, high = (claim.format_signed(value) for value in curve.predicted)
+    least, most = _format_ends(claim, (min(values), max(values)))
+    low, high = _format_ends(claim, curve.predicted)
+    is_judged = curve.robustness_word != "too few repeats" and all(map(math.isfinite, tests))
     details = [
         word("grid", "cells", supporting=verdicts.count(SUPPORTED), cells=cells),
         word("grid", "span" if len(values) > 1 else "one estimate", least=least, most=most),
@@ -436,7 +437,7 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
             p=format_p_value(max(tests)),
             level=format_percent(curve.alpha, 1),
         )
-        if all(map(math.isfinite, tests))
+        if is_judged
         else None,
         word("grid", "merged", specifications=copies) if curve.merged else None,
     ]
@@ -446,6 +447,11 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     return word(
         "grid", "curve", claim=claim.says, result=result, details=join_sentences(details, ", ")
     )
+
+
+def _format_ends(claim: Claim, ends: tuple[float, float]) -> tuple[str, str]:
+    low, high = map(claim.format_signed, ends)
+    return low.removesuffix("s").removesuffix(" point"), high
 
 
 def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:

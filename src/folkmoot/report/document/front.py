@@ -20,11 +20,11 @@ from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, condition_name
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Verdict
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
-from folkmoot.measures.wording import FIXED_BEFOREHAND
+from folkmoot.measures.wording import FIXED_BEFOREHAND, ILLUSTRATION_LABEL
 from folkmoot.report.comparison.samples import EVERYBODY, PLAINER
 from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, CardRow
 from folkmoot.report.preregistration import is_registration_intact, title_of
-from folkmoot.storage.findings import ILLUSTRATION_LABEL, Finding, IntervalChart
+from folkmoot.storage.findings import Finding, IntervalChart
 from folkmoot.storage.manifest import MIXED_MARK
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import condition_column

@@ -359,8 +359,8 @@ def path_in(folder: Path, name: str) -> Path:
 # Measures in which conditions are compared: column → its words. The first one is the main measure,
 # the only one with primary claims.
 COMPARED = {
-    "satisfaction": "how content members are, from −4 to 4",
-    "lowest_satisfaction": "how content the least content member is, from −4 to 4",
+    "satisfaction": "how content members are on a scale from −4 to 4",
+    "lowest_satisfaction": "how content the least content member is on a scale from −4 to 4",
     "minority_promised_share": "minority wishes given or promised",
 }
 
