@@ -343,9 +343,9 @@ class SimulatedRespondent:
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
-        """Return option → number of distinct words that argue for it in a text, for each camp.
+        """Count the distinct words in a text that argue for each option.
 
-        A camp is a way to justify a choice (such as by caution).
+        Returns option → one number for each camp (way to justify a choice, such as by caution).
         """
         return argument_counts(text, self.options, self.at.lexicon)
 

@@ -60,10 +60,7 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
 
 
 def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
-    """Return the persona texts of a speaker, sorted by their ids.
-
-    A speaker has the same persona for any order of the texts in the prompt.
-    """
+    """Return the persona texts of a speaker, sorted by their ids."""
     personas = {
         (passage.source.id, passage.text)
         for passage in passages

@@ -167,8 +167,8 @@ class _Parts(NamedTuple):
     def option(self, position: int, before: str) -> str:
         """Return the option that the argument word at `position` supports.
 
-        It is the last option before the word, or otherwise the first option of the sentence. If the
-        sentence names none, it is `before`: the last option that earlier sentences name.
+        It is the last option named before the word. If there is none, it is the first option of the
+        sentence, or otherwise `before` (the last option in earlier sentences).
         """
         names_before = [name for end, name in self.named if end <= position]
         return names_before[-1] if names_before else self.named[0][1] if self.named else before

@@ -48,9 +48,9 @@ class SentenceGenerator:
     def draw_camp(self) -> int:
         """Draw the camp (way to justify choices) of the next argument phrase.
 
-        Each speaker uses the camps in fixed proportions. Steps of the golden ratio spread the draws
-        evenly, so that even a few phrases have about these proportions.
+        Each speaker uses the camps in fixed proportions, also within a few phrases.
         """
+        # Steps of the golden ratio spread the draws evenly.
         self._at = (self._at + _GOLDEN) % 1.0 if self._at >= 0 else self.draws.unit()
         low, middle, _ = MIXTURES[self.who.camp]
         return 0 if self._at < low else 1 if self._at < low + middle else 2
@@ -64,8 +64,7 @@ class SentenceGenerator:
     def pick_unused(self, items: Sequence[str]) -> str:
         """Return a random item that does not occur in this reply or in earlier utterances.
 
-        An item may be a sentence template. It counts as used if the longest text between its slots
-        occurs. If all items are used, return any item.
+        If all items are used, return any of them.
         """
         start = self.draws.draw_integer(0, len(items) - 1)
         for offset in range(len(items)):

@@ -115,7 +115,7 @@ def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[st
     """Return the code that fits a text best, with a quote.
 
     `references` are the texts that the question is about, such as an opposing view. If the codes
-    form a scale, the text gets a higher code the more words of these texts it repeats.
+    form a scale, the number of words shared with these texts decides.
     """
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if references and book.data.get("level") == "ordinal":

@@ -181,9 +181,10 @@ class _Filler:
         return fit_text(mind.compose_reasons(count=1), schema)
 
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
-        """Return (question, field text). Together they identify the person's opinion on a field.
+        """Return the two texts from which the person's opinion on a field is drawn.
 
-        If no other field needs an opinion, the question holds both texts and the second is "".
+        They are the question and the words of the field. If the form has only one such field, the
+        first text holds both and the second is "".
         """
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")

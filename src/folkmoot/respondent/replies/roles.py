@@ -100,9 +100,9 @@ def _current_matter(mind: SimulatedRespondent) -> str:
 
 
 def _proportional_phrases(phrase_counts: Counter[str], lexicon: Lexicon) -> list[str]:
-    """Return frequent argument phrases, at most `MAX_PHRASES`.
+    """Return frequent argument phrases, at most `MAX_PHRASES`, for a summary.
 
-    The ways to justify choices (camps) stay about as frequent among them as in `phrase_counts`.
+    Each camp (way to justify choices) is as frequent among them as in `phrase_counts`.
     """
     weights = [0, 0, 0]
     for phrase, count in phrase_counts.items():

@@ -34,7 +34,7 @@ DECISION_OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "s
 
 
 def label_source(source: Source) -> str:
-    """Return the name of a prompt's source in the exposure results, or "" if it does not count."""
+    """Return the kind of a text in a prompt, such as `STATEMENTS`, or "" if exposure ignores it."""
     if source.kind == "persona":
         return LIFE_STORY
     if source.kind == "proposal":

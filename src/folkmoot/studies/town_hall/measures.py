@@ -562,10 +562,9 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return in which concerns of vulnerable and in which of general residents a code occurs.
+    """Return for each concern whether the coder gave it `code`: (vulnerable, general residents).
 
-    The two sides hold True or False per concern. Only sets with coded concerns of both groups
-    count.
+    Only sets with coded concerns of both groups count.
     """
     common_sets = set.intersection(
         *(

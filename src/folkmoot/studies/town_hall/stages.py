@@ -234,8 +234,8 @@ async def ask_statement(
 ) -> SpeakerAnswer[Speaking]:
     """Ask one resident for a public statement (SPEAK).
 
-    `speaker_and_thoughts` holds the speaker and the speaker's thoughts in this round. The thoughts
-    are None at levels without thinking.
+    `speaker_and_thoughts` holds the speaker and the speaker's thoughts in this round, which are
+    None at levels without thinking.
     """
     speaker, thoughts = speaker_and_thoughts
     number = len(earlier) + 1

@@ -333,10 +333,10 @@ def _votes_twice(votes: Votes, condition_votes: ConditionVotes) -> bool:
 
 
 def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
-    """Return the range of each claimed difference, and a sentence on differences that may flip.
+    """Return how far votes of missing participants could change each difference.
 
-    The range covers all possible votes of the participants without a vote. It is a tuple (label,
-    observed difference, lowest, highest).
+    Each tuple is (label, observed difference, lowest, highest). The text names the differences that
+    could change their sign.
     """
     bounded = [
         (result, result.bounds) for result in votes.claim_results if result.bounds is not None
