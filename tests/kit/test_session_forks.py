@@ -21,6 +21,7 @@ from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import NO_PERSONA, RETEST, SAME_LENGTH, ControlRow
+from folkmoot.report.document.document import build_document
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL
@@ -103,6 +104,9 @@ def test_sessions_that_are_run_again_are_sealed_verified_and_named_in_the_report
     assert not verification.differences
     notes = [note for finding in control_findings(games) for note in finding.notes]
     assert any(note.startswith("Sessions were run again") for note in notes)
+    methods = build_document(games).methods
+    assert methods is not None
+    assert "with texts replaced for all participants: 32 answers." in str(methods)
 
 
 def test_only_the_sessions_of_the_sample_are_run_again(small_run: SmallRun, tmp_path: Path) -> None:

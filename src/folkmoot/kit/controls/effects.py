@@ -17,6 +17,7 @@ import polars as pl
 
 from folkmoot.kit.controls.conversations import FINAL, FIRST
 from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED, describe_left_out
+from folkmoot.kit.controls.respondent import decision_scope
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
     NAMES,
@@ -280,11 +281,15 @@ def effects_finding(
     )
 
 
+def from_session_run_again() -> pl.Expr:
+    """Return the condition that a control answer comes from a session that was run again."""
+    # Such an address begins with the scope of the control, and others with that of a decision.
+    return pl.col("address").str.starts_with(decision_scope(""))
+
+
 def _describe_sessions(asked: pl.DataFrame) -> Iterator[str]:
     """Yield a note if sessions were run again, because their texts changed for all participants."""
-    in_sessions = asked.filter(
-        pl.col("address").str.starts_with(pl.concat_str(pl.lit("decision-"), "control"))
-    )
+    in_sessions = asked.filter(from_session_run_again())
     if in_sessions.height:
         names = ", ".join(NAMES[name] for name in REPLACING if name in in_sessions["control"])
         yield (

@@ -16,6 +16,7 @@ import polars as pl
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
 from folkmoot.kit.controls.asking import open_controls
+from folkmoot.kit.controls.effects import from_session_run_again
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NAMES, NEGATIVE, ControlRow
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.inference.claims import Result
@@ -192,16 +193,26 @@ def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]
         yield "No control questions were asked."
     else:
         table = controls.scan_table(ControlRow.table)
-        asked = table.filter(pl.col("control") != AS_DESIGNED).group_by(
-            "control", maintain_order=True
+        answered = table.filter(pl.col("control") != AS_DESIGNED, pl.col("missing").is_null())
+        # Participants of several groups may have the same id.
+        people = pl.struct("unit", "participant_id").n_unique()
+        counts = (
+            answered.group_by("control", maintain_order=True)
+            .agg(people.alias("people"), pl.len())
+            .collect()
         )
-        counts = asked.agg(pl.col("participant_id").n_unique(), pl.len()).collect()
         counts_text = "; ".join(
             f"{CONTROL_NAMES.get(control, control)}: {format_count(answers, 'answer')} of "
             f"{format_count(people, 'participant')}"
             for control, people, answers in counts.iter_rows()
         )
         yield f"Control questions after the protocol: {counts_text}."
+        in_sessions = answered.filter(from_session_run_again()).collect().height
+        if in_sessions:
+            yield (
+                "From sessions that the study ran again, with texts replaced for all participants: "
+                f"{format_count(in_sessions, 'answer')}."
+            )
     if card:
         verdicts = "; ".join(f"{row.name.lower()} {row.verdict}" for row in card)
         yield f"Checks of validity: {verdicts}."
