@@ -100,7 +100,7 @@ def _interval_of_distances(
 ) -> tuple[float, float]:
     """Return the lower and upper bound of alpha for ordinal or interval codes, or NaN for both.
 
-    `parts` (clusters, values, values): the coincidence matrix of each cluster.
+    `parts` (clusters, values, values): how often two codes occur together in each cluster.
     """
     if alpha >= 1:
         # Perfect agreement: every jackknife value is 1, so there is no variance to use.

@@ -417,13 +417,11 @@ def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> 
     """Check whether first votes are spread over the options as evenly as human votes.
 
     `before` (k,): first votes per option. The check fails if the votes are concentrated on fewer
-    options than human votes, or so even that they look random. The benchmark covers five to nine
-    options. Votes on fewer options are always more even, so the check can then only fail for too
-    little spread.
+    options than human votes. With five options or more, it also fails if the votes are so even that
+    they look random.
 
     `moves` (k, k): first votes in rows and last votes in columns, of participants who voted twice.
-    The check also fails if the effective number of options shrinks more than in days of human
-    deliberation.
+    The check also fails if variety shrinks more than in days of human deliberation.
     """
     title = SPREAD_OF_VOTES
     counts = np.asarray(before, float)

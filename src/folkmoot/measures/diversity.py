@@ -105,14 +105,11 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 
 
 def effective_ratio(table: ArrayLike) -> Estimate:
-    """Return the effective number of options of last votes, divided by that of first votes.
+    """Return how much the variety of votes changed: effective number of options, last over first
+    votes.
 
-    `table` (k, k): first votes in rows, last votes of the same participants in columns. There is no
-    interval with fewer than 20 participants.
-
-    The interval is the jackknife over participants on the log scale. Only moves carry information,
-    so the degrees of freedom are the number of moves less one. For moves between equally popular
-    options, (moves + 1) (k − 1) / n³ is added to the variance.
+    `table` (k, k): first votes in rows, last votes of the same participants in columns. The
+    interval is NaN with fewer than 20 participants.
     """
     pairs = np.asarray(table, float)
     n, k = int(pairs.sum()), len(pairs)
@@ -124,6 +121,8 @@ def effective_ratio(table: ArrayLike) -> Estimate:
     before = pairs.sum(axis=1) - np.eye(k)[rows]
     without = _entropies_in_nats(after) - _entropies_in_nats(before)
     _, error = jackknife(math.log(value), without, pairs[rows, columns])
+    # Only moves carry information, so the degrees of freedom are the number of moves less one. The
+    # added term is the variance of moves between equally popular options.
     moves = n - float(np.trace(pairs))
     error = math.sqrt(error**2 + (moves + 1) * (k - 1) / n**3)
     reach = math.exp(student_quantile(0.975, max(1.0, moves - 1)) * error)
@@ -207,12 +206,13 @@ def _paired_distributions(first: ArrayLike, second: ArrayLike) -> tuple[FloatArr
 
 
 def esteban_ray(counts: ArrayLike) -> float:
-    """Return Esteban and Ray's polarisation Σ_i p_i² (1 − p_i) of nominal choices `counts` (k,).
+    """Return Esteban and Ray's polarisation Σ_i p_i² (1 − p_i) of choices between options.
 
-    The result is 0 if all choices are equal, and largest (.25) for two options with half of the
-    choices each. This is the case K = 1, α = 1 with all options at distance 1. Esteban and Ray
-    (1994), doi:10.2307/2951734.
+    `counts` (k,): the number of choices of each option. The result is 0 if all choices are equal,
+    and largest (.25) for two options with half of the choices each. Esteban and Ray (1994),
+    doi:10.2307/2951734.
     """
+    # The case K = 1, α = 1 with all options at distance 1.
     p = shares(counts)
     return float((p**2 * (1 - p)).sum())
 

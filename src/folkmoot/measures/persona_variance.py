@@ -1,7 +1,6 @@
-"""The share of the variance of answers between personas, or explained by an attribute.
+"""How much answers differ between personas, or with one attribute, as a share of their variance.
 
-Answers are numbers or categories. For categories, the sums of squares are added over indicators,
-one for each category.
+Answers are numbers or categories.
 """
 
 from __future__ import annotations
@@ -88,6 +87,7 @@ def explained_share(
     return _over_units(epsilon, [units[n] for n in kept])
 
 
+# For categories, the sums of squares are added over indicators, one for each category.
 def _code(answers: Sequence[str | float]) -> FloatArray:
     if not any(isinstance(answer, str) for answer in answers):
         return np.asarray(answers, float)[:, None]

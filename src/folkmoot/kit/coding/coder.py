@@ -325,10 +325,9 @@ async def ask_for_codes(
 
 
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
-    """Return the text, its context and its slot values with their sources.
+    """Record that a text, its context and its slot values come from the table `texts`.
 
-    A part without a source gets a cell of the table `texts` as its source. A text that consists of
-    pieces with several sources keeps them and gets the cell in addition.
+    Parts that already have recorded sources keep them.
     """
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:

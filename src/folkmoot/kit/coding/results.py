@@ -56,7 +56,7 @@ class CoderResult:
 
     @property
     def is_embedded(self) -> bool:
-        """True for the embedded coder. Findings must not use its codes."""
+        """True if the coder was `--model synthetic`. Its codes support no finding."""
         return self.kind == "embedded"
 
 

@@ -27,7 +27,7 @@ from folkmoot.measures.inference.proportions import holm
 
 
 class JointInterval(NamedTuple):
-    """An interval of a claim that holds together with those of all other primary claims."""
+    """One of several intervals, one for each primary claim, that hold jointly at 95 %."""
 
     low: float
     high: float
@@ -68,9 +68,9 @@ class JointResult(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One direction of a claim, as a test of the hypothesis that a value is at most `null`.
+    """A one-sided test of a claim: is the difference larger than `null`?
 
-    For the direction "below", the value is the difference with its sign reversed.
+    A test for "smaller" is stored with all signs reversed.
     """
 
     null: float

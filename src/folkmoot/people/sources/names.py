@@ -26,7 +26,7 @@ class NameBook:
     family: tuple[str, ...]
 
     def given_for(self, sex: str, age: int) -> tuple[str, ...]:
-        """Return the given names of the birth cohort of people with this age.
+        """Return the given names of people with this age.
 
         `sex`: "F", "M", or "X" for the names of both.
         """

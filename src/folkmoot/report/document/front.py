@@ -127,9 +127,7 @@ class Front:
 
     @property
     def colour(self) -> Colour:
-        """The worst colour on the first page: of the validity card and of the reasons for less
-        trust.
-        """
+        """The worst colour on the first page: of the validity card and the reasons to doubt."""
         colours = [light.colour for light in self.lights]
         return min(
             [*colours, *(COLOUR_BY_VERDICT[row.verdict] for row in self.card)],

@@ -1,8 +1,8 @@
-"""The population of the United States as a table: published tables joined by raking.
+"""The population of the United States as one table, built from several published tables.
 
 No published table has all attributes of a persona. Each published table has two or three
 attributes. The associations between the other attributes come from counts of survey respondents.
-`rake_table` adjusts these counts until all published margins hold at once. `sample_people` turns
+`rake_table` adjusts these counts until they agree with all published tables. `sample_people` turns
 the fitted table into people with an occupation and an income. Every figure is in `us.yaml` with its
 source.
 """

@@ -75,7 +75,7 @@ class RakingMargin:
 
 
 def rake_table(seed: Array, margins: Sequence[RakingMargin]) -> Array:
-    """Return the table that has all margins and is nearest to the seed in relative entropy.
+    """Return the table that agrees with all published margins and otherwise stays close to `seed`.
 
     The method is iterative proportional fitting (Deming and Stephan 1940). The result sums to 1. If
     margins contradict each other, the last margins hold exactly. `RakingMargin.observed_margin`
