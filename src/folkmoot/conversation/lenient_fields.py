@@ -140,10 +140,13 @@ def repair_fields(
 ) -> object:
     """Return a repaired copy of a value that failed validation, or None if no repair is possible.
 
-    Rejected values are converted to the expected types. If no value can be converted, optional
-    values are dropped: list entries, or fields with an empty default. `salvage`: a required
-    nullable field becomes None. `ways_out`: words that mean null in a nullable field. `note` is
-    called with each change.
+    First, rejected values are converted to the expected types. Only if none can be converted,
+    rejected list entries and fields with an empty default are dropped.
+
+    - `errors`: the errors of the validation.
+    - `note`: a function that is called with each change.
+    - `ways_out`: words that mean null in a nullable field.
+    - `salvage`: also set rejected fields to None if they are required and nullable.
     """
     # The caller records the original as a repair if it stays unreadable, so it must not change.
     repaired = copy.deepcopy(value)

@@ -23,12 +23,13 @@ NON_TEXT_TYPES = (bool, int, float)
 
 @dataclass(frozen=True, slots=True)
 class ComputedWords:
-    """How to compute the words in a column from a JSON reply: `words(reply[key])`.
+    """Says that a column holds words made from a value in a JSON reply: `words(reply[key])`.
 
-    The row names the reply in its column `utterance_id`.
+    An example is "strongly in favour", made from the value of `position`.
     """
 
     key: str
+    # Returns the words. The reply is the one that the row names in its column `utterance_id`.
     words: Callable[[Any], str]
 
 

@@ -207,7 +207,10 @@ class ClusterExecutor:
                     await worker.actor.close.remote()
 
     def kill_workers(self) -> None:
-        """Kill the workers. Entries that did not reach the head remain in the workers' shards."""
+        """Kill the workers.
+
+        Calls that this process has not received remain in files on the workers' disks.
+        """
         for worker in self._workers:
             if worker.monitor_task is not None:
                 worker.monitor_task.cancel()

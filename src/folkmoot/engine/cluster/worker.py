@@ -160,12 +160,11 @@ class ReadOnlyPlan(Plan):
 
 
 class _RunningChunk(NamedTuple):
-    """A running chunk: the scopes of its items and the rows recorded so far.
+    """A chunk of items that runs on this worker."""
 
-    The head has sent all journal entries of these scopes.
-    """
-
+    # The scopes of the items. The main process has sent all journal entries in these scopes.
     scopes: tuple[str, ...]
+    # The rows recorded so far.
     rows: list[tuple[str, bytes, dict[str, TableCell]]]
 
 

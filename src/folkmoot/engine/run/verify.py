@@ -419,7 +419,10 @@ def _other_prompts_error(run: RunFolder, changed_prompts: Sequence[str]) -> NotR
 
 
 def _describe_code_difference(run: RunFolder) -> str:
-    """Return both versions in brackets, or an empty string if this version made the run."""
+    """Return in brackets the version of Folkmoot that made the run and the version in use.
+
+    Return an empty string if they are the same.
+    """
     other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 

@@ -359,7 +359,10 @@ class SeatManager:
         )
 
     def record_consent(self, seat_state: SeatState) -> None:
-        """Record that the human has arrived and agreed. `wait_until_saved` waits for the write."""
+        """Record that the human has arrived and agreed.
+
+        The record is on disk after `wait_until_saved`.
+        """
         if not seat_state.has_agreed and not seat_state.ended:
             seat_state.has_agreed, seat_state.left = True, None
             self._changed += 1
@@ -402,7 +405,7 @@ class SeatManager:
         return self._ids.get(seat_state.seat.name, {}).get(NAME, "")
 
     def next_free_seat(self) -> SeatState | None:
-        """Return the seat for the next person of the open entry, or None if all are taken."""
+        """Return the seat for the next person from the shared link, or None if all are taken."""
         if self.lobby is None:
             return None
         closed = {seat_state.seat.name for seat_state in self if seat_state.ended}
@@ -411,8 +414,8 @@ class SeatManager:
     def admit(self, visit: str, ids: Mapping[str, str]) -> SeatState | None:
         """Give the next free seat to a person who has agreed to take part.
 
-        Returns None if all seats are taken. `visit` is the secret in the person's cookie.
-        `wait_until_saved` waits for the write.
+        Returns None if all seats are taken. `visit` is the secret in the person's cookie. The
+        record is on disk after `wait_until_saved`.
         """
         seat_state = self.next_free_seat()
         if seat_state is None or self.lobby is None:

@@ -120,7 +120,7 @@ class Plan:
         return self._data.get(name)
 
     def write_plan(self) -> None:
-        """Write newly sealed parts to disk. Raises StorageError."""
+        """Write parts of the plan that are not on disk yet. Raises StorageError."""
         if self._unwritten:
             # Only the first write of this process may save the old content. Later writes would save
             # our own.
