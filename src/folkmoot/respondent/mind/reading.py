@@ -219,7 +219,7 @@ def _iterate_sentences(
 def argument_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-    """Return one mapping for each sentence with arguments: option → argument words.
+    """Return option → argument words, for each sentence that contains an argument.
 
     The key is "" for words that support no named option.
     """

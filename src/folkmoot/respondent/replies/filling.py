@@ -23,8 +23,8 @@ def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False
     """Return an object that is valid according to the schema of the request.
 
     `given` holds fields that the study type's functions computed. Invalid fields are replaced.
-    `known` is True if such a function gave the answer. Otherwise the answer of a moderator or
-    another speaker without opinions is marked as unrelated to the question (`mark_unread`).
+    `known` is True if such a function gave the answer. Otherwise a speaker without opinions (such
+    as a moderator) does not really answer the question, and `mark_unread` records that.
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:
@@ -264,10 +264,11 @@ def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
 def number_within(schema: Schema, kind: str, rating: float) -> int | float:
     """Convert a rating (−1 to 1) to a number within the bounds of the schema.
 
-    Without an upper bound, the lower bound plus 100 is used. Without a lower bound, 0 is used if
-    the upper bound is positive, and otherwise the upper bound minus 100.
+    A bound that the schema lacks is replaced by a default.
     """
     low, high = number_limits(schema, kind)
+    # Without a lower bound, use 0 if the upper bound is positive, or otherwise the upper bound
+    # minus 100. Without an upper bound, use the lower bound plus 100.
     if low == float("-inf"):
         low = 0.0 if high > 0 else high - 100
     if high == float("inf"):

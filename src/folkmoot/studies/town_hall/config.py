@@ -560,11 +560,11 @@ SATISFACTION = "satisfaction.satisfaction"
 
 
 def declare_claims(config: TownHallConfig) -> list[Claim]:
-    """Return the claims of a town hall. Most compare the inclusion gap of two levels.
+    """Return the claims of a town hall. Most compare two levels.
 
-    The inclusion gap is the inclusivity score of vulnerable minus that of general residents. Claims
-    on consecutive main levels are primary, or secondary beyond the first `MOST_PRIMARY`. All other
-    claims are exploratory, such as those on satisfaction before and after a discussion.
+    They compare the inclusion gap: the inclusivity score of vulnerable minus that of general
+    residents. At most `MOST_PRIMARY` claims, on consecutive main levels, are primary. Other claims
+    are on single levels, such as satisfaction before and after a discussion.
     """
     # Controls without vulnerable residents have no gap to compare.
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]

@@ -212,10 +212,9 @@ PER_RESIDENT = {
 def measure(tables: Tables, by: str) -> dict[Any, Json]:
     """Return the totals and figures of each group of residents.
 
-    `by` is the column of the table `rounds` that defines the groups. It is `is_vulnerable` for the
-    two groups, or `agent_id` for single residents. The result maps each value of the column to the
-    numbers that `TOTALS` and `FIGURES` name. A figure is None if its ballot or closing text is
-    unreadable.
+    `by` is the column of the table `rounds` that defines the groups (`is_vulnerable`), or
+    `agent_id` for single residents. The result maps each value of this column to the numbers that
+    `TOTALS` and `FIGURES` name. A figure is None if it needs an answer that could not be read.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)
