@@ -65,14 +65,10 @@ FEWEST_ELSEWHERE = 5
 
 
 def evenness_estimate(counts: ArrayLike) -> Estimate:
-    """Return the normalised entropy of counts (k,), corrected for bias, with an interval.
+    """Return how evenly votes are spread over options: 1 if evenly, 0 if all are for one option.
 
-    The interval is the jackknife over participants. The variance under equal popularity, (k − 1) /
-    2n², is added. There is no interval with fewer than 20 votes.
-
-    With fewer than five votes outside the most popular option, the bounds follow from Clopper and
-    Pearson's interval for their share. For the low bound, one option gets the whole share. For the
-    high bound, all other options divide it equally.
+    `counts` (k,): votes per option. The result is the entropy divided by its maximum, corrected for
+    small samples. The interval is NaN with fewer than 20 votes.
     """
     votes = np.asarray(counts, float)
     n, k = int(votes.sum()), len(votes)
@@ -87,6 +83,7 @@ def evenness_estimate(counts: ArrayLike) -> Estimate:
     cells = np.flatnonzero(votes)
     without = _entropies_in_nats(votes - np.eye(k)[cells])
     corrected, error = jackknife(float(_entropies_in_nats(votes)), without, votes[cells])
+    # Add the variance under equal popularity, which the jackknife misses.
     error = math.sqrt(error**2 + (k - 1) / (2 * n**2))
     reach = student_quantile(0.975, n - 1) * error
     most = math.log(k)
@@ -105,8 +102,7 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 
 
 def effective_ratio(table: ArrayLike) -> Estimate:
-    """Return how much the variety of votes changed: effective number of options, last over first
-    votes.
+    """Return the effective number of options in last votes, divided by that in first votes.
 
     `table` (k, k): first votes in rows, last votes of the same participants in columns. The
     interval is NaN with fewer than 20 participants.

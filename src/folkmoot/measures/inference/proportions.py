@@ -137,7 +137,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
     """Return the interval of first − second from the intervals of two independent estimates.
 
-    See `between` for the formula and the source.
+    The method is MOVER: Zou and Donner (2008), doi:10.1002/sim.3095.
     """
     distance = first.value - second.value
     down = math.hypot(first.value - first.low, second.high - second.value)
@@ -146,12 +146,10 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
 
 
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
-    """Return the difference of two independent estimates, with MOVER's interval and p-value.
+    """Return the difference of two independent estimates, with an interval and a p-value.
 
-    `first`, `second`: functions that return an estimate θ1 or θ2 for a `level` (default .95). With
-    their limits (l1, u1) and (l2, u2), and d = θ1 − θ2, the interval is d − √((θ1−l1)² + (u2−θ2)²)
-    to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares this is Newcombe's interval. See
-    `p_of_interval` for the p-value. Zou and Donner (2008), doi:10.1002/sim.3095.
+    `first`, `second`: functions that return the estimate with its interval for a `level` (default
+    .95).
     """
     one, two = first(), second()
     distance = one.value - two.value
@@ -161,6 +159,7 @@ def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> 
         level = 1 - max(alpha, 1e-15)
         return mover(first(level=level), second(level=level))
 
+    # For two Wilson shares, this interval is Newcombe's.
     few = _independent_units(one.unit_count, two.unit_count)
     p = p_of_interval(distance, interval_bounds)
     return Estimate(distance, *interval_bounds(0.05), one.n + two.n, few, p=p, method="MOVER")
