@@ -55,7 +55,7 @@ class QuestionDrift:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The drift over all questions."""
+    """How much answers differ between two conditions although no treatment should affect them."""
 
     # The mean distance beyond chance with its interval and p-value.
     mean: Estimate

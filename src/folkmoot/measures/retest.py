@@ -40,8 +40,8 @@ class Repeat:
 def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
     """Return how far two answers of the same participant agree beyond chance.
 
-    Choices give κ (`kappa_of_possible`) and numbers give r (`correlation_with_oneself`). `repeats`
-    must be of one kind. Both measures ignore a shift of all participants.
+    The result is κ for choices (`kappa_of_possible`) and r for numbers
+    (`correlation_with_oneself`). All `repeats` must be choices, or all numbers.
     """
     columns = [(r.first, r.last, r.question, r.unit) for r in repeats]
     first, last, questions, units = (list(part) for part in zip(*columns, strict=True))

@@ -137,7 +137,7 @@ class ReplyGraph:
         return source.address
 
     def reply_spans(self, text: str) -> Iterator[Span]:
-        """Yield the outermost spans of a text that quote a reply or words computed from it."""
+        """Yield the passages of a text that quote a reply, or words computed from one."""
         return outermost_spans([span for span in spans_of(text) if self.address_of(span.source)])
 
     def addresses_in(self, texts: Iterable[str]) -> set[str]:
