@@ -1,7 +1,7 @@
 """The mind of the embedded respondent: what it reads and how it decides, for one reply.
 
 - `mind`: the person who answers. Start here.
-- `passages`: the texts of known source in a request.
+- `passages`: the texts in a request with a known source, such as a statement or a persona.
 - `reading`: the arguments in these texts.
 - `persona`: the traits of the person.
 - `draws`: random draws.

@@ -1,7 +1,7 @@
-"""Counter-based random draws: a BLAKE2b hash of version, seed, address and purpose.
+"""Random draws by hashing: each is a hash of version, seed, address and purpose.
 
-Each combination of version, seed, address and purpose gives an independent stream of draws. A new
-question or another order of calls therefore changes no other answer.
+Each combination of these gives an independent stream of draws. So a new question or another order
+of calls changes no other answer.
 """
 
 from __future__ import annotations

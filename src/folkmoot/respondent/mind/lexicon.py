@@ -62,15 +62,12 @@ class Lexicon:
 
     @cached_property
     def camp_of(self) -> dict[str, int]:
-        """A mapping of word → index of the camp (way to justify a choice) that uses the word."""
+        """Word → index of the camp (way to justify a choice) that uses the word."""
         return {word: index for index, camp in enumerate(self.camps) for word in camp.words}
 
     @cached_property
     def phrase_camps(self) -> dict[str, int]:
-        """A mapping of phrase → index of the camp that uses the phrase.
-
-        A camp is a way to justify a choice.
-        """
+        """Phrase → index of the camp (way to justify a choice) that uses the phrase."""
         return {
             phrase.lower(): index
             for index, camp in enumerate(self.camps)

@@ -176,10 +176,10 @@ class SimulatedRespondent:
 
     @cached_property
     def exposure_dose(self) -> ExposureDose:
-        """The arguments in this request that the person is exposed to, except those for one option.
+        """The arguments in this request for options other than the one that the person prefers.
 
-        This option is the person's first choice. If the person has not chosen yet, it is the option
-        that the person likes best.
+        That is the first option that the person chose, or before any choice the one that the person
+        likes best.
         """
         # Use the first own choice, not the current option: a person who has changed the choice was
         # moved by the arguments for the new option, so these must count.
@@ -266,9 +266,8 @@ class SimulatedRespondent:
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
         """Return the person's tendency on a question (`about`), from −1 (against) to 1 (in favour).
 
-        It depends on the person and on the words of the question, and not on the address of the
-        reply. `answer` selects one possible answer to the question, and `part` one part of the
-        question.
+        It is the same in every reply to this question. `answer` selects one possible answer to the
+        question, and `part` one part of the question.
         """
         knobs = self.knobs
         leaning = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)

@@ -148,7 +148,7 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return another choice whose supporter has the reasons least similar to the participant's.
+    """Find the participant with another choice and the least similar reasons. Return that choice.
 
     Similarity is the cosine of the embeddings of two summaries. Return None if the participant has
     no summary, or if all participants made the same first choice.

@@ -160,7 +160,7 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Build the finding on how strongly residents are responded to (inclusivity score) per level.
+    """Build the finding on how strongly other residents respond (inclusivity score), per level.
 
     The gap is the score of vulnerable residents minus that of general residents.
     """

@@ -1,10 +1,8 @@
 """The residents of a set: general residents are sampled, and vulnerable ones come from profiles.
 
-Income, economic pressure and affordability must not contradict each other. A resident with a high
-income is never struggling, and one with a low income is never comfortable. The shares of incomes
-and of pressures in the study file are met exactly. Residents who are comfortable or have a high
-income can afford the contribution. Residents who are struggling or have a low income cannot. For
-all others a random draw decides.
+Income, economic pressure and affordability must not contradict each other. For example, a resident
+with a high income is never struggling and can afford the contribution. The shares of incomes and of
+pressures in the study file are met exactly.
 """
 
 from __future__ import annotations

@@ -365,7 +365,7 @@ class QualityRow(OfDiscussion, table="quality"):
 
 
 class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position")):
-    """One option of a field with a fixed list, and its position in the prompts of a set."""
+    """One option of a field (such as stances), and its position in the prompts of a set."""
 
     set: int = column(SET)
     field: str = column("stances, feelings, interactions, changes or votes")

@@ -56,7 +56,7 @@ class OptionOrders:
 
 
 def draw_option_orders(seed: int, set_number: int) -> OptionOrders:
-    """Draw the option orders of one set.
+    """Draw the order in which the options of each field are listed for one set.
 
     All levels of a set have the same orders, because levels are compared within sets. The five
     stances form a scale, so only its direction is drawn. Other options are permuted.
