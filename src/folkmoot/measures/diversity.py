@@ -217,14 +217,13 @@ def van_der_eijk(counts: ArrayLike) -> float:
     """Return Van der Eijk's coefficient of agreement A for an ordered scale, in [−1, 1].
 
     `counts` (k,): answers per category in order of the scale. 1: all answers are in one category.
-    0: answers are evenly spread. −1: half of the answers are at each end. With two categories, A is
-    1 − 2 min(p).
-
-    With k ≥ 3, A is the mean over layers of the distribution, weighted by size. A layer has the
-    same count in each of its S non-empty categories. Its agreement is U · (1 − (S − 1)/(k − 1)),
-    with U = ((k − 2) TU − (k − 1) TDU) / ((k − 2)(TU + TDU)). TU counts the unimodal and TDU the
-    bimodal triples of categories. Van der Eijk (2001), doi:10.1023/A:1010374114305.
+    0: answers are evenly spread. −1: half of the answers are at each end. Van der Eijk (2001),
+    doi:10.1023/A:1010374114305.
     """
+    # With k ≥ 3, A is the mean over layers of the distribution, weighted by size. A layer has the
+    # same count in each of its S non-empty categories. Its agreement is U · (1 − (S − 1)/(k − 1)),
+    # with U = ((k − 2) TU − (k − 1) TDU) / ((k − 2)(TU + TDU)). TU counts the unimodal and TDU the
+    # bimodal triples of categories.
     p = shares(counts)
     if len(p) == 1:
         return 1.0
@@ -239,9 +238,8 @@ def van_der_eijk(counts: ArrayLike) -> float:
 
 
 def _layer_agreement(pattern: np.ndarray) -> float:
-    """Return the agreement of one layer, see `van_der_eijk`.
-
-    `pattern` (k,): True for each category that is not empty in the layer.
+    """Return the agreement of answers that are spread evenly over the True categories of `pattern`
+    (k,).
     """
     k, size = len(pattern), int(pattern.sum())
     if size in (1, k):

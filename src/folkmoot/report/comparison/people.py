@@ -86,7 +86,8 @@ class Pair:
 def against_people(run: Sample, people: Sample) -> list[Finding]:
     """Return findings that compare one run with one file of human answers.
 
-    The findings are calibration, corrected estimates and heterogeneity.
+    They say how well the simulation fits people, overall and by group, and estimate combined
+    values.
     """
     human_table = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
