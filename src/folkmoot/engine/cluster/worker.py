@@ -1,6 +1,7 @@
-"""A worker of a cluster: the engine in another process, which runs chunks of the items of `map`.
+"""A worker of a cluster: another process, which runs chunks of the items of `map`.
 
-The head calls its methods. Ray runs each call on the worker's event loop.
+The main process of the run, called the head, calls the worker's methods. Ray runs each call on the
+worker's event loop.
 """
 
 from __future__ import annotations
@@ -170,9 +171,9 @@ class _RunningChunk(NamedTuple):
 
 @dataclass
 class WorkerRunContext(RunContext):
-    """The run context of a worker. Rows and files wait until the head collects them.
+    """The run context of a worker. Rows and files wait until the main process collects them.
 
-    `fetch_entry` asks the head for the journal entry at an address.
+    `fetch_entry` asks the main process for the journal entry at an address.
     """
 
     fetch_entry: Callable[[str], Awaitable[None]] = field(kw_only=True)

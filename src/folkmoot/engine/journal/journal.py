@@ -166,8 +166,8 @@ class Journal(JournalReader):
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
         """Queue an entry for the next commit. Raises StorageError if an earlier commit failed.
 
-        `covered_usd` is the amount of the loan that covered the call, or None if no loan did. A
-        full queue blocks the caller, because a crash would lose the whole queue.
+        A full queue blocks the caller, because a crash would lose the whole queue. `covered_usd` is
+        the maximum cost that was recorded on disk before the call, or None if none was.
         """
         if self._error is not None:
             raise self._error
@@ -216,7 +216,7 @@ class Journal(JournalReader):
             self._now.set()
 
     def note_lost(self, out: Amount) -> None:
-        """Record the loan of a lost worker, because the worker's calls may have been billed."""
+        """Record that calls of a lost worker may have been billed."""
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:

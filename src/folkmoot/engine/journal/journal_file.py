@@ -371,9 +371,10 @@ def mark_repaired(path: Path) -> None:
 
 
 def supersede_entry(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:
-    """Move an entry to the table `superseded` in the caller's transaction. Return the new chain.
+    """Move an entry that a new answer replaces to the table `superseded`.
 
-    `at` is the present time in seconds since 1970.
+    Takes the hash over all entries before this change, and returns the hash after it. `at` is the
+    present time in seconds since 1970. The caller commits the transaction.
     """
     number = chain.length + 1
     event = hash_superseding(number, address, at)

@@ -75,11 +75,14 @@ class OwnLoan:
 
     @property
     def has_changed(self) -> bool:
-        """True if the number or the cost of these calls has changed since it was last written."""
+        """True if the calls that may be billed have changed since they were last written."""
         return self._current_outstanding() != self._written
 
     def write_loan(self, db: sqlite3.Connection) -> None:
-        """Write the row if it changed, in the transaction of the entries that changed it."""
+        """Write the row of this process to the table `loans`, if the row has changed.
+
+        Use the transaction that writes the entries of these calls.
+        """
         outstanding = self._current_outstanding()
         if outstanding != self._written:
             self._number = write_loan(db, outstanding, self._number)

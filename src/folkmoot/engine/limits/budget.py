@@ -227,7 +227,10 @@ class Budget:
         self._admit_waiting_calls()
 
     def repeats_affordable(self, usd: float, calls: float) -> int:
-        """Return how many times the rest of the budget covers `usd` (USD) and `calls` together."""
+        """Return how often the rest of the budget can pay for `calls` calls that cost `usd` (USD).
+
+        The lower of the two limits decides, the cost or the number of calls.
+        """
         # Without a limit, or for free calls, the result is practically unlimited.
         repeats = [1e9]
         if self.usd is not None and usd:
@@ -293,7 +296,11 @@ class Budget:
             self._admit_waiter(self._waiting.popleft())
 
     def _stop_if_nothing_fits(self, loop_iterations: int) -> None:
-        """Stop the run, unless a call that fits arrives within `loop_iterations` of the loop."""
+        """Stop the run if the budget can pay for no waiting call.
+
+        A call that it can pay for may still arrive in the next turns of the event loop.
+        `loop_iterations` is the number of turns to wait.
+        """
         if loop_iterations and self._waiting and not self._has_calls_in_flight:
             asyncio.get_running_loop().call_soon(self._stop_if_nothing_fits, loop_iterations - 1)
             return

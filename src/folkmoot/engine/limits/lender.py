@@ -390,7 +390,10 @@ class LoanManager:
         self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
     def _grant_wish(self, borrower: int, wish: LoanWish) -> Amount:
-        """Add the calls that a process asks for to its loan. Return the new total."""
+        """Allow a process the calls that it asks for, as far as the budget permits.
+
+        Return the total of calls that the process may send.
+        """
         account = self._accounts.setdefault(borrower, Account())
         needed = wish.begun.add_amount(wish.waiting)
         ahead = self._ahead_of(

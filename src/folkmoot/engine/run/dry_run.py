@@ -310,9 +310,10 @@ class Sampler:
 
 
 def _with_own_sources(result: R, path: tuple[str, ...], original_key: str, copy_key: str) -> R:
-    """Return a copy of a result with the ids of the item `copy_key` in place of `original_key`.
+    """Return a copy of one item's result that looks like the result of another item.
 
-    A result without utterances and sources, or one that cannot be copied, is returned unchanged.
+    The copy has the ids of the item `copy_key` in place of those of `original_key`. A result
+    without such ids, or one that cannot be copied, is returned unchanged.
     """
     file = BytesIO()
     pickler = _RenamingPickler(file, "/".join((*path, original_key)), "/".join((*path, copy_key)))
@@ -328,7 +329,10 @@ def _make_read_only(values: dict[str, Any]) -> MappingProxyType[str, Any]:
 
 
 class _RenamingPickler(pickle.Pickler):
-    """A pickler that renames the scope `old` to `new` in utterances and sources."""
+    """Copies a result for another item: in ids, the scope path `old` becomes `new`.
+
+    Only the ids in `Utterance` and `Source` objects change.
+    """
 
     def __init__(self, file: BytesIO, old: str, new: str) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -369,7 +373,7 @@ DRY_RUN_OVERRIDES: Mapping[str, object] = {"budget_usd": None, "budget_calls": N
 def estimate_run(
     study_file: StudyFile, model: str | None, embedding_model: str = SYNTHETIC_MODEL
 ) -> RunEstimate:
-    """Estimate the calls, the tokens and the longest chain of a run of this study.
+    """Estimate the calls and tokens of a run of this study, by a dry run of its protocol.
 
     If `model` is given, this model answers for every role. Raises the errors of the protocol.
     """

@@ -359,12 +359,13 @@ class Redaction:
     def find_recorded(
         self, text: str, *, altered: bool = False, own: bool = False
     ) -> list[Replacement]:
-        """Return replacements of all recorded texts inside a text.
+        """Return replacements for all places in a text that repeat a recorded text of the human.
 
-        White space and escapes of files are ignored, and case for long texts. `altered`: ignore
-        case for all texts, because prompts may contain capitals. `own`: the text is from a row of
-        the human. If `text` was cut off, its last words are compared with the beginnings of all
-        recorded texts.
+        White space and escapes are ignored, and upper and lower case in long texts. If `text` was
+        cut off, its last words are compared with the beginnings of the recorded texts.
+
+        - `altered`: ignore upper and lower case in short texts, too.
+        - `own`: the text is from a row of the human.
         """
         words = Words(text)
         # Places that were found, as word numbers.

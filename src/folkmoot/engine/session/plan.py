@@ -86,7 +86,7 @@ class Plan:
         return dict(self._data)
 
     def sealed_part(self, name: str) -> Mapping[str, object]:
-        """Return the content of a sealed part, or an empty dictionary if it is not sealed."""
+        """Return a part of the plan, or an empty dictionary if the plan does not have it yet."""
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
 
     def seal_part(self, name: str, data: object) -> None:

@@ -88,7 +88,7 @@ class ForkLike(Protocol[I, R_co]):
 
 
 class ForkExecutor(Protocol):
-    """A function that runs items of a fork.
+    """A function that runs items of one `map`, for example on the workers of a cluster.
 
     The function stores each result in `results` under the number of the item, and returns the
     errors of failed items by number.

@@ -456,7 +456,10 @@ class Scope:
         return history
 
     async def embed(self, texts: Iterable[str]) -> FloatArray:
-        """Return the embeddings of texts as a float32 array: one row of length 1 for each text."""
+        """Return the embeddings of texts as a float32 array: one row for each text.
+
+        Each row is a vector with the Euclidean norm 1.
+        """
         address = self._next_address("embed")
         try:
             return await embed_texts(self._run, address, texts)

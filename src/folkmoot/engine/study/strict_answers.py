@@ -58,12 +58,12 @@ class StrictRun(RunFolder):
         return self._run.has_table(name)
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """Return the replacement of a table, or the run's own table if there is none."""
+        """Return a table without unclear answers if there is one, else the run's own table."""
         strict_table = self._tables.get(name)
         return self._run.read_table(name) if strict_table is None else strict_table.collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """Return the replacement of a table, or the run's own table if there is none."""
+        """Return a table as `read_table` does, but as a lazy frame."""
         strict_table = self._tables.get(name)
         return self._run.scan_table(name) if strict_table is None else strict_table
 
@@ -215,8 +215,14 @@ def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) ->
 def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[str]:
     """Yield a description of each conclusion that differs or disappears in the strict finding.
 
-    A conclusion is the side of zero on which an interval lies, the significance of a test, or the
-    `conclusion` of the finding. Without a zero line, the interval must contain the strict estimate.
+    The strict finding leaves out unclear answers, and None means that it cannot be computed. A
+    conclusion is one of these:
+
+    - an interval is above zero, below zero, or includes zero;
+    - a test is significant, or is not;
+    - the text `conclusion` of the finding.
+
+    If the chart has no line for zero, the strict estimate must lie in the interval.
     """
     if strict is None:
         yield "cannot be computed"
