@@ -72,8 +72,8 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     """Return passages grouped by conversation. Passages outside conversations are the last group.
 
-    Passages form a conversation if the speaker who is asked now and someone else spoke in the same
-    scope. Within a conversation they are in order of speech.
+    In a conversation, the speaker who is asked now and someone else both spoke. The passages of a
+    conversation are in order of speech.
     """
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:

@@ -78,12 +78,13 @@ class PersonaTraits:
     words: frozenset[str]
 
     def option_taste(self, option: str, spread: float = 1.0) -> float:
-        """Return how much the person likes one option at first, drawn from N(μ, 1.3²).
+        """Return how much the person likes one option before any persuasion.
 
-        The same persona and option always give the same draw. μ is .8 if the option shares a
-        content word with the persona. Otherwise it is 0. `spread` scales the standard deviation.
+        The same persona and option always give the same random draw. It tends to be higher if
+        option and persona share a word. `spread` scales the standard deviation.
         """
         text = " ".join(option.casefold().split())
+        # The draw comes from N(μ, 1.3²).
         mean = 0.8 if content_words(text) & self.words else 0.0
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 

@@ -181,8 +181,7 @@ def _argument_sentence(
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """Return the options that the request emphasises.
 
-    These are the options in the question. A vote that is quoted on its own also counts, if the same
-    source quotes no other option.
+    These are the options in the question, and options that are quoted alone (such as a vote).
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}

@@ -112,9 +112,10 @@ PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
-    """Return the switches of each condition, from the settings in a run folder.
+    """Return the switches (summaries, interview, dialogue) of each condition of a run.
 
-    Only the switches are validated, because settings of an earlier version may fail other checks.
+    `settings` are those in the run folder. Only the switches are validated, because settings of an
+    earlier version may fail other checks.
     """
     exposure = settings.get("exposure")
     added = exposure.items() if isinstance(exposure, Mapping) else ()
@@ -512,7 +513,7 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def condition_designs(self) -> dict[str, ConditionDesign]:
-        """Return the conditions of this run with their switches.
+        """Return each condition of this run with its switches (summaries, interview, dialogue).
 
         The four conditions of the source study come first.
         """

@@ -70,10 +70,7 @@ def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> 
 
 
 def save_results(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Write the participants and the settings as files (phase 9).
-
-    `derived_files` writes `summary.json`, because that file is computed from the tables.
-    """
+    """Write the participants and the settings as files (phase 9)."""
     provenance = {"evidence": session.provenance_label} if session.provenance_label else {}
     people = map(participant_json, state.people.values())
     session.write_json(

@@ -65,9 +65,9 @@ def _lacks_values(run: RunFolder, column: str) -> bool:
 
 
 def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
-    """Return settings for a dry run that changes no pool and downloads nothing.
+    """Return settings for a dry run that downloads nothing and changes no stored personas.
 
-    It uses a copy of the pool. Instead of a download, personas are made from quotas.
+    It uses a copy of the file with personas (`pool`). Instead of a download, it draws from quotas.
     """
     personas = config.personas
     if personas.are_generated or personas.source == "table":

@@ -258,10 +258,10 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return the unit of each participant with both votes, for intervals.
+        """Return which votes depend on each other: one unit name per participant with both votes.
 
-        The unit is the participant. If a model wrote the summaries several times, the unit is the
-        group of readers of the same summaries.
+        Readers of the same version of the summaries share a unit, if a model wrote several
+        versions. Otherwise each participant is a unit.
         """
         return [
             self._unit_of_participant[voter.participant_id]
