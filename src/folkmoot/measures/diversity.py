@@ -238,8 +238,9 @@ def van_der_eijk(counts: ArrayLike) -> float:
 
 
 def _layer_agreement(pattern: np.ndarray) -> float:
-    """Return the agreement of answers that are spread evenly over the True categories of `pattern`
-    (k,).
+    """Return the agreement of answers that are spread evenly over some categories.
+
+    `pattern` (k,): True for these categories.
     """
     k, size = len(pattern), int(pattern.sum())
     if size in (1, k):

@@ -114,7 +114,7 @@ class CodebookResults:
     def codes_of(self, text_id: str) -> dict[str, str] | None:
         """Return the quotes of one text by code, or None if the coder gave no answer for it.
 
-        A code that applies for several slot values appears once.
+        A code that is about several things (such as two options) appears once.
         """
         codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}

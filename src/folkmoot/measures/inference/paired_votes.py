@@ -77,19 +77,19 @@ def bowker(table: IntArray) -> Test:
 
 
 def stuart_maxwell(table: IntArray) -> Test:
-    """Return Stuart and Maxwell's test of marginal homogeneity: did the totals per option change?
+    """Return Stuart and Maxwell's test: did the total votes of options change between two votes?
 
-    The statistic is d' V⁺ d. d_i is the row total minus the column total of option i. V⁺ is the
-    pseudo-inverse of the covariance V of d. df is the rank of V: the number of options less one, or
-    fewer if no participant moved between some groups of options. Options without any move are
-    dropped first. Stuart (1955), doi:10.1093/biomet/42.3-4.412. Maxwell (1970),
-    doi:10.1192/bjp.116.535.651.
+    `table` (k, k): first votes in rows, last votes of the same participants in columns. Options
+    without any move are dropped first. Stuart (1955), doi:10.1093/biomet/42.3-4.412. Maxwell
+    (1970), doi:10.1192/bjp.116.535.651.
     """
     off = table - np.diag(np.diag(table))
     active = np.flatnonzero(off.sum(axis=0) + off.sum(axis=1))
     if len(active) < 2:
         return Test("Stuart–Maxwell", 0.0, 0, 1.0)
     kept = np.asarray(table[np.ix_(active, active)], float)
+    # d is the row total minus the column total of each option, and `value` its covariance. The
+    # statistic is d' V⁺ d with the pseudo-inverse V⁺.
     d = kept.sum(axis=1) - kept.sum(axis=0)
     value = np.diag(kept.sum(axis=1) + kept.sum(axis=0)) - kept - kept.T
     df = int(np.linalg.matrix_rank(value))

@@ -107,13 +107,13 @@ def decide_jointly(
 def p_beyond(null: float, bound_at: Callable[[float], float]) -> float:
     """Return the one-sided p-value of the hypothesis that a difference is at most `null`.
 
-    `bound_at` returns the lower bound of the interval at a two-sided level. The p-value is half of
-    the level at which this bound equals `null`.
+    `bound_at`: returns the lower bound of the interval at a confidence level, such as .95.
     """
     most, least = 0.0, -34.0
     if not bound_at(-math.expm1(-1e-6)) > null:
         # The estimate itself is not beyond the value.
         return 1.0
+    # The p-value is half of the α at which the bound equals `null`.
     # Bisection over the logarithm of α: p-values are compared in proportion.
     for _ in range(45):
         middle = (most + least) / 2

@@ -200,10 +200,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return two shares of specifications that agree with the pooled estimate in sign.
+    """Return how often the specifications of a grid have the sign of the pooled estimate.
 
-    The first share counts all of them. The second counts those with an interval that excludes "no
-    effect".
+    The first share is of all specifications. The second is of those with an interval that excludes
+    "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())
