@@ -470,9 +470,8 @@ def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> 
 def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Check:
     """Check whether ratings (participants, items) vary less or more than ratings of people.
 
-    The quantity is the median over items of standard deviation / (high − low). `low`, `high`: the
-    ends of the rating scale. The interval is the jackknife over participants on the log scale. The
-    margin is the range of the human benchmark. Missing ratings are NaN.
+    `low`, `high`: the ends of the rating scale. Missing ratings are NaN. The check fails outside
+    the range of the human benchmark.
     """
     title, band = SPREAD_OF_RATINGS, human_band("item_sd_of_scale")
     margin = Margin(band.low, band.high)

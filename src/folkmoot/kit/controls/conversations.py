@@ -260,7 +260,10 @@ def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
 
 
 def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
-    """Return the spans of the first request at each address, by the number of the message."""
+    """Return which passages of the first request at each address come from which source.
+
+    The passages are listed by the number of their message.
+    """
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):
         return found

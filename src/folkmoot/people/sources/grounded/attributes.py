@@ -180,7 +180,7 @@ def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Gener
 def _draw_adoption_stage(
     rng: np.random.Generator, scores: Mapping[str, float], data: Figures
 ) -> Any:
-    """Return the stage of adoption by the participant's rank in innovativeness.
+    """Return how early the participant buys new products, from innovator to laggard.
 
     The size of each stage is its published share.
     """
