@@ -142,10 +142,11 @@ def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) ->
 
 
 def _coincidence_matrices(codes: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the coincidence matrix of each unit, with the shape (units, values, values).
+    """Return for each unit how often two codes occur together, with the shape (units, values,
+    values).
 
     Each pair of codes has the weight 1/(m − 1), where m is the number of codes of the unit. A unit
-    with fewer than two codes has a zero matrix.
+    with fewer than two codes has only zeros.
     """
     counts = np.array([(codes == value).sum(axis=0) for value in values], float).T.reshape(
         -1, len(values)

@@ -204,12 +204,10 @@ FEWEST_PAIRS = 10
 def check_instability(repeats: Collection[Repeat]) -> Check:
     """Check whether two answers of a participant to one question agree.
 
-    Answers without new information in between are checked first. Choices are checked by the share
-    that changed, and numbers by the correlation of the two answers. The lowest acceptable
-    correlation is the lowest in human studies over days of deliberation.
-
-    If this gives no verdict, all answers are checked for randomness. Answers are random if two
-    answers of one participant agree no more than those of two random participants.
+    The check first uses answers without new information between them. The lowest acceptable
+    agreement is the lowest in human studies over days of deliberation. If this gives no verdict,
+    all answers are used. The check then fails if they agree no more than answers of two random
+    participants.
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))

@@ -214,12 +214,11 @@ class Bounds:
 
 
 def difference_bounds(first: Arm, second: Arm) -> Bounds:
-    """Return bounds of share(first) − share(second) over all possible values of the lost answers.
+    """Return the lowest and highest share(first) − share(second) that the missing answers allow.
 
-    For the low bound, no lost answer of the first condition is a hit, and all lost answers of the
-    second are hits. For the high bound, the reverse. The bounds need no assumption about the reason
-    of the loss. Sampling error is not included. Raises ValueError if a condition has no answer.
-    Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902.
+    For the low bound, no missing answer of the first condition is a hit, and all of the second are.
+    For the high bound, it is the reverse. Sampling error is not included. Raises ValueError if a
+    condition has no answer. Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902.
     """
     if not first.seen or not second.seen:
         raise ValueError("an arm without any answer has no observed share")
