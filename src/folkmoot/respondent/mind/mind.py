@@ -287,9 +287,9 @@ class SimulatedRespondent:
     def draw_judgement(self, about: str, part: str = "") -> float:
         """Return the person's judgement of a question (`about`), from −1 to 1.
 
-        The person's tendency (`draw_rating`) is moved up by arguments of other speakers. Arguments
-        for options that the question does not name have no effect. `part` selects one part of the
-        question.
+        It is the person's tendency (`draw_rating`), moved up by arguments that other speakers gave.
+        Arguments for options that the question does not name do not count. `part` selects one part
+        of the question.
         """
         question_words = content_words(about) - ASKING
         rating = self.draw_rating(" ".join(sorted(question_words)) or about, part=part)

@@ -283,9 +283,9 @@ class ExposureDose:
 def dose_of(
     told: Sequence[Passage], names: tuple[str, ...], held_option: str, lexicon: Lexicon
 ) -> ExposureDose:
-    """Return the exposure to arguments in the passages `told` for all options but `held_option`.
+    """Return the exposure to arguments in the passages `told` for options other than `held_option`.
 
-    `held_option` is the person's current choice.
+    `held_option` is the option that the person prefers.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}

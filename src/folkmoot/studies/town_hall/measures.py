@@ -162,9 +162,9 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
 def measure_survival(tables: Tables) -> pl.DataFrame:
     """Measure in how many rounds other residents referred to each resident.
 
-    The table has one row per resident (`agent_id`). `citations` lists the number of public
-    references in each round of `rounds`. `survival` is the share of rounds after the first with at
-    least one reference. It is null if there is only one round.
+    The table has one row per resident (`agent_id`). `citations` lists the number of references in
+    each round. `survival` is the share of rounds after the first in which there was a reference. It
+    is null if there is only one round.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (
@@ -600,8 +600,8 @@ def set_of_answer(row: Mapping[str, Any]) -> Hashable:
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
     """Return pairs of satisfaction ratings by the same resident, for the test–retest measures.
 
-    Both ratings come before a discussion, at two levels with the same model for the resident. Or
-    one comes before and one after the same discussion.
+    A pair has ratings before and after a discussion. Or it has the ratings before two discussions,
+    at levels where the resident has the same model.
     """
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())

@@ -171,7 +171,7 @@ LEADERS = (MODERATOR, PLANNER)
 
 
 def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """Return the passages that come from one column of a table, in the order of their rows."""
+    """Return the passages that quote cells of one column of a table, in the order of its rows."""
     passages = (
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     )

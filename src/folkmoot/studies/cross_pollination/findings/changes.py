@@ -659,8 +659,8 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 def main_effects(votes: Votes) -> Finding | None:
     """Return the finding on what the summaries, the interview and the dialogue each do.
 
-    Return None if each condition adds one of them to the condition before it. A comparison of
-    neighbouring conditions shows the same then.
+    Return None if each condition adds one of them to the condition before it, because
+    `difference_finding` shows the same then.
     """
     # The effects come from a factorial regression by least squares.
     conditions = [

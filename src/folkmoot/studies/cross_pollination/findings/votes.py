@@ -184,8 +184,8 @@ class Votes:
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
         """Return the share of participants in a condition who changed their choice.
 
-        The interval is Wilson's. If a model wrote the summaries several times, an interval
-        clustered by these versions is computed too, and the wider of each two bounds counts.
+        The interval is Wilson's. If there are several versions of the summaries, it is widened
+        where readers of one version vote alike.
         """
         plain = wilson(condition_votes.changed_count, condition_votes.participant_count)
         if not self._has_several_draws(condition_votes):

@@ -74,10 +74,7 @@ class Call:
 def call_of(
     stage: Stage, speaker: Speaker, residents: int, question: str, result: AskResult[T]
 ) -> Call:
-    """Return the record of one answer.
-
-    The answer covers `residents` residents. They are counted in `Call.minimal` if it is unreadable.
-    """
+    """Return the record of one answer, which covers `residents` residents."""
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""
     is_lost = bool(missing) and missing != DECLINED

@@ -228,12 +228,11 @@ class AskContext:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Repairs the fields of one reply and notes each repair, for use in validators.
+    """Repairs the fields of one reply and notes each repair, for use in validators."""
 
-    Kinds of repair: unknown_id, self_reference, several_ids, spelling, out_of_range, unknown_value,
-    missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction, wrong_shape.
-    """
-
+    # Kinds of repair: unknown_id, self_reference, several_ids, spelling, out_of_range,
+    # unknown_value, missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction,
+    # wrong_shape.
     asked: AskContext
     reading: ValidationContext
 
