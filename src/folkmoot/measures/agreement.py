@@ -142,8 +142,7 @@ def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) ->
 
 
 def _coincidence_matrices(codes: FloatArray, values: FloatArray) -> FloatArray:
-    """Return for each unit how often two codes occur together, with the shape (units, values,
-    values).
+    """Return for each unit how often two codes occur together: (units, values, values).
 
     Each pair of codes has the weight 1/(m − 1), where m is the number of codes of the unit. A unit
     with fewer than two codes has only zeros.

@@ -58,7 +58,7 @@ def fork_decision(
     language: Language,
     graph: ReplyGraph,
 ) -> ForkedDecision | Refusal:
-    """Return the version of a decision that a control asks, or the reason why it cannot be asked.
+    """Return a question with its prompt changed by a control, or the reason why it cannot be asked.
 
     `graph` must hold all replies that the texts of the decision quote. It may be empty if the
     speaker has not replied before the decision.

@@ -54,9 +54,8 @@ def clustered_mean(
 def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
     """Return the mean of `values` (n,) near one end of a scale, clustered by `clusters` (n,).
 
-    It is `clustered_mean` with Hall's cubic transformation, which makes the t statistic nearly
-    symmetric. Otherwise, intervals of few skewed ratings would cover less than 95 %. Hall (1992),
-    J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
+    Unlike the interval of `clustered_mean`, this one also holds for few skewed ratings. The method
+    is Hall's (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
     """
     estimate = clustered_mean(values, clusters, level)
     if not estimate.has_interval:
