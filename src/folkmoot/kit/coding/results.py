@@ -64,9 +64,8 @@ class CoderResult:
 class CodebookResults:
     """The codes that all coders assigned by one codebook in a run.
 
-    Findings use `codes_by_text`, and only if `supports_findings` is True. These are the codes of
-    the primary coder after human corrections. `note` names this coder and the agreement with
-    others.
+    Findings use `codes_by_text`: the codes of the first coder after human corrections. They may do
+    so only if `supports_findings` is True.
     """
 
     book: Codebook

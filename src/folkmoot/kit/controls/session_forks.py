@@ -151,7 +151,10 @@ def revise_sessions(
 
 
 def read_finished_run(run: RunFolder) -> FinishedRun | None:
-    """Return a run that its study can repeat. None: humans took part, or the study has changed."""
+    """Return a run in a form that its study can repeat, or None if it cannot.
+
+    A study cannot repeat a run if humans took part or if the study has changed.
+    """
     with JournalReader(run.path / JOURNAL) as journal:
         if journal.human_answer_count():
             return None

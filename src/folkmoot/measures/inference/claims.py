@@ -506,9 +506,9 @@ def _independent_estimate(
 
 
 def bound_difference(first: Side, second: Side) -> Bounds | None:
-    """Return the smallest and largest difference of two shares over all possible lost values.
+    """Return the smallest and largest difference of two shares that the missing answers allow.
 
-    Returns None if no value is lost.
+    Returns None if no answer is missing.
     """
     if not first.lost and not second.lost:
         return None
