@@ -1,8 +1,7 @@
 """The argument words of three camps (ways to justify a choice).
 
-The respondent writes arguments with the phrases of a camp. The respondent recognises arguments of
-other speakers by the words of a camp. A study type may provide a lexicon for its topic
-(`RespondentPart.lexicon`).
+The respondent argues with the phrases of a camp. It recognises arguments of other speakers by the
+words of a camp. A study type may provide a lexicon for its topic (`RespondentPart.lexicon`).
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ class SimulatedRespondent:
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
         """Return the person's tendency on a question, with random noise that differs per reply.
 
-        The parameters are those of `stable_leaning`.
+        The parameters have the same meaning as in `stable_leaning`.
         """
         at = self.at
         noise = normal_draw(at.seed, at.address, "rating", about, answer, *filter(None, [part]))

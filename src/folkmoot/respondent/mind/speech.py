@@ -100,7 +100,7 @@ class SentenceGenerator:
     def draw_reasons(self, about: str, sentence_count: int = 0) -> str:
         """Return sentences with reasons for the option `about`.
 
-        If `sentence_count` is 0, the speaker's voice determines the number.
+        If `sentence_count` is 0, the speaker's way of speaking determines the number.
         """
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         return " ".join(self.draw_sentence("reasons", O=about) for _ in range(count))

@@ -152,8 +152,8 @@ def _codes_by_slot_values(
 ) -> list[dict[str, str]]:
     """Return one code for each combination of slot values.
 
-    A slot is a field of a code that names what the code is about, such as an option. A sentence
-    that names no value of a slot counts for all values of the slot.
+    A slot is a field that says what a code is about, such as an option. A sentence that names no
+    value of a slot counts for all its values.
     """
     codes = book.codes
     items: dict[tuple[str, ...], dict[str, str]] = {}
@@ -200,10 +200,10 @@ def _parse_codebook(block: str) -> _Codebook:
 
 
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the sentiment of each code, or () if the codes form no scale.
+    """Return how positive each code is (its sentiment), or () if the codes form no scale.
 
-    The first and the last code have the sentiments of their texts. The others lie between them in
-    equal steps.
+    The first and the last code get the sentiments of their definitions. The others lie between them
+    in equal steps.
     """
     if data.get("level") != "ordinal":
         return ()

@@ -39,9 +39,10 @@ class _Filler:
         self._parts = tuple(_parts_of(root))
 
     def fill_schema(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
-        """Return a value for a schema. `given` is a value from the study's rules, or None.
+        """Return a value for a schema.
 
-        `name` is the path of field names to the value. The person's opinion depends on these names.
+        `given` is a value that the study type's functions computed, or None. `name` is the path of
+        field names to the value. The person's opinion depends on these names.
         """
         schema = self._resolve_schema(schema)
         if "const" in schema:

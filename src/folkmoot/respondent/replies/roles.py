@@ -1,7 +1,6 @@
 """Replies of speakers who lead a conversation, summarise or judge.
 
-These speakers have no opinions. They repeat argument phrases that they find in the request. They
-give each phrase as a reason for the same option as its author did.
+These speakers have no opinions. They repeat the argument phrases that they find in the request.
 """
 
 from __future__ import annotations

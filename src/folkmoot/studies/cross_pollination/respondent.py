@@ -1,7 +1,7 @@
-"""How the embedded respondent answers this study. The respondent has an opinion on each option.
+"""How the embedded respondent answers the rankings and confidence questions of this study.
 
-This module answers rankings and questions about confidence. The answers follow from the opinions
-after reading the prompt. Code shared by all studies answers the other questions.
+The answers follow from the person's opinions after reading the prompt. Code shared by all studies
+answers the other questions.
 """
 
 from __future__ import annotations

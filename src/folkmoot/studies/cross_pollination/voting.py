@@ -142,7 +142,7 @@ def _parse_ranking(answer: BaseModel | Missing) -> list[str] | Missing:
 
 
 def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
-    """Return the answer type of a ranking: every option once, or one way out such as declining."""
+    """Return the answer type of a ranking of all options. A participant may also decline."""
     ways_out = [way for way in WAYS_OUT if way not in options]
 
     def complete_ranking(ranking: list[str]) -> list[str]:

@@ -436,7 +436,7 @@ def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> L
     """Return a level. Switches that it does not set come from the level that `like` names.
 
     Returns None if `like` names an unknown level or leads in a circle. `above` holds the names of
-    the levels that led here by `like`.
+    the levels that led here.
     """
     settings = config.level_settings.get(name)
     if settings is None or settings.like is None:

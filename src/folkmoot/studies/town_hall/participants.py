@@ -425,14 +425,14 @@ def joint_shares(
     """Return the share of each combination of income (rows) and pressure (columns).
 
     The rows sum to `incomes` and the columns to `pressures`. Contradicting combinations have share
-    0. The method is iterative proportional fitting of `_AFFINITY` (Deming & Stephan 1940). Use the
-    result only if `joint_problem` returns "".
+    0. Use the result only if `joint_problem` returns "".
     """
     rows = np.array([incomes.get(income, 0.0) for income in INCOMES])
     columns = np.array([pressures.get(pressure, 0.0) for pressure in PRESSURES])
     table = _AFFINITY.copy()
-    # Each pass fits the rows and then the columns. The default ratios take 22 passes. Ratios at the
-    # edge of the possible converge slowly, so the number is limited.
+    # Iterative proportional fitting (Deming & Stephan 1940). Each pass fits the rows and then the
+    # columns. The default ratios take 22 passes. Ratios at the edge of the possible converge
+    # slowly, so the number is limited.
     for _ in range(5000):
         table *= _safe_ratio(rows, table.sum(axis=1))[:, None]
         table *= _safe_ratio(columns, table.sum(axis=0))[None, :]

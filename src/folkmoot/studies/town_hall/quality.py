@@ -111,8 +111,8 @@ COUNT_COLUMNS = ("count", "stage", "kind", "n")
 def count_rows(counts: Counts) -> Iterator[Count]:
     """Yield the counts of one discussion as rows of `COUNT_COLUMNS`.
 
-    A plain count gives one row. A count by kind gives one row per kind, or one row per stage and
-    kind. If it is empty, it gives a row with the kind "" and the number 0.
+    Nested counts give one row per kind, or one row per stage and kind. An empty count gives a row
+    with the kind "" and the number 0.
     """
     for name, counts_of_name in counts.items():
         if isinstance(counts_of_name, int):

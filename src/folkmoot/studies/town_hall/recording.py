@@ -543,7 +543,7 @@ def _why_no_stance(
 ) -> str | None:
     """Return why the field `field` of an answer holds no stance.
 
-    `further` holds reasons from a part of the answer. Returns None if there is a stance, or if
+    `further` adds reasons from another part of the answer. Returns None if there is a stance, or if
     nothing was asked.
     """
     if answer is None:
