@@ -517,9 +517,10 @@ def _summarise_folder(folder: RunFolder) -> str:
 
 
 def _describe_missing_answers(folder: RunFolder) -> str:
-    """Return a text about missing, clarified and minimal answers, or an empty string.
+    """Return a text about missing and unclear answers, or an empty string.
 
-    A clarified answer needed a second question. A minimal answer replaces an unreadable reply.
+    The text also counts answers that needed a second question, and empty answers used in place of
+    unreadable replies.
     """
     answer_facts = folder.manifest.get("answers", {})
     count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})

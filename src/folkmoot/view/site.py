@@ -70,16 +70,15 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The access control of a site: host names, token and HTTP methods that it accepts.
+    """Who may see a site: the host names, the token and the HTTP methods that it accepts."""
 
-    `hosts` protects against DNS rebinding, an attack in which the name of another site points to
-    this machine. Numeric addresses are always accepted. If `token` is empty, everyone who reaches
-    the port may read. With `links_hold_tokens`, each page checks the token in its link.
-    """
-
+    # Accepted host names. They protect against DNS rebinding, an attack in which the name of
+    # another site points to this machine. Numeric addresses are always accepted.
     hosts: frozenset[str] = field(default_factory=lambda: own_names("localhost"))
+    # If empty, everyone who reaches the port may read.
     token: str = ""
     methods: frozenset[str] = READING
+    # True if each page checks the token in its link.
     links_hold_tokens: bool = False
     max_form_bytes: int = MAX_FORM_BYTES
 

@@ -134,12 +134,11 @@ class CodebookResults:
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
-        """Return Krippendorff's α of the primary coder and another coder on their shared texts.
+        """Return the agreement of the first coder with another coder on their shared texts.
 
-        With `code`, each slot value of a text is a unit. Its rating says whether this code applies.
-        Without `code`, the codebook decides. For `choose: one`, each slot value of a text is a
-        unit, rated with the assigned code or "none". For `choose: any`, each code is one more unit,
-        rated by whether it applies. See `krippendorff_interval`.
+        The measure is Krippendorff's α (see `krippendorff_interval`). With `code`, the coders are
+        compared on whether this code applies. Without `code`, they are compared on all codes of the
+        codebook.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         # No shared text means an unknown agreement, not one of zero.
@@ -164,7 +163,7 @@ class CodebookResults:
     ) -> tuple[list[str], FloatArray, Level]:
         """Return the text ids of the units, the ratings (2, units), and the level of measurement.
 
-        See `agreement_with` for what a unit is.
+        See `_shared_units` for what a unit is.
         """
         units = list(self._shared_units(other, code))
         ids = [unit[0] for unit in units]
@@ -179,7 +178,12 @@ class CodebookResults:
     def _shared_units(
         self, other: CoderResult, single_code: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Yield (text id, primary coder's rating, other coder's rating) for each shared unit."""
+        """Yield (text id, first coder's rating, other coder's rating) for everything that both
+        rated.
+
+        For `choose: one`, a rating is the assigned code or "none". For `choose: any`, or a single
+        code, it says whether the code applies.
+        """
         assert self.primary_coder is not None
         several = self.book.choose == "any"
         for text_id, theirs in other.codes.items():
