@@ -16,6 +16,7 @@ import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import SUFFICIENT_SAMPLE_CALLS
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import run_controls, verify_controls
@@ -24,7 +25,8 @@ from folkmoot.kit.controls.tables import NO_PERSONA, RETEST, SAME_LENGTH, Contro
 from folkmoot.report.document.document import build_document
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
-from tests.contract.small import SMALL
+from tests.contract.small import SMALL, people_of, small_study
+from tests.engine.test_seats import by_hand
 from tests.studies.workbook.workbook_builder import good, save
 
 SmallRun = Callable[[str], Path]
@@ -132,6 +134,23 @@ def test_stages_after_the_session_are_not_asked_again(
     quoted = done.read_table("provenance").filter(pl.col("address").is_in(made), kind="utterance")
     ids = set(quoted["source_id"]) - set(run.read_table(UTTERANCES)["utterance_id"])
     assert ids and all(id.startswith("decision-") for id in ids)
+
+
+def test_a_session_with_a_human_is_not_run_again(tmp_path: Path) -> None:
+    people = people_of("town_hall")
+
+    def answer(_seat: SeatState, question: PendingQuestion) -> str:
+        return people.reply(question.request, question.address).text
+
+    path = small_study("town_hall", tmp_path)
+    seat = ("seats.count=1", "seats.as=persona")
+    run = folkmoot.run(
+        path, out=tmp_path / "run", model="synthetic", overrides=seat, seat_host=by_hand(answer)
+    ).folder
+    done = run_controls(run, REPEATED, RunOptions())
+    final = done.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
+    assert final.height and set(final["missing"]) == {"computed_from_it"}
+    assert not any(address.startswith("decision-") for address in requests(done.path))
 
 
 @pytest.mark.parametrize("participants", [10, 200])
