@@ -178,8 +178,7 @@ class CodebookResults:
     def _shared_units(
         self, other: CoderResult, single_code: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Yield (text id, first coder's rating, other coder's rating) for everything that both
-        rated.
+        """Yield (text id, first coder's rating, other's rating) for everything that both rated.
 
         For `choose: one`, a rating is the assigned code or "none". For `choose: any`, or a single
         code, it says whether the code applies.

@@ -284,7 +284,7 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
 def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     """Return the columns of a file of human answers that must be numbers, as in the runs.
 
-    If a claim selects variables, the file may have one column for each. Their names are included.
+    They include columns that hold one variable of a claim each.
     """
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}

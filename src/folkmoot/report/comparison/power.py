@@ -116,14 +116,13 @@ def claim_power(
 ) -> Finding:
     """Return the power of each primary claim, and the number of units that it needs.
 
-    Power is the chance that the claim is supported after the run. With several claims, Holm's
-    method gives each a level between 5 % divided by their number and 5 %. So the power lies in a
-    range. The number of units is for the smallest level, so that it always suffices.
+    Power is the chance that the claim is supported after the run. With several claims it is given
+    as a range, because each claim may be tested at a stricter level. The number of units suffices
+    at the strictest level.
 
     `expected`: the expected difference of each claim. If it is None, the margin of the claim
-    decides the number of units. The share in the second condition is assumed to be `BASE`, or 1 −
-    `BASE` for a claim of a decrease. Differences of means are in standard deviations, because the
-    spread is unknown before the run.
+    decides the number of units. Differences of means are in standard deviations, because the spread
+    is unknown before the run.
     """
     alpha = ALPHA / len(claims)
     rows: list[Row] = []

@@ -287,7 +287,7 @@ def draw_opinion(
     fixed: Fixed,
     appeal: float = 0.0,
 ) -> Opinion:
-    """Return the first opinion about a concept: a valence and a sentence.
+    """Return the first opinion about a concept: its valence (−1 against, 1 for) and a sentence.
 
     The valence depends on openness, price sensitivity and engagement, and on the `appeal` of the
     concept. A valence or sentence in `fixed` is kept.
