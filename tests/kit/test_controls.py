@@ -106,8 +106,9 @@ def test_planted_faults_are_found_and_no_others(sound: Path, tmp_path: Path) -> 
     assert verdicts["Adversarial (ACP) against Simple voting"] == "failed"
     assert verdicts["Simple voting: final against first decision"] != "failed"
     kept = {row["after"]: row["kept_share"] for row in records(faulty["persona_kept"])}
-    assert kept["acp, first decision"] == 1
-    assert isinstance(kept["acp, final decision"], float) and kept["acp, final decision"] < 0.7
+    assert kept["Adversarial (ACP), first decision"] == 1
+    last = "Adversarial (ACP), final decision"
+    assert isinstance(kept[last], float) and kept[last] < 0.7
     assert any(alarm.startswith("User drift") for alarm in faulty["user_drift"].alarms)
 
 

@@ -69,7 +69,7 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     assert "differ in model." in result["designs"].says
     says = result["compare_claims"].says
     assert (
-        "changed their choice in Simple voting: second and first differ: "
+        "changed their choice in Simple voting: second and first differ; "
         "neither shown nor ruled out (0 points" in says
     )
     assert (

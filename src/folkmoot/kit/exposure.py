@@ -20,6 +20,7 @@ import polars as pl
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.measures.inference.estimates import format_count, format_percent
+from folkmoot.measures.wording import word
 from folkmoot.provenance import Source
 from folkmoot.storage.findings import Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -347,8 +348,7 @@ def exposure_finding(
     return Finding(
         "exposure",
         title,
-        "The source of each text in a prompt was recorded when the prompt was made. The recorded "
-        f"texts {'do not agree' if alarms else 'agree'} with the design.",
+        word("description", "texts do not agree" if alarms else "texts agree"),
         ResultTable(
             ("condition", "decision", *kinds),
             tuple(

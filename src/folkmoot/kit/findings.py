@@ -43,7 +43,7 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
 )
 from folkmoot.measures.inference.proportions import holm, wilson
-from folkmoot.measures.wording import join_sentences, word
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, Heatmap, IntervalChart, ResultTable, TableCell
 
 Row = dict[str, TableCell]
@@ -328,6 +328,18 @@ def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
         return format_p_value(estimate.p)
     alone = f"{format_p_value(estimate.p)} by itself, " if estimate.p < ALPHA <= holm else ""
     return f"{alone}adjusted {format_p_value(holm)}"
+
+
+def list_values(values: Iterable[tuple[str, str]]) -> Sentence:
+    """Return the clauses "name value; name value" on (name, value with its interval) pairs."""
+    return join_sentences(
+        (word("description", "value", name=name, value=value) for name, value in values), "; "
+    )
+
+
+def describe_values(what: str, values: Iterable[tuple[str, str]]) -> Sentence:
+    """Return "what: name value; name value." See `list_values`."""
+    return word("description", "values", what=what, values=list_values(values))
 
 
 def join_clauses(parts: Iterable[str]) -> str:

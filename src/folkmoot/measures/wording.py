@@ -57,6 +57,13 @@ def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
     return Sentence(PHRASES[kind][case].format(**parts))
 
 
+def label_illustration(units: str, says: str) -> str:
+    """Return a statement on too few independent units with the label that says so."""
+    labelled = word("description", "illustration", units=units, says=says)
+    # Words that were made elsewhere stay words that were made elsewhere.
+    return labelled if isinstance(says, Sentence) else str(labelled)
+
+
 def join_sentences(sentences: Iterable[Sentence | None], between: str = " ") -> Sentence:
     """Join sentences. Empty ones and None are left out."""
     return Sentence(between.join(filter(None, sentences)))
@@ -388,6 +395,33 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "illustration": f"{ILLUSTRATION_LABEL}: {{units}}. {{says}}",
         "values": "{what}: {values}.",
         "list": "{values}.",
+        "value": "{name} {value}",
+        "changed": "{condition}: {count} of {participants} changed, {share}",
+        "nobody changed": "No participant changed their choice.",
+        "ended early": "The study ended before the final votes: {why}.",
+        "mean scores": "Mean of the members' scores on a scale from {least} to 4, over {groups}: "
+        "{values}.",
+        "open slots": "Slots left open count as −4 ({slots}).",
+        "noise": "When asked again without new information, {share} choose differently: this is "
+        "noise. “Differences between conditions” gives the changes beyond it.",
+        "placebos": "{conditions} contain no argument, so changes there do not come from "
+        "arguments.",
+        "opposing view": "Of {participants} who faced an opposing view, {moved} moved to it, "
+        "{elsewhere} to another option, {stayed} stayed.",
+        "beyond chance": "That is {share} of those who moved; random moves would give {expected}.",
+        "agreeing replies": "{share} of their replies open by agreeing.",
+        "first place": "Being listed first changes an option's chance of the first vote by "
+        "{points}.",
+        "statistic": "Stuart and Maxwell's statistic for a shift of the totals per option, without "
+        "a conclusion: {values}.",
+        "votes changed": "{votes} changed.",
+        "responses": "{responses} between {residents}.",
+        "texts agree": "The source of each text in a prompt was recorded when the prompt was made. "
+        "The recorded texts agree with the design.",
+        "texts do not agree": "The source of each text in a prompt was recorded when the prompt "
+        "was made. The recorded texts do not agree with the design.",
+        "claims": "{claims} ({families}), of which {tested} could be tested.",
+        "courses": "Mean {what} per participant under {values}.",
         "means": "Mean {what}: {values} ({number}).",
         "under": "{value} under {condition}",
         "people and models": "{people} and models answered the same {questions}",
@@ -414,6 +448,12 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "no control": "It is not known whether participants gave in: they may have learned from "
         "each other, and extreme positions regress towards the mean. A control (`control: alone` "
         "or `control: order`) can show whether they gave in.",
+        "no second votes": "No participant voted twice, so changes cannot be reported.",
+        "few changes": "There are too few changes for a test of whether the totals per option "
+        "shifted.",
+        "no floor": "This run cannot separate persuasion from noise, because no participant voted "
+        "again without new information. Set `revote: true` to give simple voting a second vote.",
+        "nothing scored": "No decision could be scored.",
         "few votes": "Too few votes to say.",
         "few ratings": "Too few ratings to say.",
         "few yes or no": "Too few yes/no answers to say.",

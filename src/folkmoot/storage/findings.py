@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
-from folkmoot.measures.wording import ILLUSTRATION_LABEL, word
+from folkmoot.measures.wording import ILLUSTRATION_LABEL, label_illustration
 
 TableCell = str | int | float | bool | None
 # Columns with the bounds of an interval or with p-values. Published ranges of humans (`people_…`)
@@ -228,7 +228,7 @@ def _remove_inference(finding: Finding) -> None:
             (f"Each {finding.unit.split()[0]}: {'; '.join(value_texts)}.",) if value_texts else ()
         )
     for name, value in {
-        "says": word("description", "illustration", units=finding.counted, says=finding.says),
+        "says": label_illustration(finding.counted, finding.says),
         "grid": replace(finding.grid, rows=rows),
         "chart": chart,
         "notes": notes,

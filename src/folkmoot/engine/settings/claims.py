@@ -26,7 +26,7 @@ from folkmoot.measures.inference.claims import (
     judge_families,
 )
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
-from folkmoot.measures.wording import NO_CONCLUSION
+from folkmoot.measures.wording import NO_CONCLUSION, word
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
@@ -143,7 +143,13 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
     return Finding(
         CLAIMS_TESTED,
         "What was tested",
-        f"{format_count(len(ordered), 'claim')} ({size_text}), of which {tests} could be tested.",
+        word(
+            "description",
+            "claims",
+            claims=format_count(len(ordered), "claim"),
+            families=size_text,
+            tested=tests,
+        ),
         ResultTable.from_records(
             [
                 {

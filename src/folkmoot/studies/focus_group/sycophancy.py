@@ -38,7 +38,7 @@ from folkmoot.measures.inference.clustered import (
 )
 from folkmoot.measures.inference.estimates import Estimate, format_p_value, format_percent
 from folkmoot.measures.retest import convergence_p, mean_spread
-from folkmoot.measures.wording import ESTIMATES, join_sentences, word
+from folkmoot.measures.wording import join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, InterviewTime
 from folkmoot.studies.focus_group.positions import TALK, Positions, measure_approach
@@ -165,9 +165,11 @@ class Check:
         slope = self.agree_slope
         if math.isnan(slope.value):
             return "Too few answers refer to another participant for a slope over speaking order."
-        return (
-            f"{ESTIMATES} of answers that refer to another participant, the share that agrees "
-            f"changes by {format_points(slope, 'per place in the speaking order')}."
+        return word(
+            "estimate",
+            "listed",
+            estimates="of answers that refer to another participant, the share that agrees "
+            f"changes by {format_points(slope, 'per place in the speaking order')}",
         )
 
     def _describe_movement(self) -> str:

@@ -15,7 +15,7 @@ from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.wording import OBSERVED
+from folkmoot.measures.wording import join_sentences, word
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import CardBoard, Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder
@@ -100,9 +100,9 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
     return Finding(
         "confirmations",
         "Do members confirm the recorded decisions?",
-        "Confirmed as the result of the dialogue: "
-        + kit.join_clauses(
-            f"{condition} {kit.format_share(estimate)}" for condition, estimate in confirmed.items()
+        kit.describe_values(
+            "Confirmed as the result of the dialogue",
+            ((condition, kit.format_share(estimate)) for condition, estimate in confirmed.items()),
         ),
         ResultTable.from_records(
             [
@@ -145,19 +145,26 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
         for condition, figures in means.items()
         if figures["satisfaction"]["estimate"] is not None
     }
-    statement = "No decision could be scored."
+    statement = word("refusal", "nothing scored")
     if estimates:
         # Naming the highest one would conclude something that no claim tests.
-        listed = "; ".join(
-            f"{_condition_title(condition)} {kit.format_mean(estimate)}"
+        values = kit.list_values(
+            (_condition_title(condition), kit.format_mean(estimate))
             for condition, estimate in estimates.items()
         )
-        statement = (
-            f"Mean of the members' scores on a scale from {'−2' if by_text else '−4'} to 4, over "
-            f"{format_count(data['groups'], 'group')}: {listed}."
+        open_slots = _left_open(read_table(run, SatisfactionRow))
+        statement = join_sentences(
+            [
+                word(
+                    "description",
+                    "mean scores",
+                    least="−2" if by_text else "−4",
+                    groups=format_count(data["groups"], "group"),
+                    values=values,
+                ),
+                word("description", "open slots", slots=open_slots) if open_slots else None,
+            ]
         )
-        if open_slots := _left_open(read_table(run, SatisfactionRow)):
-            statement += f" Slots left open count as −4 ({open_slots})."
     return Finding(
         "satisfaction",
         "Satisfaction of members with the decisions",
@@ -255,8 +262,12 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     return Finding(
         "by_type",
         "Satisfaction of members, by type of group",
-        f"{OBSERVED} the highest mean is that of {kind} under {condition}, "
-        f"{kit.format_mean_value(highest_mean)}.",
+        word(
+            "description",
+            "observed",
+            what=f"the highest mean is that of {kind} under {condition}, "
+            f"{kit.format_mean_value(highest_mean)}",
+        ),
         ResultTable.from_records(
             [
                 {
@@ -307,7 +318,11 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
     return Finding(
         "conflicts",
         "Where preferences conflict",
-        f"{OBSERVED} most conflicts, in {format_percent(highest_rate)} of groups: {topics_text}.",
+        word(
+            "description",
+            "observed",
+            what=f"most conflicts, in {format_percent(highest_rate)} of groups: {topics_text}",
+        ),
         ResultTable.from_records(
             [{"condition": condition, **rates_of} for condition, rates_of in rates.items()]
         ),

@@ -35,11 +35,12 @@ from folkmoot.kit.findings import (
     interaction_matrix,
     interval_chart,
     join_clauses,
+    list_values,
 )
 from folkmoot.measures.inference.claims import Claim, Result, judge_families
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, OBSERVED
+from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
@@ -387,15 +388,18 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
         for level, summary in levels.items()
         for group in ("vulnerable", "general")
     ]
-    clauses = [
-        f"{format_change(changes[f'vulnerable, level {level}'])} at level {level}"
-        for level in levels
-    ]
+    estimates = list_values(
+        (f"level {level}", format_change(changes[f"vulnerable, level {level}"])) for level in levels
+    )
     return Finding(
         "satisfaction",
         "Satisfaction before and after",
-        f"{ESTIMATES} the satisfaction of the vulnerable residents changed by "
-        f"{join_clauses(clauses)}",
+        word(
+            "estimate",
+            "listed of a measure",
+            about="Change of the satisfaction of the vulnerable residents",
+            estimates=estimates,
+        ),
         ResultTable.from_records(rows, "Scale 1 to 10"),
         interval_chart(changes, "satisfaction after minus before", zero=0.0),
         notes=(GAPS,),
@@ -724,12 +728,20 @@ def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, st
     most_answered = max(received, key=lambda name: received[name])
     unheard = [name for name, count in received.items() if not count]
     unheard_text = (
-        f"{format_count(len(unheard), 'resident')} got no response ({', '.join(unheard)})."
+        f"{format_count(len(unheard), 'resident')} got no response ({', '.join(unheard)})"
         if unheard
-        else "Every resident got a response."
+        else "Every resident got a response"
     )
-    return (
-        f"{format_count(counts.total(), 'response')} between "
-        f"{format_count(len(names), 'resident')}. {OBSERVED} most responses are those to "
-        f"{most_answered} ({received[most_answered]}). {unheard_text}"
+    most = f"most responses are those to {most_answered} ({received[most_answered]})"
+    return join_sentences(
+        [
+            word(
+                "description",
+                "responses",
+                responses=format_count(counts.total(), "response"),
+                residents=format_count(len(names), "resident"),
+            ),
+            word("description", "observed", what=most),
+            word("description", "list", values=unheard_text),
+        ]
     )

@@ -30,7 +30,7 @@ from folkmoot.measures.inference.estimates import Estimate, format_count, format
 from folkmoot.measures.position import shown_in
 from folkmoot.measures.reply_checks import check_answers, part_of_stage
 from folkmoot.measures.retest import Repeat
-from folkmoot.measures.wording import EXPLORATORY, OBSERVED, join_sentences, word
+from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
@@ -248,7 +248,7 @@ def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) 
     return Finding(
         f"rounds_{measure.name}",
         f"{measure.words}, round by round",
-        f"Mean {measure.words} per participant under {courses}.",
+        word("description", "courses", what=measure.words, values=courses),
         ResultTable.from_records(rows),
         LineChart(
             tuple(
@@ -449,8 +449,13 @@ def _between_constants(
         f"{_format_mean(measure, means[experiment].value)} with {labels[experiment]}"
         for experiment in (ordered[0], ordered[-1])
     )
-    statement = f"{OBSERVED} means of {measure.label} go from {low} to {high}."
-    statement += f" {describe_claims(results)}" if results else ""
+    observed = f"means of {measure.label} go from {low} to {high}"
+    statement = join_sentences(
+        [
+            word("description", "observed", what=observed),
+            describe_claims(results) if results else None,
+        ]
+    )
     rows: list[kit.Row] = [
         {
             "experiment": labels[experiment],
@@ -545,9 +550,13 @@ def option_shares(
             Finding(
                 f"answers_{name}",
                 f"{name}, by treatment",
-                f"{OBSERVED} most often {top_options} "
-                f"({format_percent(top_count / answers.height)} of "
-                f"{format_count(answers.height, 'answer')}{each_text}).",
+                word(
+                    "description",
+                    "observed",
+                    what=f"most often {top_options} "
+                    f"({format_percent(top_count / answers.height)} of "
+                    f"{format_count(answers.height, 'answer')}{each_text})",
+                ),
                 table,
                 chart,
                 section="Answers",

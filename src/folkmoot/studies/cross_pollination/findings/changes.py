@@ -16,7 +16,7 @@ from folkmoot.kit.findings import (
     format_share,
     format_signed,
     interval_chart,
-    join_clauses,
+    list_values,
 )
 from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.inference.claims import Claim, adjust_families, fitted_result
@@ -38,7 +38,13 @@ from folkmoot.measures.inference.paired_votes import (
 )
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.measures.inference.regression import Column, Logit, logistic
-from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, EXPLORATORY_TESTS, OBSERVED
+from folkmoot.measures.wording import (
+    EXPLORATORY,
+    EXPLORATORY_TESTS,
+    Sentence,
+    join_sentences,
+    word,
+)
 from folkmoot.storage.findings import AlluvialChart, BarChart, Finding, IntervalChart, ResultTable
 from folkmoot.studies.cross_pollination.config import (
     CHANGED,
@@ -154,24 +160,28 @@ def _undescribed_cluster_note(votes: Votes) -> tuple[str, ...]:
     )
 
 
-def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> str:
+def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> Sentence:
     if not rates and not votes.terminated:
-        return "No participant voted twice, so changes cannot be reported."
+        return word("refusal", "no second votes")
     sentences = []
     if votes.terminated:
-        sentences.append(f"The study ended before the final votes: {votes.terminated}.")
+        sentences.append(word("description", "ended early", why=votes.terminated))
     elif not any(condition_votes.changed_count for condition_votes in votes.two_vote_conditions):
-        sentences.append("No participant changed their choice.")
+        sentences.append(word("description", "nobody changed"))
     if rates:
-        sentences.append(
-            join_clauses(
-                f"{condition_votes.name}: {condition_votes.changed_count} of "
-                f"{condition_votes.participant_count} changed, "
-                f"{format_share(rates[condition_votes.condition], digits=1)}"
-                for condition_votes in votes.two_vote_conditions
+        clauses = (
+            word(
+                "description",
+                "changed",
+                condition=condition_votes.name,
+                count=condition_votes.changed_count,
+                participants=condition_votes.participant_count,
+                share=format_share(rates[condition_votes.condition], digits=1),
             )
+            for condition_votes in votes.two_vote_conditions
         )
-    return " ".join(sentences)
+        sentences.append(word("description", "list", values=join_sentences(clauses, "; ")))
+    return join_sentences(sentences)
 
 
 def difference_finding(votes: Votes) -> Finding | None:
@@ -218,8 +228,17 @@ def vote_counts(votes: Votes) -> Finding | None:
     return Finding(
         "votes",
         "Votes before and after",
-        f"{OBSERVED} most voted at first is “{votes.options[top]}”, {first[top]:,} of "
-        f"{sum(first):,} ({format_percent(first[top] / sum(first))}).{_describe_missing(votes)}",
+        join_sentences(
+            [
+                word(
+                    "description",
+                    "observed",
+                    what=f"most voted at first is “{votes.options[top]}”, {first[top]:,} of "
+                    f"{sum(first):,} ({format_percent(first[top] / sum(first))})",
+                ),
+                *_describe_missing(votes),
+            ]
+        ),
         ResultTable.from_records(
             rows, "First → final votes; a single number if there was no final vote."
         ),
@@ -228,15 +247,16 @@ def vote_counts(votes: Votes) -> Finding | None:
     )
 
 
-def _describe_missing(votes: Votes) -> str:
+def _describe_missing(votes: Votes) -> list[Sentence]:
     sentences = []
     for vote_label, column in (("first", "initial_choice"), ("final", "final_choice")):
         all_reasons = (voter.missing_answers.get(column) for voter in votes.people)
         reasons = Counter(reason for reason in all_reasons if reason)
         if reasons:
             counted = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
-            sentences.append(f" Missing {vote_label} votes: {counted}.")
-    return "".join(sentences)
+            what = f"Missing {vote_label} votes"
+            sentences.append(word("description", "values", what=what, values=counted))
+    return sentences
 
 
 def transition_finding(votes: Votes) -> Finding | None:
@@ -252,13 +272,19 @@ def transition_finding(votes: Votes) -> Finding | None:
     ]
     if not links:
         return None
-    statement = "No vote changed."
+    statement = word("description", "votes changed", votes="No vote")
     if moves := [link for link in links if link[1] != link[2]]:
         condition, first_option, final_option, count = max(moves, key=lambda link: link[3])
-        statement = (
-            f"{format_count(sum(move[3] for move in moves), 'vote')} changed. "
-            f"{OBSERVED} the most frequent change is that of {count} from “{first_option}” to "
-            f"“{final_option}” ({condition})."
+        changed = format_count(sum(move[3] for move in moves), "vote")
+        most = (
+            f"the most frequent change is that of {count} from “{first_option}” to "
+            f"“{final_option}” ({condition})"
+        )
+        statement = join_sentences(
+            [
+                word("description", "votes changed", votes=changed),
+                word("description", "observed", what=most),
+            ]
         )
     return Finding(
         "transitions",
@@ -310,17 +336,16 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
     )
     # The statement gives no verdict, because the tests are exploratory.
     clauses = (
-        f"{name} {test.statistic:.1f} on {format_count(test.df, 'degree')} of freedom"
+        (name, f"{test.statistic:.1f} on {format_count(test.df, 'degree')} of freedom")
         for name, test in tests_by_condition.items()
         if test.df
     )
     return Finding(
         "marginal_homogeneity",
         "Did the outcome shift?",
-        "Stuart and Maxwell's statistic for a shift of the totals per option, without a "
-        f"conclusion: {join_clauses(clauses)}"
+        word("description", "statistic", values=list_values(clauses))
         if any(test.df for test in tests_by_condition.values())
-        else "There are too few changes for a test of whether the totals per option shifted.",
+        else word("refusal", "few changes"),
         ResultTable.from_records(
             rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."
         ),
@@ -410,11 +435,14 @@ def option_shifts(votes: Votes) -> Finding | None:
     return Finding(
         "option_shifts",
         "What each option gained and lost",
-        f"{OBSERVED} the largest net shift is “{top.option}” {format_signed(top.net_change, 0)} "
-        f"in {top.condition_votes.name} "
-        f"({top.gained_votes} gained, {top.lost_votes} lost)."
-        if top.net_change
-        else "No option gained or lost votes on balance.",
+        word(
+            "description",
+            "observed",
+            what=f"the largest net shift is “{top.option}” {format_signed(top.net_change, 0)} in "
+            f"{top.condition_votes.name} ({top.gained_votes} gained, {top.lost_votes} lost)"
+            if top.net_change
+            else "no option gained or lost votes on balance",
+        ),
         ResultTable.from_records(rows, "p: McNemar's test per option (exact below 25 moves)."),
         BarChart(tuple(bars), unit="net change in share", percent=True),
         notes=(EXPLORATORY_TESTS,),
@@ -437,18 +465,23 @@ def towards_opposition(votes: Votes) -> Finding | None:
         [str(voter.opposition_view) for voter in participants],
         len(votes.options),
     )
-    statement = (
-        f"Of {format_count(moves.n, 'participant')} who faced an opposing view, {moves.to_target} "
-        f"moved to it, {moves.elsewhere} to another option, {moves.stayed} stayed."
-    )
+    sentences = [
+        word(
+            "description",
+            "opposing view",
+            participants=format_count(moves.n, "participant"),
+            moved=moves.to_target,
+            elsewhere=moves.elsewhere,
+            stayed=moves.stayed,
+        )
+    ]
     # The comparison with chance needs participants who moved and more than one other option.
     if excess := towards_target(moves.moved_count, moves.to_target, len(votes.options)):
-        statement += (
-            f" That is {format_share(excess.share)} of those who moved; random moves would give "
-            f"{format_percent(excess.expected)}."
-        )
+        share, expected = format_share(excess.share), format_percent(excess.expected)
+        sentences.append(word("description", "beyond chance", share=share, expected=expected))
     if agreeing := agreeing_share(votes.rebuttal_texts):
-        statement += f" {format_percent(agreeing.value)} of their replies open by agreeing."
+        share = format_percent(agreeing.value)
+        sentences.append(word("description", "agreeing replies", share=share))
     counts = {
         "to the opposing view": moves.to_target,
         "to another option": moves.elsewhere,
@@ -460,7 +493,7 @@ def towards_opposition(votes: Votes) -> Finding | None:
     return Finding(
         "towards_opposition",
         "Moved towards the opposing view",
-        statement,
+        join_sentences(sentences),
         ResultTable.from_records(
             [
                 {"move": move, "participants": count, "participants_share": shares[move]}
@@ -708,16 +741,18 @@ def main_effects(votes: Votes) -> Finding | None:
     results = adjust_families(
         [fitted_result(_effect_claim(name, votes), estimate) for name, estimate in effects.items()]
     )
-    clauses = (
-        f"{result.claim.outcome} {result.claim.format_signed(result.estimate.value)} "
-        f"({result.interval_text})"
+    estimates = list_values(
+        (
+            result.claim.outcome,
+            f"{result.claim.format_signed(result.estimate.value)} ({result.interval_text})",
+        )
         for result in results
     )
+    about = f"Effects on the share that changed, over {len(conditions)} conditions"
     return Finding(
         "main_effects",
         "What summaries, interview and dialogue each do",
-        f"Effects on the share that changed, over {len(conditions)} conditions. {ESTIMATES} "
-        f"{join_clauses(clauses)}",
+        word("estimate", "listed of a measure", about=about, estimates=estimates),
         ResultTable.from_records(
             [
                 {"effect": result.claim.outcome, **result_cells(result, "change_points", "_points")}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from folkmoot.kit import coding
 from folkmoot.kit.findings import (
     Row,
+    describe_values,
     estimate_cells,
     format_change,
     format_share,
@@ -297,10 +298,12 @@ def _confidence_finding(votes: Votes) -> Finding | None:
     return Finding(
         "confidence",
         "How sure they are of their choice",
-        "Change in confidence (0 to 100): "
-        + join_clauses(
-            f"{condition_votes.name} {format_change(estimate)}"
-            for condition_votes, estimate in estimates.items()
+        describe_values(
+            "Change in confidence (0 to 100)",
+            (
+                (condition_votes.name, format_change(estimate))
+                for condition_votes, estimate in estimates.items()
+            ),
         ),
         ResultTable.from_records(rows, "Means of participants who were asked before and after."),
         interval_chart(
@@ -337,10 +340,12 @@ def _ranking_finding(votes: Votes) -> Finding | None:
     return Finding(
         "rankings",
         "How far the rankings of all options moved",
-        "Share of pairs of options that changed places: "
-        + join_clauses(
-            f"{condition_votes.name} {format_share(estimate)}"
-            for condition_votes, estimate in clipped.items()
+        describe_values(
+            "Share of pairs of options that changed places",
+            (
+                (condition_votes.name, format_share(estimate))
+                for condition_votes, estimate in clipped.items()
+            ),
         ),
         ResultTable.from_records(
             [
@@ -418,8 +423,10 @@ def _restatement_finding(votes: Votes) -> Finding | None:
     return Finding(
         "restated",
         title,
-        "Gave the main reason of the opposing view so that its holders would recognise it: "
-        + join_clauses(f"{name} {format_share(estimate)}" for name, estimate in rates.items()),
+        describe_values(
+            "Gave the main reason of the opposing view so that its holders would recognise it",
+            ((name, format_share(estimate)) for name, estimate in rates.items()),
+        ),
         ResultTable.from_records(
             [
                 {
@@ -465,8 +472,10 @@ def _delayed_vote_finding(votes: Votes) -> Finding | None:
     return Finding(
         "delayed_vote",
         "Does the change last?",
-        "Same option as in the final vote, when asked later: "
-        + join_clauses(f"{name} {format_share(estimate)}" for name, estimate in kept_rates.items()),
+        describe_values(
+            "Same option as in the final vote, when asked later",
+            ((name, format_share(estimate)) for name, estimate in kept_rates.items()),
+        ),
         ResultTable.from_records(
             [
                 {

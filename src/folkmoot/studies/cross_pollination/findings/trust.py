@@ -33,7 +33,7 @@ from folkmoot.measures.reply_checks import (
     check_refusals,
 )
 from folkmoot.measures.retest import Repeat
-from folkmoot.measures.wording import EXPLORATORY_TESTS
+from folkmoot.measures.wording import EXPLORATORY_TESTS, join_sentences, word
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, PLACEBOS, SIMPLE_VOTING
 from folkmoot.studies.cross_pollination.findings.decision_quality import count_moves
@@ -54,26 +54,20 @@ def persuasion_finding(votes: Votes) -> Finding | None:
     if not rates:
         return None
     if floor is None:
-        statement = (
-            "This run cannot separate persuasion from noise, because no participant voted again "
-            "without new information. Set `revote: true` to give simple voting a second vote."
-        )
+        statement = word("refusal", "no floor")
     else:
         placebo_names = [
             condition_votes.name.lower()
             for condition_votes in votes.two_vote_conditions
             if condition_votes.condition in PLACEBOS
         ]
-        statement = (
-            f"When asked again without new information, {format_share(rates[floor])} choose "
-            "differently: this is noise. “Differences between conditions” gives the changes beyond "
-            "it."
+        placebos = " and ".join(placebo_names).capitalize()
+        statement = join_sentences(
+            [
+                word("description", "noise", share=format_share(rates[floor])),
+                word("description", "placebos", conditions=placebos) if placebo_names else None,
+            ]
         )
-        if placebo_names:
-            statement += (
-                f" {' and '.join(placebo_names).capitalize()} contain no argument, so changes "
-                "there do not come from arguments."
-            )
     return Finding(
         "persuasion",
         "Persuasion apart from noise",
@@ -121,8 +115,7 @@ def option_order(votes: Votes) -> Finding | None:
     return Finding(
         "position_effects",
         title,
-        "Being listed first changes an option's chance of the first vote by "
-        f"{format_points(first)}.",
+        word("description", "first place", points=format_points(first)),
         ResultTable.from_records(
             [
                 {
