@@ -428,7 +428,7 @@ def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
 
 
 def _hand_coders(amendments: Sequence[Amendment]) -> list[CoderResult]:
-    """Return one result for each human who coded the sample.
+    """Return one result for each human who coded texts by hand.
 
     If a human coded a text twice, the last codes count.
     """

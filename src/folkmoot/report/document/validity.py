@@ -97,8 +97,8 @@ def build_validity_card(
 ) -> tuple[CardRow, ...]:
     """Return the eight rows of the card, or an empty tuple if only people answered.
 
-    `findings`: the findings of the report. `over_grid`: the verdict on each primary claim over all
-    wordings of a grid, or None if the run is not part of such a grid.
+    `findings`: the findings of the report. `over_grid`: a finding that judges the claims over
+    several runs with different wordings, or None if there are no other runs.
     """
     models = {model["asked"] for model in run.manifest.get("models", [])}
     # People need no simulation to be checked.
