@@ -48,7 +48,7 @@ class SentenceGenerator:
     def draw_camp(self) -> int:
         """Draw the camp (way to justify choices) of the next argument phrase.
 
-        Each speaker uses the camps in fixed proportions, also within a few phrases.
+        Each speaker uses the camps in fixed proportions.
         """
         # Steps of the golden ratio spread the draws evenly.
         self._at = (self._at + _GOLDEN) % 1.0 if self._at >= 0 else self.draws.unit()

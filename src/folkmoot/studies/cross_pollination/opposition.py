@@ -163,10 +163,10 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option with clusters of reasons least similar to the participant's summary.
+    """Return the option that people chose for reasons least like the participant's own.
 
-    Similarity is the cosine of embeddings, with the mean over an option's clusters. Return None
-    without a summary, or if no other option has reasons.
+    The summary's embedding is compared (cosine) with the mean over each option's clusters. Return
+    None without a summary, or if no other option has reasons.
     """
     if participant.embedding is None or not data.argued_options:
         return None

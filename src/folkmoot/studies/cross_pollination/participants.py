@@ -1,7 +1,6 @@
 """Participants, their recruitment, their clusters, and the state that the phases share.
 
-The personas of a run are written to `personas.json` in its folder. A resume reads that file. So
-personas added to a pool in the meantime cannot change the run.
+The personas of a run are written to `personas.json` in its folder. A resume reads them from there.
 """
 
 from __future__ import annotations

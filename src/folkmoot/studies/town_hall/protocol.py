@@ -128,7 +128,7 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
 def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
     """Return the distinct residents who take part in any meeting of a set.
 
-    Stand-ins are included only if a level replaces the vulnerable residents.
+    They include the stand-ins if a level replaces the vulnerable residents by them.
     """
     present_ids = {
         resident_id

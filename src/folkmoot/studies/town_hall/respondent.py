@@ -79,7 +79,7 @@ _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 @lru_cache(maxsize=64)
 def matters_in(text: str) -> tuple[str, ...]:
-    """Return the matters in a text.
+    """Return the matters in a text, such as "the long crossing".
 
     A matter is a noun after an article, with the adjectives before the noun.
     """
@@ -594,7 +594,7 @@ _MINE = re.compile(r"\b(?:I|me|my|mine)\b", re.IGNORECASE)
 
 
 def _raised_matters(mind: SimulatedRespondent, hall: HeardStatements) -> dict[str, list[str]]:
-    """Return matter → residents who mention it in the first person, most residents first."""
+    """Return matter → residents who mention it in the first person. Frequent matters come first."""
     residents_by_matter: dict[str, list[str]] = {}
     for speaker, text in hall.statements:
         for sentence in split_sentences(text):

@@ -178,7 +178,7 @@ class Votes:
 
     @cached_property
     def summary_draws(self) -> int:
-        """The number of times that a model wrote the summaries. Each version has other readers."""
+        """The number of versions of the summaries. Each version is shown to other participants."""
         return max((voter.summary_draw or 1 for voter in self.people), default=1)
 
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
