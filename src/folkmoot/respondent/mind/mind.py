@@ -95,8 +95,8 @@ class SimulatedRespondent:
     def options(self) -> tuple[str, ...]:
         """The options that opinions are about in this request.
 
-        They are the options that the question offers. If it offers none, they are the options that
-        passages of the request quote, or otherwise the names that passages mention.
+        The first of these that exists counts: the options that the question offers, the options
+        that the request quotes, the option names that its passages mention.
         """
         reading = self.reading
         if reading.kind == "choice" and reading.offered:

@@ -23,7 +23,7 @@ _GOLDEN = 0.6180339887498949
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """Return the sentence templates by kind, and some of them also by way of speaking ("plain")."""
+    """Return the sentence templates by kind, and within some kinds by style ("terse", "formal")."""
     frames: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
     return frames
 

@@ -561,7 +561,7 @@ CHANGED = "participants.position_changed"
 
 
 def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
-    """Return the claims of a run: one for each pair of conditions.
+    """Return the claims (comparisons declared before a run): one for each pair of conditions.
 
     A claim compares the shares of participants who change their choice. The primary claims compare
     the adversarial condition (summaries, interview and dialogue) with the three simpler ones.

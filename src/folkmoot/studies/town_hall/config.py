@@ -560,11 +560,11 @@ SATISFACTION = "satisfaction.satisfaction"
 
 
 def declare_claims(config: TownHallConfig) -> list[Claim]:
-    """Return the claims of a town hall. Most compare two levels.
+    """Return the claims (comparisons declared before a run) of a town hall.
 
-    They compare the inclusion gap: the inclusivity score of vulnerable minus that of general
-    residents. At most `MOST_PRIMARY` claims, on consecutive main levels, are primary. Other claims
-    are on single levels, such as satisfaction before and after a discussion.
+    The primary claims compare the inclusion gap of two consecutive main levels. The gap is the
+    inclusivity score of vulnerable minus that of general residents. Other claims are secondary or
+    exploratory.
     """
     # Controls without vulnerable residents have no gap to compare.
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]

@@ -73,7 +73,7 @@ class AddressedQuestion(StatementLine):
 
 
 class RoundRecord(TypedDict):
-    """The public utterances of one round in a prompt."""
+    """The public utterances of one earlier round, as a prompt shows them."""
 
     round: int
     statements: list[StatementLine]

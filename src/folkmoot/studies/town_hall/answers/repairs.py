@@ -47,7 +47,7 @@ _SYNONYMS = {
 
 
 def resolve_id(raw: object, ids: Sequence[str]) -> str:
-    """Return the id that a text names, or "" if the text names no known id or more than one id.
+    """Return the one known id that a text names, or "" if there is not exactly one.
 
     `a3`, `Resident A03` and `A03 (teacher)` all name A03.
     """
@@ -211,8 +211,8 @@ class AskContext:
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
         """Return whether the public `statement` appears to contain `words`, an answer to `target`.
 
-        The words need not be exact: a sentence that names `target` and shares a word stem counts
-        too. The rule misses paraphrases, so use it only as a robustness check.
+        A sentence that names `target` and shares a word stem with `words` counts too. The rule
+        misses paraphrases, so use it only as a robustness check.
         """
         if is_quoted(words, statement):
             return True
