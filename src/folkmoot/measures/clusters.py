@@ -199,12 +199,11 @@ def bootstrap_stability(
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
 ) -> Stability:
-    """Return how similar `labels` (n,) are to clusterings of resampled `vectors` (n, d).
+    """Return how similar `labels` (n,) are to clusterings of random samples of `vectors` (n, d).
 
-    Each of 20 draws samples n members (at most 2,000) with replacement and clusters the distinct
-    ones. The adjusted Rand index compares the new labels with `labels`: 1 for the same partition, 0
-    for chance. One cluster is trivially stable (mean 1, no draws). Hubert and Arabie (1985),
-    doi:10.1007/BF01908075. Hennig (2007), doi:10.1016/j.csda.2006.11.025.
+    1: each sample gives the same clusters. 0: the clusters agree only by chance. The measure is the
+    adjusted Rand index over 20 samples with replacement. A single cluster gives 1, without samples.
+    Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007), doi:10.1016/j.csda.2006.11.025.
     """
     from sklearn.metrics import adjusted_rand_score
 

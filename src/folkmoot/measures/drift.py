@@ -1,12 +1,10 @@
 """User drift: do answers that no treatment can change differ between two conditions?
 
 Each question gives a distribution of answers in each condition. The distance of two distributions
-is their total variation, half the sum of the absolute differences of shares. It is 0 if they are
-equal, and 1 if they have no common answer. Numbers are first grouped by the quartiles of both
-conditions together.
-
-Finite samples differ by chance. So the mean distance over questions is multiplied by √(1 − s). The
-bootstrap estimates s, the part of the squared differences that sampling explains.
+is half the sum of the absolute differences of shares (total variation). It is 0 if they are equal,
+and 1 if they have no common answer. Numbers are first grouped by the quartiles of both conditions
+together. Finite samples differ by chance, so the mean distance is reduced by the part that chance
+explains.
 """
 
 from __future__ import annotations
@@ -281,6 +279,8 @@ def _beyond_sampling(
     `value`: the observed mean distance. `tables`: the counts of each question. `again`: for each
     question the differences of shares in each resample.
     """
+    # The distance is multiplied by √(1 − s). s is the part of the squared differences that sampling
+    # explains.
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
     squares = sum(float((own[i] ** 2).sum()) for i in usable)

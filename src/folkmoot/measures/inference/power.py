@@ -69,9 +69,7 @@ def smallest_h(n: float, alpha: float = ALPHA) -> float:
 
 
 def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest share above `base` that a study with n units per group can detect, or
-    NaN.
-    """
+    """Return the smallest share above `base` that n units per group can detect, or NaN."""
     angle = math.asin(math.sqrt(base)) + smallest_h(n, alpha) / 2
     return math.sin(angle) ** 2 if angle <= math.pi / 2 else math.nan
 

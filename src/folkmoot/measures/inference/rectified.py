@@ -74,19 +74,12 @@ def rectified_mean(
     `people` (n,): answers of people. `predicted` (n,): simulated answers for the same people.
     `simulated` (N,): simulated answers for other people of the same population. `clusters` (n,):
     the group in which each person talked. `simulated_clusters` (N,): the same for `simulated`.
-    `share`: True if the answers are 0 and 1. With w the weight of the simulation, the result is
+    `share`: True if the answers are 0 and 1.
 
-        mean(people − w predicted) + w mean(simulated),
-        w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.
-
-    The interval combines the CR2 intervals of both terms. Without clusters, the first term has the
-    t interval and the second a normal interval. A share is computed on the scale of log odds. For
-    people alone, the interval is Wilson's, `clustered_share` or `clustered_mean`.
-
-    A correction needs at least 20 people, 10 clusters of people and 10 clusters of `simulated`. For
-    a share, the rarer answer must also come from at least 10 people. Otherwise nothing is
-    corrected. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos et
-    al. (2023), doi:10.1126/science.adi6000. Weight: Angelopoulos, Duchi and Zrnic (2023),
+    With few people, only the human answers count. The limits are 20 people, 10 clusters of people
+    and 10 clusters of `simulated`. For a share, the rarer answer must also come from at least 10
+    people. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos et al.
+    (2023), doi:10.1126/science.adi6000. Weight: Angelopoulos, Duchi and Zrnic (2023),
     arXiv:2311.01453.
     """
     y, f, many = (np.asarray(values, float) for values in (people, predicted, simulated))
@@ -102,6 +95,8 @@ def rectified_mean(
     weight, fit = _correction_weight(y, f, others)
     if refused:
         weight = 0.0
+    # The corrected mean is mean(people − w predicted) + w mean(simulated). Its interval combines
+    # the CR2 intervals of both terms. A share is computed on the scale of log odds.
     corrected = alone
     if weight:
         own = clustered_mean(y - weight * f, units)
