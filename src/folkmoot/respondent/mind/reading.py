@@ -1,7 +1,7 @@
 """Read a request: the speaker, the passages, and the arguments in a text.
 
-A passage is a text of known source. The respondent looks for argument words and names of options in
-passages, and ignores all text outside the passages.
+A passage is a text with a known source (such as a persona). The respondent looks for argument words
+and names of options in passages, and ignores all text outside the passages.
 """
 
 from __future__ import annotations
