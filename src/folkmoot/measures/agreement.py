@@ -276,15 +276,11 @@ def correlation_with_oneself(
 ) -> Estimate:
     """Return the correlation of two numeric answers of each participant, within `questions` (n,).
 
-    `first`, `last` (n,): the answers. `units` (n,): the participant, or the group that talked.
-    Answers are centred and scaled within questions, so a shift of all answers does not count.
-    `askings`: how often each participant answered a question. With more than 2, the n pairs are all
-    pairs of these answers, and the result is the intraclass correlation. Returns NaN if answers to
-    a question do not vary.
-
-    The 95 % interval is the jackknife over units on Fisher's scale, ½ log((1 + (k − 1) r) / (1 −
-    r)) with k = `askings`. There is no interval with fewer than five units. Fisher (1925),
-    Statistical Methods for Research Workers, ch. VII.
+    `first`, `last` (n,): the answers. `units` (n,): the participant, or the group that talked. A
+    shift of all answers to a question does not count. `askings`: how often each participant
+    answered a question. With more than 2, the n pairs are all pairs of these answers, and the
+    result is the intraclass correlation. Returns NaN if answers to a question do not vary. The
+    interval is NaN with fewer than five units.
     """
     x, y = np.asarray(first, float), np.asarray(last, float)
     n, asked, own = len(x), _encode_labels(questions), _encode_labels(units)

@@ -429,9 +429,9 @@ def _fork_sessions(
     versions: _Versions,
     language: Language,
 ) -> Iterator[SessionForks]:
-    """Yield for each control the sessions in which decisions are asked again.
+    """Yield for each control the sessions that must run again with the code of the study.
 
-    These are the decisions that no request can ask again without the code of the study.
+    Their prompts hold computed values, so that single requests cannot be sent again.
     """
     sessions = read_sessions(run, treatments)
     for control in REPLACING:
