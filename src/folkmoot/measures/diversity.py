@@ -182,7 +182,8 @@ def total_variation(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the 95 % quantile of the total variation of two samples from one distribution.
+    """Return how much the shares of two samples differ by chance, as 95 % quantile of total
+    variation.
 
     `first`, `second` (k,): the counts of the two samples. The quantile is computed from 2,000 pairs
     of draws of the same sizes from the pooled shares.

@@ -209,10 +209,9 @@ def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, Stag
 
 
 def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
-    """Return bounds of the number of calls of the controls.
+    """Return the lowest and the highest number of calls of the controls.
 
-    If the dry run is not the whole study, the calls of further decisions are only known within
-    bounds.
+    They differ if the dry run is only a part of the study.
     """
     groups: dict[tuple[str, str, str], list[_Asked]] = {}
     for asked in asks:

@@ -90,7 +90,7 @@ class Population:
         """Return one random person with the fixed attributes.
 
         An attribute is ignored if no person has it together with the attributes before it (in the
-        order of `_KNOWN`). `at` (0 to 1) selects the person by cumulative weight.
+        order of `_KNOWN`). `at`: a random number (0 to 1) that selects the person.
         """
         chosen = self._matching_rows(fixed)
         weights = (
