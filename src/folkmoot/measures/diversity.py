@@ -182,11 +182,10 @@ def total_variation(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
-    """Return how much the shares of two samples differ by chance, as 95 % quantile of total
-    variation.
+    """Return how much the shares of two samples differ by chance (95 % of draws differ less).
 
-    `first`, `second` (k,): the counts of the two samples. The quantile is computed from 2,000 pairs
-    of draws of the same sizes from the pooled shares.
+    `first`, `second` (k,): the counts of the two samples. The difference is total variation. It is
+    computed from 2,000 pairs of draws of the same sizes from the pooled shares.
     """
     a, b = np.asarray(first, int), np.asarray(second, int)
     pooled = shares(a + b)

@@ -1,8 +1,8 @@
-"""Build versions of a decision: without a persona, with neutral texts, in reversed order.
+"""Change the prompt of a decision: without a persona, with neutral texts, or in reversed order.
 
-The spans of a request give the position of each text. If the speaker has replied to a replaced
-text, `forking` asks these replies again first. If that is not possible, the decision gets a
-`Refusal`, and the report counts the refusals.
+A request records where each text in it stands. If the speaker has replied to a replaced text,
+`forking` asks these replies again first. If that is not possible, the decision gets a `Refusal`,
+and the report counts the refusals.
 """
 
 from __future__ import annotations
