@@ -265,7 +265,10 @@ def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
 
 @pass_context
 def _count_filter_input(context: Context, value: object, growth: int) -> object:
-    """Add the largest possible output of a filter to the template's work and return its input."""
+    """Count the work of a filter towards the template's limit, and return the filter's input.
+
+    The work is the largest output that the filter can have: `growth` times its input.
+    """
     if isinstance(value, Undefined):
         return value
     if isinstance(value, Iterator):

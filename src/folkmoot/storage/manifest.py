@@ -452,7 +452,7 @@ def direct_dependencies(package: str) -> list[str]:
 
 
 def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
-    """Return the manifest with its seal. `verify` detects later changes by the seal."""
+    """Return the manifest with a hash over it, by which `verify` detects later changes."""
     sealed = {name: value for name, value in data.items() if name not in (SEAL, AMENDMENTS_KEY)}
     # Hash the data as a reader parses it from the file: tuples become lists, keys become texts.
     text = json.dumps(json.loads(json.dumps(sealed)), sort_keys=True)

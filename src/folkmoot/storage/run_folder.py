@@ -238,7 +238,7 @@ class RunFolder:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The pre-registered plan that was sealed before the first call."""
+        """The content of `plan.json`: the design, fixed before the first call."""
         path = self.path / PLAN
         if not path.exists():
             return {}

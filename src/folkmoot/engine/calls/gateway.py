@@ -1,8 +1,12 @@
 """The gateway: every call to a model goes through it.
 
 The run context requests every completion and every embedding here. A call passes these steps:
-journal lookup, budget, rate limiter, loan, provider with retries, journal write. A journaled call
-is never made again, and every paid completion is journaled.
+
+1. look for it in the journal, because a call in the journal is never made again;
+2. wait for the budget and the rate limiter;
+3. wait until a record on disk says that the call may be billed (`limits/lender.py`);
+4. ask the provider, with retries;
+5. write the completion to the journal.
 """
 
 from __future__ import annotations
@@ -73,11 +77,13 @@ _REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filt
 class Gateway:
     """The gateway of a run: it answers all requests of the run in one event loop.
 
-    `provider_for(model)` returns the provider and the catalogue entry of a model. `provider_for` is
-    called once per model, and never in a replay. `config` sets retries and budget. `progress`
-    receives answers, retries, waits, refusals and warnings. Runs that share one budget and one
-    limiter pass both as `shared_limits`. A cluster worker passes the limits that the head lends to
-    the worker. `seat_manager` delivers questions to humans.
+    - `provider_for`: returns the provider and the catalogue entry of a model. It is called once per
+      model, and never in a replay.
+    - `config`: sets retries and budget.
+    - `progress`: receives answers, retries, waits, refusals and warnings.
+    - `shared_limits`: the budget and the rate limiters, if other runs share them or the process is
+      a cluster worker.
+    - `seat_manager`: delivers questions to humans.
 
     The methods of the gateway raise DriftError (the journal holds another request) and
     StorageError. They also raise FatalModelError (wrong key, unknown model) and RunPausedError

@@ -173,7 +173,7 @@ class ModelRouter:
     def restore_sealed_embedding(self, sealed: str | None) -> None:
         """Keep the word-hash embedding of a run that began before word vectors were the default.
 
-        `sealed` is the embedding model that the plan of the run has sealed, or None.
+        `sealed` is the embedding model in the run's `plan.json`, or None.
         """
         if sealed == SYNTHETIC_MODEL and self.embedding_choice == WORD_VECTOR_MODEL:
             self.embedding_choice = SYNTHETIC_MODEL

@@ -32,7 +32,7 @@ Outcome = Literal["done", "paused", "interrupted", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The run folder is open and the plan is sealed."""
+    """The event that the run folder is open and the design is fixed in `plan.json`."""
 
     run_id: str
     folder: str

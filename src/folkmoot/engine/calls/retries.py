@@ -1,4 +1,4 @@
-"""Make one call until it is answered: budget, rate limiter, loan, and the policy for each error.
+"""Make one call until it is answered: wait for the limits, send it, and react to each error.
 
 The gateway uses this module and journals the result. Some errors end a call for good: a wrong key,
 an empty quota, used-up retries, a reached budget. Such an error stops all calls.
@@ -180,7 +180,7 @@ class SharedLimits:
         self._stopped: FolkmootError | None = None
 
     def get_limiter(self, model: str, spacing: float, *, local: bool) -> RateLimiter:
-        """Return the rate limiter of a model. A model in this process has unlimited slots."""
+        """Return the rate limiter of a model. If `local`, it admits any number of calls at once."""
         if model not in self.limiters:
             limiter = (
                 RateLimiter(LOCAL_MODEL_CONCURRENCY)

@@ -1,8 +1,8 @@
-"""The head of a run on a cluster.
+"""The head, which is the main process of a run on a cluster.
 
-The head sends chunks of items to workers and lends them parts of the run's limits. The head also
-appends the journal entries of the workers to the one journal of the run. `execution.py` starts the
-head for `--executor`. The module needs Ray.
+It sends chunks of items to workers, and tells them which part of the run's limits they may use. It
+also appends the journal entries of the workers to the one journal of the run. `execution.py` starts
+it for `--executor`. The module needs Ray.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ class ClusterExecutor:
         return lease
 
     def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
-        """Settle the calls of journaled entries.
+        """Count the cost and usage of calls that are now in the journal.
 
         `worker` is None for entries of an earlier process.
         """

@@ -1,9 +1,9 @@
 """Leases: the part of a run's limits that a cluster worker may use until its next report.
 
-The head keeps the `Budget` and the `RateLimiter`s of the run. The budget and the limiters on a
-worker follow the lease. With every report a worker gives back unused limits, reports its waiting
-calls, and gets a new lease at once. So a limit applies to all workers together. A worker asks a few
-times per second, not for each call. Loans come from the run's one `LoanManager`.
+The main process, called the head, keeps the `Budget` and the `RateLimiter`s of the run. With every
+report a worker gives back what it did not use, and names its waiting calls. The head answers with a
+new lease. So a limit applies to all workers together, and a worker asks a few times per second, not
+for each call. `limits/lender.py` records on disk which calls the workers may send.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def build_report(
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
     """Return the demands in a worker's report: one for each model, and one for the budget.
 
-    Unused slots, tokens and budget are given back. `is_quiet`: the head has all entries of the
-    worker.
+    The worker can no longer use what it gives back: unused calls, tokens and budget. `is_quiet`:
+    the main process has all entries of the worker.
     """
     demands = {
         model: limiter.take_report()
@@ -89,7 +89,7 @@ def build_report(
 
 
 def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
-    """Apply a lease to the limits and the loan of this worker."""
+    """Let this worker make calls within the limits that the main process has sent."""
     shared_limits.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
         shared_limits.limiters[model].apply_grant(grant)
@@ -112,12 +112,15 @@ def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class WorkerAccount:
-    """The head's record of a worker: its last report, and the budget and slots lent to it."""
+    """What the main process knows about a worker: its last report and the limits that it holds."""
 
+    # The last report, by model.
     demands: dict[str, ModelDemand] = field(default_factory=dict)
-    # Slots by model.
+    # The number of calls that the worker may have in flight, by model.
     slots: dict[str, int] = field(default_factory=dict)
+    # The last report on the budget.
     budget_demand: BudgetDemand = field(default_factory=BudgetDemand)
+    # The part of the budget that the worker holds: a cost (USD) and a number of calls.
     usd: float = 0.0
     calls: int = 0
 
@@ -146,20 +149,21 @@ class Leases:
         self._unaffordable_count = 0
 
     def add_worker(self, worker: int) -> None:
-        """Add a worker that has no lease yet."""
+        """Add a worker that may not make any calls yet."""
         self._accounts[worker] = WorkerAccount()
 
     def remove_worker(self, worker: int) -> None:
-        """Remove a lost worker and free its slots and budget."""
+        """Remove a lost worker, so that others can use its part of the limits."""
         account = self._accounts.pop(worker)
         for model, slots in account.slots.items():
             self._give_back(model, slots)
         self._budget.lend_to_worker(-account.usd, -account.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
-        """Count the cost (USD) of a worker's journaled call as spent, and no longer as lent.
+        """Count a call of a worker that is now in the journal as spent.
 
-        If `cost` is None (unknown), only the number of calls is counted.
+        The worker's part of the budget shrinks by its cost. If `cost` is None (unknown), only the
+        number of calls is counted.
         """
         account = self._accounts[worker]
         # Never below 0: a call may cost more than the rest of the worker's budget.
@@ -171,7 +175,7 @@ class Leases:
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
-        """Count the reservation of a worker's broken-off reply as spent."""
+        """Count the maximum cost (USD) of a reply that broke off as spent by the worker."""
         account = self._accounts[worker]
         usd = min(account.usd, max_usd)
         account.usd -= usd
@@ -181,7 +185,7 @@ class Leases:
     def issue_lease(
         self, worker: int, demands: Mapping[str, ModelDemand], budget_demand: BudgetDemand
     ) -> Lease:
-        """Process a worker's report and return its next lease."""
+        """Process a worker's report and return the limits that the worker may use next."""
         account = self._accounts[worker]
         for model, demand in demands.items():
             self._apply_demand(model, demand)
@@ -275,9 +279,9 @@ class Leases:
         )
 
     def _budget_share(self, worker: int) -> tuple[float, int]:
-        """Return a worker's share of the free budget (USD, calls).
+        """Return a worker's share of the free budget: a cost (USD) and a number of calls.
 
-        If possible, it covers the worker's oldest waiting call.
+        If possible, the share can pay for the call of the worker that has waited longest.
         """
         budget, accounts = self._budget, list(self._accounts.values())
         index = list(self._accounts).index(worker)
@@ -315,10 +319,10 @@ class Leases:
     def _grant_unaffordable_call(
         self, worker: int, budget_demand: BudgetDemand
     ) -> tuple[float, float]:
-        """Return the budget (USD, calls) to lend for a call that may cost more than is free.
+        """Return what a worker gets for a call that may cost more than the free budget.
 
-        Returns 0 while other calls are in flight. Otherwise the run stops, unless the free budget
-        covers the expected cost of the call.
+        The result is a cost (USD) and a number of calls. It is (0, 0) while other calls are in
+        flight. Otherwise the run stops, unless the free budget is at least the expected cost.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         others_are_busy = not self._budget.is_idle or any(
@@ -357,10 +361,10 @@ class Leases:
 
 
 def _fair_share(free: float, demands: Sequence[float], index: int, first: float) -> float:
-    """Return a fair share of a free amount for the demand at `index`.
+    """Return the fair share of a free amount for the worker at `index`.
 
-    `first`: what the oldest call of this demand needs. If it is free, the share is at least
-    `first`.
+    `first` is what the oldest call of this worker needs. The share is at least this much if this
+    much is free.
     """
     share = divide_fairly(free, demands)[index]
     return first if share < first <= free else share

@@ -113,7 +113,7 @@ class WorkerReady(NamedTuple):
 
 @dataclass(slots=True)
 class WorkerReport:
-    """A worker's report to the head: new entries, events and demands."""
+    """A worker's report to the main process: new entries, events, and what its calls wait for."""
 
     entries: list[JournalEntry]
     # For each entry, the maximum cost (USD) that was recorded on disk before the call was sent.
@@ -133,7 +133,7 @@ class WorkerReport:
 class ChunkResult:
     """The result of a chunk: results and errors of its items, rows, files and usage.
 
-    The head accepts the result only after the first `row` entries of the worker are in the journal.
+    The main process accepts it once the first `row` entries of the worker are in the journal.
     """
 
     results: dict[int, object]
@@ -149,7 +149,7 @@ class ChunkResult:
 
 
 class ReadOnlyPlan(Plan):
-    """The plan on a worker. Only the head writes the plan."""
+    """The plan on a worker. Only the main process writes the plan."""
 
     def seal_part(self, name: str, data: object) -> None:
         raise ProtocolError(
@@ -157,7 +157,7 @@ class ReadOnlyPlan(Plan):
         )
 
     def write_plan(self) -> None:
-        """Do nothing, because the head wrote the plan before it sent the chunk."""
+        """Do nothing, because the main process wrote the plan before it sent the chunk."""
 
 
 class _RunningChunk(NamedTuple):
@@ -335,7 +335,7 @@ class Worker:
             )
 
     async def exchange_report(self, lease: Lease) -> WorkerReport:
-        """Apply a lease, wait until there is something to report, and return the report.
+        """Use the limits of `lease`, wait until there is something to report, and return it.
 
         The wait ends after `REPORT_INTERVAL_SECONDS`.
         """
@@ -450,7 +450,7 @@ class Worker:
 
 
 def _load_study_type(reference: bytes | str | tuple[str, Consent]) -> Study:
-    """Return the study type that the head runs.
+    """Return the study type that the main process runs.
 
     Raises InputError if its file is not on this machine.
     """
@@ -468,7 +468,7 @@ def _load_study_type(reference: bytes | str | tuple[str, Consent]) -> Study:
 
 
 def remote_shard_folder(key: str) -> Path:
-    """Return the folder for shards on a machine that does not see the run folder."""
+    """Return where a worker keeps its entries on a machine that does not see the run folder."""
     return Path(tempfile.gettempdir()) / f"folkmoot-shards-{os.getuid()}" / key
 
 

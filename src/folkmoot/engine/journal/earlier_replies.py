@@ -4,7 +4,7 @@ The new run has its own journal. If it makes the same request at the same addres
 run, the earlier entry is copied at no cost. So exactly the calls that depend on the changed reply
 are made again.
 
-`ReplyChange` is sealed in the plan of the new run. `EarlierReplies` gives the journal of the new
+`ReplyChange` is stored in `plan.json` of the new run. `EarlierReplies` gives the journal of the new
 run the entries to copy.
 """
 
@@ -49,7 +49,7 @@ class ReplyChange:
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any]) -> ReplyChange | None:
-        """Return the change that a plan has sealed, or None.
+        """Return the changed reply that `plan.json` of a fork names, or None for other runs.
 
         Raises TypeError for unknown fields.
         """
@@ -60,7 +60,7 @@ class ReplyChange:
         return cls(**{**data, "asked_again": tuple(data.get("asked_again", ()))})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the change as it is sealed in the plan."""
+        """Return the change as it is written to `plan.json`."""
         return {**asdict(self), "asked_again": list(self.asked_again)}
 
     @property

@@ -183,7 +183,7 @@ def add_broken(before: str, row: Cells) -> str:
 
 
 def hash_loans(db: sqlite3.Connection) -> str:
-    """Return the SHA-256 of the outstanding loans, or "" if there are none."""
+    """Return the SHA-256 of the table `loans`, or "" if it is empty."""
     if not has_table(db, "loans"):
         return ""
     rows = db.execute("SELECT * FROM loans ORDER BY number").fetchall()
@@ -292,7 +292,7 @@ def _format_address(address: object) -> str:
 def is_intact(row: Cells) -> bool:
     """Return whether a row matches its stored hashes.
 
-    A row holds its number, its cells, the content hash and the seal, in this order.
+    A row is (number, cells …, hash of the content, hash of the whole row).
     """
     number, cells = row[0], row[1 : 1 + len(COLUMNS)]
     content, seal = row[1 + len(COLUMNS) : 3 + len(COLUMNS)]
@@ -308,7 +308,7 @@ def is_intact(row: Cells) -> bool:
 
 
 def _rebuild_chain(db: sqlite3.Connection, superseding_events: Sequence[tuple[int, bytes]]) -> str:
-    """Recompute the chain over all events from the tables.
+    """Recompute the hash over all journal events from the tables.
 
     Returns an empty string if the number of an event is missing.
     """
@@ -339,8 +339,8 @@ def _merge_in_order(
 def _find_damage_in_old_format(db: sqlite3.Connection, format_version: int) -> list[Damage]:
     """Return the damage of a journal of format 1 to 3.
 
-    Format 3 has 16-byte seals and a sum of hashes. Formats 1 and 2 have no hashes, so no damage is
-    found.
+    Format 3 has 16-byte hashes of rows and a sum of hashes. Formats 1 and 2 have no hashes, so no
+    damage is found.
     """
     if format_version < 3:
         return []

@@ -201,11 +201,10 @@ class Journal(JournalReader):
         unpriced: bool,
         at_once: bool,
     ) -> None:
-        """Queue a change of this process's loan.
+        """Queue a change of the number and the cost of calls that this process may send.
 
-        `more` is the change of the lent amount, negative if the loan shrinks. The writer thread
-        calls `done` when the loan is on disk. If `at_once` is true, the writer thread writes the
-        loan without waiting for further entries.
+        `more` is the change, negative if it may send fewer. The writer thread calls `done` when the
+        change is on disk. If `at_once` is true, it writes without waiting for further entries.
         """
 
         def apply_loan() -> None:
@@ -220,7 +219,7 @@ class Journal(JournalReader):
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Subtract recovered replies from the outstanding loans, since their cost is now known."""
+        """Remove recovered replies from the calls that may be billed: their cost is known now."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._run_in_writer(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
@@ -382,7 +381,7 @@ def _refuse_damaged(path: Path) -> None:
 
 
 class _Covered(NamedTuple):
-    """An entry with the amount of the loan that covered its call (USD)."""
+    """An entry with the maximum cost (USD) that was recorded on disk before its call."""
 
     entry: JournalEntry
     usd: float

@@ -35,7 +35,7 @@ class OutstandingLoan(NamedTuple):
 
 
 def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
-    """Return the outstanding loans of a journal, oldest first."""
+    """Return the calls that may be billed without an entry, by process, oldest first."""
     if not has_table(db, "loans"):
         return []
     rows = db.execute("SELECT at, who, calls, max_usd FROM loans ORDER BY number")
@@ -43,9 +43,9 @@ def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
 
 
 def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None = None) -> int:
-    """Write an outstanding loan in the caller's transaction and return the number of its row.
+    """Write a row of the table `loans` in the caller's transaction, and return its number.
 
-    `number`: the row to replace, or None to add a row. A loan without calls is deleted.
+    `number`: the row to replace, or None to add a row. A row without calls is deleted.
     """
     if number is None:
         db.execute(LOANS)

@@ -109,16 +109,16 @@ class JournalReader:
         return [BrokenReply._make(row) for row in rows]
 
     def read_outstanding_loans(self) -> list[OutstandingLoan]:
-        """Return the loans that are not settled.
+        """Return the calls of each process that may be billed but have no entry.
 
-        If no process of the run is active, these are the loans of killed processes.
+        If no process of the run is active, these are calls of killed processes.
         """
         return read_loans(self._reader)
 
     def possibly_paid(self) -> Amount:
-        """Return the number of calls in the outstanding loans, and their maximum cost (USD).
+        """Return how many calls may be billed without an entry, and their maximum cost (USD).
 
-        The cost is a lower bound if a loan has an unknown price.
+        If a price is unknown, the cost is a lower bound.
         """
         loans = self.read_outstanding_loans()
         return Amount(

@@ -20,7 +20,7 @@ WORKER_EXIT_TIMEOUT_SECONDS = 20.0
 class ShardDriftError(DriftError):
     """A worker's request differs from the journaled request at the same address.
 
-    The worker knows only the fingerprint of the journaled request. The head has the journal and
+    The worker knows only the hash of the journaled request. The main process has the journal and
     reports the difference.
     """
 
@@ -72,7 +72,7 @@ class JournalShard(Journal):
 
     @property
     def unsent_count(self) -> int:
-        """The number of entries that the head has not received."""
+        """The number of entries that the main process has not received."""
         return len(self._unsent)
 
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
@@ -91,7 +91,7 @@ class JournalShard(Journal):
 
 
 def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
-    """Lock a shard and return the lock, or None if another process holds the lock.
+    """Lock a worker's file of entries, and return the lock, or None if another process has it.
 
     The function waits for the lock for at most `seconds`. The operating system releases the lock
     when this process ends.
@@ -117,13 +117,13 @@ def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
 
 
 def delete_shard(path: Path) -> None:
-    """Delete a shard and the files beside it."""
+    """Delete a worker's file of entries and the files beside it (lock, write-ahead log)."""
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink(missing_ok=True)
 
 
 def list_shards(folder: Path) -> list[Path]:
-    """Return the shards that workers left in a folder, sorted by name."""
+    """Return the files of entries that workers left in a folder, sorted by name."""
     return sorted(folder.glob(SHARD_PATTERN))
 
 
@@ -144,10 +144,9 @@ def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[Jou
 
 
 def merge_shards(folder: Path, path: Path) -> None:
-    """Merge leftover shards into the journal of the run.
+    """Merge the entries that workers of an earlier process left into the journal of the run.
 
-    They are from workers of an earlier process. Raises RunLockedError if one of these workers still
-    runs.
+    Raises RunLockedError if one of these workers still runs.
     """
     shards = list_shards(folder / SHARD_FOLDER)
     if not shards:

@@ -3,7 +3,7 @@
 The budget covers the whole run over all resumes. The spending of earlier processes counts, and
 replayed calls are free. Every call reserves its maximum cost before it starts, so calls in flight
 cannot exceed the budget. Money that a killed process may have paid counts as spent. The gateway
-uses this module. On a cluster worker the budget is the part that the head lends.
+uses this module. On a cluster worker, the budget is the part that the main process assigns to it.
 """
 
 from __future__ import annotations

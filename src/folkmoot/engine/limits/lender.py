@@ -358,10 +358,7 @@ class LoanManager:
         loan.apply_loan(self._accounts[OWN_PROCESS].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
-        """Record that a process starts no more calls.
-
-        Its recorded calls are then exactly those that have `begun`.
-        """
+        """Record that a process starts no more calls than those that have `begun`."""
         account = self._accounts.get(borrower)
         if account is not None and account.lent != begun:
             self._record_loan(borrower, begun)

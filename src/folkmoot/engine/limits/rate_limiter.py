@@ -2,11 +2,11 @@
 
 The concurrency is halved after a 429 and rises by one with each round of successes. The limiter
 learns requests and tokens per minute from the provider's headers. A `Retry-After` header delays all
-calls to the model. To hold a model means to start no call to the model for some time. The gateway
-has one limiter per model. An uncontended call costs about a microsecond.
+calls to the model. The gateway has one limiter per model. An uncontended call costs about a
+microsecond.
 
-On a cluster worker the limiter only follows the `Grant` of the head's limiter, and reports limits,
-errors and successes.
+On a cluster worker, the limiter only follows the limiter in the main process, and reports limits,
+errors and successes to it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class RateLimiter:
         return self._try_to_admit(tokens, self._clock()) == 0.0
 
     async def acquire(self, tokens: float = 0.0) -> None:
-        """Wait for a slot. Raises the error given to `stop_calls`."""
+        """Wait until a call may start. Raises the error given to `stop_calls`."""
         self._raise_if_stopped()
         if self.try_acquire(tokens):
             return
@@ -165,7 +165,7 @@ class RateLimiter:
         self._raise_if_stopped()
 
     def release(self, slots: int = 1) -> None:
-        """Return the slot of a call that ended, or several slots of a cluster worker."""
+        """Note that a call has ended, or several calls of a cluster worker, so others may start."""
         self.in_flight -= slots
         if self._waiting:
             self._admit_waiting_calls()
@@ -218,13 +218,13 @@ class RateLimiter:
 
     @property
     def is_lent(self) -> bool:
-        """True if the limiter follows the grants of a cluster head."""
+        """True on a cluster worker, where the limiter follows the one in the main process."""
         return self._tell is not None
 
     def apply_grant(self, grant: Grant) -> None:
-        """Apply a grant of the cluster head.
+        """Use the part of the limits that the main process has sent.
 
-        The granted slots are added to the slots of calls that ended since the report.
+        Calls that ended since the last report may be replaced as well.
         """
         self.allowed += grant.extra_slots
         self.requests = _filled_bucket(grant.call_starts, UNLIMITED)
@@ -235,9 +235,9 @@ class RateLimiter:
         self._admit_waiting_calls()
 
     def take_report(self) -> ModelDemand:
-        """Return the demand and the events since the last report, and give back free slots.
+        """Return what has happened since the last report, and what the waiting calls need.
 
-        Unused call starts and tokens are given back, too.
+        Unused parts of the limits are given back with the report.
         """
         demand, self._use = self._use, ModelDemand()
         waiting = [waiter.tokens for waiter in self._waiting if not waiter.admitted.done()]

@@ -1,4 +1,4 @@
-"""Execute one process of a run: seal the design, run the protocol, write tables and manifest.
+"""Execute one process of a run: fix the design, run the protocol, write tables and manifest.
 
 Each resume is a further process of the same run. Whenever a process ends, it keeps every reply and
 writes the manifest. `runner` and `grid` start a process for runs, `verify` for replays.
@@ -382,7 +382,7 @@ def _build_run_context(
 def unpriced_in(journal: JournalReader) -> list[str]:
     """Return one phrase for each model with calls of unknown cost.
 
-    The calls of killed processes are listed without a model, because loans do not record the model.
+    For the calls of killed processes, the phrase names no model, because none was recorded.
     """
     _, _, unpriced = journal.total_calls_and_cost()
     if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):
@@ -480,9 +480,9 @@ def simulate_remote_execution() -> ForkExecutor:
 def seal_registration(
     plan: Plan, study_file: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
 ) -> None:
-    """Seal the design, the claims and the seats in the plan, before the first call.
+    """Fix the design, the claims and the seats in `plan.json`, before the first call.
 
-    Raises DriftError if the plan has sealed another design.
+    Raises DriftError if the file already holds another design.
     """
     has_design = bool(plan.sealed_part(DESIGN))
     plan.seal_part(DESIGN, build_design(study_file, providers, plan.sealed_part(DESIGN)))
@@ -502,10 +502,10 @@ def seal_registration(
 def build_design(
     study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the design of a study as its plan seals it.
+    """Return the design of a study in the form in which `plan.json` holds it.
 
-    `sealed` is the design that the run sealed when it started, or an empty mapping before that. The
-    sealed design decides the embedding model and which settings are compared.
+    `sealed` is the design that the file already holds, or empty at the first start of the run. It
+    decides the embedding model and which settings are compared.
     """
     # The embedding model is restored before it is read below: a resume uses the sealed model, even
     # if another one would be chosen today.

@@ -100,7 +100,9 @@ def fork_change(run: RunFolder) -> ReplyChange | None:
 
 
 def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = None) -> StudyFile:
-    """Return the study file of a run as sealed, with budget and concurrency taken from `options`.
+    """Return the study of a run as `plan.json` holds it, for a fork of the run.
+
+    Budget and concurrency are taken from `options`.
 
     Raises InputError if the run is unfinished or damaged, or if its study cannot be rebuilt. Raises
     InputError also for a run with humans, because the humans cannot be asked again.
@@ -134,7 +136,7 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
 def build_reply_change(
     run: RunFolder, folder: Path, address: str, replacement: ReplyReplacement
 ) -> ReplyChange:
-    """Return the change that a fork in `folder` seals in its plan.
+    """Return the change of one reply for a fork in `folder`, checked against the earlier run.
 
     Raises InputError if no question was asked at the address, if the address is a re-ask, or if the
     replacement does not fit the reply.

@@ -309,7 +309,7 @@ def _load_cell(
 def _sealed_cell(grid: Path, cell: GridCell) -> Path:
     """Return the folder of a cell, or of any started cell if this cell has not started.
 
-    All cells of a grid have the same models in their sealed plans, unless an axis sets the model.
+    All cells of a grid have the same models in `plan.json`, unless an axis sets the model.
     """
     folder = cell_folder(grid, cell)
     if (folder / PLAN).exists():

@@ -1,6 +1,6 @@
 """Choose the models of a run by one rule for all study types.
 
-These sources are read in order until one names a model: the command line, the sealed plan (on a
+These sources are read in order until one names a model: the command line, `plan.json` (on a
 resume), the study file, and `DEFAULT_MODEL` in the environment or `.env`. If no source names a
 model, the embedded respondent answers, so that no vendor bills a run for which no model was chosen.
 The runner and `folkmoot check` use this module.
@@ -29,7 +29,7 @@ EXAMPLE_MODEL = "openai/gpt-4o"
 def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
     """Return the study file with the models of its run filled in.
 
-    `folder` is the run folder. On a resume its sealed plan names the models. `models_note` of the
+    `folder` is the run folder. On a resume, its `plan.json` names the models. `models_note` of the
     result is a message that the researcher should read before the run. Raises InputError for a
     model that does not exist, and for a key (`--key`) without a model.
     """

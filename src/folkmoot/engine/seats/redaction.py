@@ -210,7 +210,7 @@ def _ends_sentence(text: str, end: int) -> bool:
 
 @dataclass(slots=True)
 class RecordedText:
-    """The words of a text that the run has recorded as a text of the human."""
+    """A text that the run has recorded as said or written by the human."""
 
     words: Words
     # The parts that the human wrote, as word numbers (first, last excluded).

@@ -1,8 +1,8 @@
 """Seats: the participants that humans can play, and the selection of those that humans do play.
 
 A study type lists its participants as `Seat` objects. `seats:` of a study file or `--seat` selects
-some of them. A random selection depends on the seed only. The plan seals the selection before the
-first call.
+some of them. A random selection depends on the seed only. `plan.json` holds the selection before
+the first call.
 """
 
 from __future__ import annotations

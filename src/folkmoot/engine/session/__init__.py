@@ -3,7 +3,7 @@
 Start with `session`. Behind `session`, `effects` asks questions with their re-asks, embeds texts
 and runs computations through the journal. `arrivals` waits for humans, and `seat_questions` asks
 humans the questions outside the protocol. `map_execution` runs the items of `Scope.map`.
-`run_context` holds seed, journal, gateway, folder and rows. `plan` seals the design.
+`run_context` holds seed, journal, gateway, folder and rows. `plan` fixes the design in `plan.json`.
 `folder_access` creates the run folder and locks it for one process.
 
 This folder imports calls and the folders above it. Study, cluster and run may import this folder.

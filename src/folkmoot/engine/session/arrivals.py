@@ -30,9 +30,10 @@ def create_seat_manager(
 
 
 async def seat_arrivals(context: RunContext) -> None:
-    """Wait in the lobby of an open entry until the study starts, and seal the seats of the humans.
+    """Wait until people have joined by the shared link, and write their seats to `plan.json`.
 
-    A resume and a replay use the sealed seats. A dry run has no pages, so models take all seats.
+    A resume and a replay use the seats in this file. A dry run has no pages, so models take all
+    seats.
     """
     seat_manager, sealed = context.seat_manager, context.plan.sealed_part(LOBBY)
     if not sealed and seat_manager is not None and seat_manager.lobby is not None:

@@ -362,7 +362,7 @@ MAX_EMBEDDING_BYTES_IN_MEMORY = 4_000_000
 
 
 async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
-    """Return the embeddings of texts as a float32 array: one row of length 1 for each text.
+    """Return the embeddings of texts as a float32 array: one row of norm 1 for each text.
 
     The texts are sent in batches of `EMBED_BATCH`. Each batch has its own address (`<address>.b0`,
     …).

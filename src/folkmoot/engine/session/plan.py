@@ -25,10 +25,10 @@ REGISTERED = (DESIGN, CLAIMS, SEATS)
 
 
 def digest_registration(plan: Mapping[str, Any]) -> str:
-    """Return the digest of the parts that a plan sealed before the first call.
+    """Return the digest of the parts that a plan fixed before the first call.
 
     The digest is computed from the content of the parts, not from the hashes stored in the plan. If
-    the plan sealed none of these parts, the digest is an empty string.
+    the plan has none of these parts, the digest is an empty string.
     """
     sealed = plan.get("sealed", {})
     hashes = {name: _hash_data(sealed[name]["data"]) for name in REGISTERED if name in sealed}
@@ -40,10 +40,10 @@ def _hash_data(data: object) -> str:
 
 
 class Plan:
-    """The plan of one run: the content of `plan.json`, sealed part by part.
+    """The plan of one run: the content of `plan.json`, to which parts are added.
 
-    The engine calls `write_plan` before every journaled call, so each seal is on disk before the
-    calls that depend on it.
+    A part is sealed when it is added: it cannot change afterwards. The engine calls `write_plan`
+    before every journaled call, so a part is on disk before the calls that depend on it.
     """
 
     def __init__(
@@ -90,7 +90,10 @@ class Plan:
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
 
     def seal_part(self, name: str, data: object) -> None:
-        """Seal one part of the design. Raises DriftError if other content was sealed before."""
+        """Add one part of the design to the plan, where it cannot change any more.
+
+        Raises DriftError if the plan already has this part with other content.
+        """
         # Compare what the file will hold: a tuple is a list after a resume.
         data = json.loads(format_json(data))
         entry = {"hash": _hash_data(data), "data": data}
@@ -111,7 +114,7 @@ class Plan:
         self._unwritten = True
 
     def add_note(self, name: str, data: object) -> None:
-        """Store a note beside the design. Notes are not sealed and may be replaced."""
+        """Store a note beside the design. Notes may be replaced later."""
         self._data[name] = data
         self._unwritten = True
 
@@ -153,7 +156,7 @@ def _drift_hint(difference: str) -> str:
 
 
 def describe_first_difference(old: dict[str, object], new: dict[str, object]) -> str:
-    """Return the path of the first difference between two sealed parts, with both values."""
+    """Return the path of the first difference between two parts of a plan, with both values."""
     old_value, new_value = old["data"], new["data"]
     path = ""
     while isinstance(old_value, dict) and isinstance(new_value, dict):
@@ -189,10 +192,10 @@ def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
 def without_new_defaults(
     settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return only the settings that were sealed earlier or that differ from their default.
+    """Return only the settings that an earlier plan has too, or that differ from their default.
 
-    `earlier` holds the former, `given` the latter. Nested dictionaries, and dictionaries in lists,
-    are treated in the same way.
+    `earlier` are the settings in the plan, `given` those that differ from their default. Nested
+    dictionaries, and dictionaries in lists, are treated in the same way.
     """
     kept: dict[str, Any] = {}
     for key, setting in settings.items():

@@ -336,7 +336,7 @@ class RunContext:
         """Make the journal entry of an address available to the next lookup.
 
         In this class the function does nothing, because the journal is local. A cluster worker asks
-        the head for the entry.
+        the main process for the entry.
         """
 
     def claim_scope(self, prefix: str) -> None:

@@ -55,8 +55,7 @@ def money_in(folder: Path) -> str:
     """Return a sentence on the money (USD) that a stopped run has paid or has possibly paid.
 
     Returns an empty string if the run has no call of unknown outcome. Call this function only while
-    no process of the run is active, because loans of an active process would count as possibly
-    paid.
+    no process of the run is active. The calls of an active process would count as possibly paid.
     """
     if not (folder / JOURNAL).exists():
         return ""
@@ -75,7 +74,7 @@ def money_in(folder: Path) -> str:
 
 
 def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
-    """Return the outstanding loans of killed processes and workers.
+    """Return the calls of killed processes and workers that may have been billed.
 
     Each item is the process or worker, the number of calls, and their maximum cost (USD).
     """

@@ -615,7 +615,7 @@ class Session(Scope, Generic[ConfigT]):
         return self._run.folder
 
     async def seal(self, name: str, data: object) -> None:
-        """Seal a part of the design in `plan.json`, before the calls that depend on it.
+        """Write a part of the design to `plan.json`, before the calls that depend on it.
 
         On a resume the data must be the same. Otherwise DriftError names the difference.
         """

@@ -2,8 +2,8 @@
 
 Each hypothesis is a claim (`measures.inference.claims`) about a difference between two arms in one
 column of a table. The hypothesis states a direction and the smallest difference that matters.
-Hypotheses are read from the plan, which seals them before the first call, because the study file
-can be edited later.
+Hypotheses are read from `plan.json`, to which they are written before the first call, because the
+study file can be edited later.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ ADDED_LATER = "Not confirmed as preregistered: the sealed plan has no hypotheses
 
 
 def is_seal_intact(part: Mapping[str, Any]) -> bool:
-    """Return whether a sealed part of a plan still matches its hash."""
+    """Return whether a part of `plan.json` still matches the hash stored with it."""
     # The same form as in `Plan.seal_part`, so that an edited plan has another hash.
     content = json.dumps(part.get("data"), sort_keys=True)
     return bool(part.get("hash") == digest(content).hex())
@@ -145,8 +145,8 @@ def is_seal_intact(part: Mapping[str, Any]) -> bool:
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
     """Return the hypotheses of a run, and any reason to doubt that they are older than the data.
 
-    The hypotheses come from the sealed plan, or from the settings of the run if the plan has none.
-    The reason is an empty string if the seal of the plan is intact.
+    The hypotheses come from `plan.json`, or from the settings of the run if the plan has none. The
+    reason is an empty string if the plan still matches its hash.
     """
     sealed = run.plan.get("sealed", {}).get("design", {})
     settings = sealed.get("data", {}).get("settings", {})
@@ -162,8 +162,7 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
 def stated_claims(run: RunFolder) -> list[Claim]:
     """Return the hypotheses of a run as claims.
 
-    The claims are primary if the sealed plan proves them older than the data, otherwise
-    exploratory.
+    The claims are primary if `plan.json` proves them older than the data, otherwise exploratory.
     """
     hypotheses, doubt = read_sealed(run)
     return [hypothesis.as_claim("exploratory" if doubt else "primary") for hypothesis in hypotheses]
@@ -178,10 +177,11 @@ def build_hypotheses_finding(
 ) -> Finding:
     """Return the first finding of a report: each hypothesis with its estimate and verdict.
 
-    Several hypotheses are decided by Holm's method. The table then has two intervals for each: the
-    joint interval, and the 95 % interval of the hypothesis alone. `doubt` is the reason why the
-    plan does not prove that the hypotheses are older than the data. With a doubt, hypotheses are
-    exploratory and get no verdict.
+    Several hypotheses are decided by Holm's method. The table then has two intervals for each: one
+    corrected for their number, and the 95 % interval of the hypothesis alone.
+
+    `doubt` is the reason why the plan does not prove that the hypotheses are older than the data.
+    With a doubt, hypotheses are exploratory and get no verdict.
     """
     family: Family = "exploratory" if doubt else "primary"
     claims = [hypothesis.as_claim(family) for hypothesis in hypotheses]

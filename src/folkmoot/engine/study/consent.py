@@ -139,7 +139,7 @@ def describe_destinations(
 
 
 def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[Path]:
-    """Return the model files on this machine that a study file or a sealed plan names.
+    """Return the model files on this machine that a study file or a `plan.json` names.
 
     Files in `overrides` are left out, because the researcher typed them. `overrides` includes
     `--model` in the form `model=…`.

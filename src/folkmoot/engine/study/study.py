@@ -58,7 +58,7 @@ from folkmoot.storage.tables import CONDITION_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """The rows that a sealed plan expects in one table. A report compares them with the run."""
+    """The rows that `plan.json` expects in one table. A report compares them with the run."""
 
     table: str
     # Columns that identify a row. All other columns of `rows` were fixed before the run.
@@ -282,7 +282,7 @@ def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
-    """Return the claims of a run: hypotheses of its sealed plan, then claims of its study type."""
+    """Return the claims of a run: hypotheses in its `plan.json`, then claims of its study type."""
     return _join_declared_claims(
         study, stated_claims(run), read_declared(run, study.config, study.claims)
     )

@@ -61,7 +61,7 @@ _COMMON_WORD_SET = frozenset(_COMMON_WORDS.split())
 
 
 def embed_texts(texts: Sequence[str]) -> FloatArray:
-    """Return vectors of texts, shape (n, 512), float32, rows of length 1.
+    """Return vectors of texts, shape (n, 512), float32, rows of Euclidean norm 1.
 
     A text without words gives a row of zeros.
     """

@@ -70,7 +70,7 @@ class WordVectors:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Return vectors of texts, shape (n, 256), float32, rows of length 1.
+        """Return a float32 vector for each text: shape (n, 256), rows with Euclidean norm 1.
 
         A text without tokens gives a row of zeros. The vector of a text depends on the text alone
         and not on its batch. Raises InputError if the installed files do not belong to this model.
