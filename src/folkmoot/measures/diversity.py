@@ -267,7 +267,7 @@ def polarisation(counts: ArrayLike) -> float:
 
 
 def gini(amounts: ArrayLike) -> float:
-    """Return the Gini coefficient Σ_i Σ_j |x_i − x_j| / (2 n² x̄) of amounts (n,) ≥ 0.
+    """Return the Gini coefficient of amounts (n,) ≥ 0, a measure of inequality.
 
     0: all amounts are equal. (n − 1)/n: only one amount is larger than zero. There is no
     small-sample correction. Returns NaN if the sum of the amounts is zero. Raises ValueError for

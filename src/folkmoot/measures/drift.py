@@ -62,13 +62,10 @@ class Drift:
 
 
 def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
-    """Return the drift between two conditions over several questions.
+    """Return how differently two conditions answered questions that no treatment should affect.
 
-    The p-value comes from random exchanges of whole units. A unit in both conditions swaps its
-    answers, and other units swap conditions with each other. The interval is the mean ± 1.96
-    bootstrap standard errors over units. Its upper bound is at least the uncorrected distance, or
-    `_max_unobserved_share` if no unit differs. There is no interval with fewer than five units in a
-    condition.
+    The p-value comes from random exchanges of whole units, and the interval from random draws of
+    whole units. The interval is NaN with fewer than five units in a condition.
     """
     units = [
         list(dict.fromkeys(unit for question in questions for unit in question[arm].units))

@@ -206,8 +206,8 @@ async def ask_in_sessions(
 ) -> list[tuple[ControlledDecision, Any, str]]:
     """Run the sessions of some decisions again with the code of the study.
 
-    All sessions are run in one repetition, because sessions do not depend on each other. Returns
-    each decision with its answer, or the reason why it is missing, and the address of the answer.
+    Returns (decision, answer or the reason why it is missing, address of the answer) for each
+    decision.
     """
     watched = [decision.address for decision in fork.decisions]
     repeated = await repeat_protocol(scope, finished, watched, fork.scopes, fork.revise)

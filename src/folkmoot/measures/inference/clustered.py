@@ -271,16 +271,16 @@ def bias_reduced(
 def _satterthwaite_df(
     own: FloatArray, cross: FloatArray, bread: FloatArray, variances: FloatArray, gram: FloatArray
 ) -> float:
-    """Return Satterthwaite's degrees of freedom (tr A)² / tr A².
+    """Return Satterthwaite's degrees of freedom of a variance with clustered errors.
 
-    A (g, g) is the covariance of the scores of clusters. For thousands of clusters, it needs too
-    much memory, so both traces are computed from the form D + U K U' with few columns in U.
-
-    `own` (g,): w'w, with w the weights that give the score of a cluster. `cross` (g, k): X'w.
-    `variances` (g,): the error variance in each cluster. `gram` (k, k): X'ΦX, with Φ the diagonal
-    matrix of these variances. `bread` (k, k): (X'X)⁻¹.
+    `own` (g,): the squared weights of each cluster, summed. `cross` (g, k): the rows of the design
+    times these weights. `bread` (k, k): the inverse of X'X. `variances` (g,): the error variance in
+    each cluster. `gram` (k, k): X'X weighted by these variances.
     """
     diagonal = variances * own
+    # The result is (tr A)² / tr A² with A (g, g) the covariance of the scores of clusters. A needs
+    # too much memory for thousands of clusters. So both traces are computed from the form
+    # D + U K U' with few columns in U.
     around = np.hstack([cross, variances[:, None] * cross])
     inner = np.block([[bread @ gram @ bread, -bread], [-bread, np.zeros_like(bread)]])
     product = inner @ around.T @ around
