@@ -103,8 +103,8 @@ def count_faults(
 def share_of_replies(faults: Faults) -> Estimate:
     """Return the share of replies with a fault, with an interval over independent units.
 
-    With at least five faulty units, the interval is `clustered_share`. With fewer, it is a wide
-    Wilson interval over units, because it is unknown how much alike the replies of a unit are.
+    With fewer than five faulty units the interval is wide, because it is unknown how much alike the
+    replies of a unit are.
     """
     bad, asked = (sum(counts[at] for counts in faults.values()) for at in (0, 1))
     units, with_fault = len(faults), sum(counts[0] > 0 for counts in faults.values())

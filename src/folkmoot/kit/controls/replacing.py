@@ -187,9 +187,9 @@ def replaced_version(
     conversation: DecisionConversation,
     texts: Sequence[str],
 ) -> Replaced:
-    """Return the changed version of a decision.
+    """Return a decision with its changed prompt.
 
-    `texts` are the new system prompt and the new messages, in this order. The control ORDER also
+    `texts`: the new system prompt and the new messages, in this order. The control ORDER also
     reverses the options.
     """
     asked = tuple(

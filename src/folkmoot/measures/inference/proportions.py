@@ -201,7 +201,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The observed difference of two shares, and its range over all possible lost answers."""
+    """The observed difference of two shares, and its range over all possible missing answers."""
 
     observed: float
     low: float

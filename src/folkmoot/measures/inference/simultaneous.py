@@ -2,15 +2,8 @@
 
 Each claim has two one-sided tests: that the difference is at most `low_null`, and that it is at
 least `high_null`. Holm's method is used twice, once for each direction, at half of the level. So
-each decision includes the sign, and the chance of even one false decision is at most the level.
-
-The intervals hold jointly at 95 % and agree with each decision. Each direction gives one bound per
-claim:
-
-- If Holm's method rejects the hypothesis, the bound is its null value.
-- If all hypotheses of the direction are rejected, the Bonferroni bound is used where it is further
-  from the null value.
-- If a hypothesis is not rejected, the bound has the level at which Holm's method stopped.
+each decision includes the sign, and the chance of even one false decision is at most the level. The
+intervals hold jointly at 95 % and agree with each decision.
 
 Strassburger and Bretz (2008), Statistics in Medicine 27, 4914–4927. Guilbaud (2008), Biometrical
 Journal 50, 678–692. Signs: Shaffer (1980), Annals of Statistics 8, 1342–1347.
@@ -142,6 +135,9 @@ def _decide_direction(sides: Sequence[_Side | None], alpha: float) -> list[_Side
     left = len(sides) - sum(rejected)
     # Each claim that is left has an equal share. If none is left, all claims share the level.
     level = 1 - alpha / (left or len(sides))
+    # The bound of a rejected hypothesis is its null value. If all are rejected, the Bonferroni
+    # bound is used where it is further from the null value. If a hypothesis is not rejected, the
+    # bound has the level at which Holm's method stopped.
     results: list[_SideResult | None] = []
     for side, p, is_rejected in zip(sides, adjusted, rejected, strict=True):
         if side is None:

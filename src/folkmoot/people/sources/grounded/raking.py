@@ -17,7 +17,7 @@ CONVERGED_CHANGE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class RakingMargin:
-    """A published margin that a table must have."""
+    """Published shares, such as those of sex by age, that a larger table must agree with."""
 
     name: str
     axes: tuple[int, ...]
