@@ -51,10 +51,7 @@ class PolisConversation:
 
     @property
     def most_divisive_comment(self) -> str:
-        """The id of the comment that divides the voters most.
-
-        The comment has the largest value of min(number of agree votes, number of disagree votes).
-        """
+        """The id of the comment that divides the voters most: many agree and many disagree."""
         return max(
             self.comments,
             key=lambda comment: min(self.count(comment, AGREE), self.count(comment, DISAGREE)),

@@ -1,4 +1,4 @@
-"""Ask the controls of a finished run. The answers are a separate run in `RUN/controls/`."""
+"""Repeat questions of a finished run with changed prompts, as a run in `RUN/controls/`."""
 
 from __future__ import annotations
 

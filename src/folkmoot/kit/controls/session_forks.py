@@ -57,10 +57,7 @@ class SessionForks:
 
 
 class SessionParts(NamedTuple):
-    """What belongs to one session: scopes, participants, and the treatment texts of all decisions.
-
-    A session is a unit of the study, such as a group or the hall of a set of residents.
-    """
+    """The parts of one session, such as a group: scopes, participants and treatment texts."""
 
     scopes: tuple[str, ...]
     participants: frozenset[str]

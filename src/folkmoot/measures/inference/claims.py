@@ -631,13 +631,10 @@ def judge_families(
 ) -> list[Result]:
     """Return the results of claims in order, each corrected for the other claims of its family.
 
-    `read` returns the data of a claim, or the reason why there are none. Holm's method decides the
-    primary claims, with the joint intervals of `decide_jointly`. The chance of any wrong decision
-    on them is at most alpha. Primary claims that cannot be tested count too, because the number was
-    fixed in advance.
-
-    Holm's p-values over the family decide secondary and exploratory claims. All intervals of
-    estimates are 95 % intervals of each claim by itself.
+    `read` returns the data of a claim, or the reason why there are none. The families are primary,
+    secondary and exploratory claims. For primary claims, the chance of any wrong decision is at
+    most `alpha`. Primary claims that cannot be tested count too, because the number was fixed in
+    advance. The intervals of estimates are 95 % intervals of each claim by itself.
     """
     results: list[Result] = []
     data_of_primary: dict[int, tuple[Side, Side]] = {}
