@@ -170,7 +170,7 @@ def _written_by_others(
     """Return the writers of utterances written in another speaker's name, by utterance id.
 
     For example, a mediator may write the utterances of all members in one reply. Such an utterance
-    counts as the member's own only if the mediator also answers the decision for the member.
+    counts as the member's own if the mediator also answers the decision for the member.
     """
     return {
         id: asked[address]

@@ -465,7 +465,7 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
 
 
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
-    """Return the values of both conditions, which `estimate_difference` subtracts.
+    """Return the values of both conditions, of which `estimate_difference` is the difference.
 
     The value is the mean of a condition. If both conditions have the same units and no matched
     subjects, it is the mean of the units' means.

@@ -86,10 +86,8 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
     """Return the share of `hits` (n,), 0 or 1, with an interval clustered by `clusters` (n,).
 
-    The standard error of `clustered_mean` is used on the scale of log odds. Otherwise the upper
-    bound would be too small if only some clusters have a rare answer. Degrees of freedom are those
-    of `clustered_mean` or of `_df_of_squares`, whichever are fewer. There is no interval if all or
-    no values are hits.
+    Unlike the interval of `clustered_mean`, this one also holds if only some clusters have a rare
+    answer. It is NaN if all or no values are hits.
     """
     estimate = clustered_mean(hits, clusters, level)
     if not estimate.has_interval:

@@ -47,8 +47,8 @@ _TALK_NOISE = 0.5
 def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> Traits:
     """Return five trait scores for a participant of this age and sex.
 
-    The means depend on age and sex, and the residuals are correlated. Scores in `fixed` are kept.
-    The other scores are drawn as if none were fixed.
+    Means depend on age and sex, and the scores of a participant are correlated. Scores in `fixed`
+    are kept. The other scores are drawn as if none were fixed.
     """
     terms = figures()["ocean"]
     residual = residual_factor() @ rng.standard_normal(len(TRAITS))
@@ -78,11 +78,9 @@ def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
 
 @lru_cache(maxsize=1)
 def residual_factor() -> NDArray[np.float64]:
-    """Return the matrix that turns independent normal values into residuals of the traits.
+    """Return the matrix that makes independent random values correlate as published traits do.
 
-    The published correlations of traits include the covariance due to age and sex, which is
-    subtracted here. Expected scores plus residuals then have unit variances and the published
-    correlations.
+    Age and sex already explain a part of the published correlations. This part is subtracted.
     """
     remaining = published_correlations() - _by_age_and_sex()
     return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)
