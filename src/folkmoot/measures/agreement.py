@@ -76,8 +76,8 @@ def krippendorff_interval(
 def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[float, float]:
     """Return the lower and upper bound of alpha for nominal codes.
 
-    `parts` (clusters, values, values): the coincidence matrix of each cluster. `units`: the number
-    of units with at least two codes.
+    `parts` (clusters, values, values): how often two codes occur together in each cluster. `units`:
+    the number of units with at least two codes.
     """
     codes = parts.sum(axis=(1, 2))
     apart = codes - np.trace(parts, axis1=1, axis2=2)

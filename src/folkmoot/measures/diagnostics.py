@@ -294,9 +294,9 @@ def _bounds_in_words(e: Estimate) -> str:
 def check_position_bias(answers: Sequence[Shown]) -> Check:
     """Check whether any place in the list of options attracts or repels choices.
 
-    The check passes if the intervals of all places are inside the margin. It fails if the interval
-    of the place with the largest effect is outside the margin, and the effect is significant at
-    .01. The p-value is adjusted for the number of places.
+    The check passes if the intervals of all places are inside the margin. It fails if the place
+    with the largest effect is clearly outside: its whole interval is, and its adjusted p-value is
+    below .01.
     """
     title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
     found = position_effects(answers)

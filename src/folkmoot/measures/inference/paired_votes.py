@@ -62,9 +62,8 @@ def transition_table(
 def bowker(table: IntArray) -> Test:
     """Return Bowker's test of symmetry: is i → j as frequent as j → i, for all pairs of options?
 
-    χ² = Σ_{i<j} (n_ij − n_ji)² / (n_ij + n_ji). df is the number of pairs of options with any move.
-    With two options, the test is McNemar's without correction. Noise in a re-vote is symmetric, and
-    persuasion in one direction is not. Bowker (1948), doi:10.1080/01621459.1948.10483284.
+    Noise in a re-vote is symmetric, and persuasion in one direction is not. With two options, the
+    test is McNemar's without correction. Bowker (1948), doi:10.1080/01621459.1948.10483284.
     """
     i, j = np.triu_indices(len(table), 1)
     there, back = table[i, j].astype(float), table[j, i].astype(float)
@@ -209,11 +208,11 @@ class Excess:
 
 
 def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
-    """Compare the share of moves to the target with 1/(options − 1), the share by chance.
+    """Compare the share of moves to the target with the share by chance, 1/(options − 1).
 
     The target is the option for which the opposing side argued. `moved`: number of moves.
-    `to_target`: number of moves to the target. `options`: number of options. p is that of the exact
-    binomial test. Returns None without moves or with fewer than three options.
+    `to_target`: number of moves to the target. Returns None without moves or with fewer than three
+    options.
 
     A share far above chance may be persuasion or compliance. To tell the two apart, use a condition
     in which the argument has no content.

@@ -56,8 +56,8 @@ class PersonaGenerator:
         """Return `count` profiles with different names.
 
         The same state of `rng` gives the same profiles. `quotas`: the share or number of each value
-        of an attribute, such as `{"age": {"25-34": .5, "35-44": .5}}`. Quotas are met exactly
-        (largest remainder). All other attributes are drawn from the part of the population that
+        of an attribute, such as `{"age": {"25-34": .5, "35-44": .5}}`. Quotas are met as exactly as
+        whole numbers allow. All other attributes are drawn from the part of the population that
         fits. Raises InputError if a requested combination does not occur.
         """
         # A seed per participant: an additional draw for one of them changes no other.
