@@ -48,8 +48,8 @@ def describe_format(
     Each line holds the description, the allowed values and the bounds of a field. Neighbouring keys
     with the same definition, such as the items of a ballot, share one line.
 
-    `options`: the allowed values by field, with the sources of their texts. If it is given, it
-    replaces the enumerations of the schema for all fields.
+    `options`: the allowed values by field. If it is given, it replaces the enumerations of the
+    schema for all fields.
     """
     lines = _describe_object(schema, schema.get("$defs", {}), "", options)
     return join_texts("\n", lines)

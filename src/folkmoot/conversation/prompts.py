@@ -106,7 +106,7 @@ class Prompt(SourcedText):
 
 
 def as_prompt(text: str, for_people: Prompt | None = None) -> Prompt:
-    """Return a text as a `Prompt` with the sources of its parts.
+    """Return a text as a `Prompt` that records the source of each of its parts.
 
     `for_people` is the wording that humans read. None means that humans read the text itself.
     """
@@ -155,9 +155,9 @@ class PromptLibrary:
     def render_prompt(self, name: str, /, **variables: object) -> Prompt:
         """Return the text of a prompt with its variables filled in.
 
-        White space at both ends is removed. The result keeps the recorded sources of its variables.
-        Raises InputError if a prompt of the researcher fails, and ProtocolError if a prompt of the
-        study type fails.
+        White space at both ends is removed. The result keeps a note of the source of each part,
+        such as the reply that it quotes. Raises InputError if a prompt of the researcher fails, and
+        ProtocolError if a prompt of the study type fails.
         """
         template = self._templates.get(name)
         if template is None:
@@ -356,9 +356,9 @@ def _find_variables(env: TemplateSandbox, source: str) -> frozenset[str]:
 
 @pass_context
 def mark_source(context: Context, value: object) -> str:
-    """Return the output of `{{ value }}`. A text with sources is enclosed in two marks.
+    """Return the output of `{{ value }}`, between two special characters if it has sources.
 
-    `read_marks` uses the marks to find where the text begins and ends.
+    `read_marks` uses these characters to find where the text begins and ends.
     """
     # A prompt may be part of another one, such as the system prompt of a later stage.
     text = with_sources(
@@ -414,10 +414,10 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Yield the spans of a text after characters were removed from its start and its end.
+    """Yield the parts of known source in a text of which both ends were cut off.
 
-    `skipped`: the number of characters removed from the start. `length`: the length of the
-    remaining text.
+    `spans`: these parts before the cut. `skipped`: the number of characters removed from the start.
+    `length`: the length of the remaining text.
     """
     for span in spans:
         start, end = max(0, span.start - skipped), min(length, span.end - skipped)
@@ -426,7 +426,10 @@ def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span
 
 
 def keep_source(change: Callable[..., str]) -> Callable[..., object]:
-    """Return a template filter that applies `change` to a text and keeps its recorded source."""
+    """Return a template filter that applies `change` to a text, and keeps the note of its source.
+
+    The source says, for example, which reply the text comes from.
+    """
     # jinja2 passes its own argument (context or environment) to such filters first.
     text_index = 1 if hasattr(change, "jinja_pass_arg") else 0
 
@@ -446,7 +449,7 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
 
 
 def keep_number(change: Callable[..., object]) -> Callable[..., object]:
-    """Return a template filter that computes a number and keeps the source of its input."""
+    """Return a template filter that computes a number, and records who said the filter's input."""
 
     @wraps(change)
     def change_number_with_source(value: object, *arguments: Any, **keywords: Any) -> object:
@@ -472,7 +475,7 @@ def _join_limited(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON text that keeps the recorded sources of the texts in it."""
+    """Return a value as JSON text that keeps the note of where each text in it comes from."""
     # The JSON filter of jinja2 escapes <, > and & for web pages, which would change the wording.
     return concatenate_texts(_json_parts(value), plain=None)
 
@@ -501,7 +504,7 @@ def _json_parts(value: object) -> Iterator[object]:
 def escape_json(text: str) -> SourcedText:
     """Return a text with the escapes of a JSON string, but without the quotation marks.
 
-    The result keeps the recorded sources of the text.
+    The result keeps the note of where the text comes from.
     """
     return escape_text(with_sources(text), lambda part: json.dumps(part, ensure_ascii=False)[1:-1])
 

@@ -147,13 +147,14 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return derive_number(super().call_binop(context, operator, left, right), (left, right))
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
-        """Compute a unary operation. The result keeps the recorded source of its operand."""
+        """Compute a unary operation. The result keeps the note of where its operand comes from."""
         return derive_number(super().call_unop(context, operator, arg), (arg,))
 
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
-        """Concatenate the operands of the operator `~`. The result keeps their recorded sources.
+        """Concatenate the operands of the operator `~`.
 
-        In a template of a researcher, the operation also counts towards the work limit.
+        The result keeps the note of where each operand comes from. In a template of a researcher,
+        the operation also counts towards the work limit.
         """
         if self.allowed:
             context[WORK_VARIABLE].spend_work(sum(len(str(value)) for value in values))
@@ -327,7 +328,7 @@ def _work_size(value: object) -> int:
 class _KeepingSources(CodeGenerator):
     """The code generator that compiles `~`, Jinja's operator to join texts, to a call of `joined`.
 
-    The joined text then keeps the sources of its parts.
+    The joined text then keeps the note of where each part comes from.
     """
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:

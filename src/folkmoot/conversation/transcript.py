@@ -258,7 +258,10 @@ def _spans_of_prompt(text: str) -> tuple[Span, ...]:
 
 
 def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
-    """Return the prompt with spans for the texts that the study author declared in `shows`."""
+    """Return the prompt with a note of which parts repeat a text in `shows`.
+
+    The study author lists there the texts that the prompt shows.
+    """
     try:
         spans = find_exactly(prompt, shows)
     except ValueError as error:

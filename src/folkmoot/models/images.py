@@ -70,7 +70,7 @@ def find_image_references(text: str) -> list[Image]:
 def replace_images(text: str, keep: Collection[str] = ()) -> str:
     """Return a text with `[image]` in place of each image, except for the phrases in `keep`.
 
-    The result keeps the recorded sources of the text.
+    The result keeps the note of where the text comes from.
     """
     for image, _ in list(find_images(text)):
         if image.words not in keep:

@@ -283,10 +283,11 @@ _FORM_ONLY_FINISHES = {
 
 
 def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -> str:
-    """Return the provenance label for files to which humans or the embedded respondent contributed.
+    """Return the label that says who answered: SYNTHETIC, HUMAN or MIXED.
 
-    `answerers`: pairs of a role and an answerer (human, synthetic or model). `has_people`: True if
-    a human gave an answer. Returns an empty string if only models answered.
+    SYNTHETIC stands for the embedded respondent. If only models answered, the label is an empty
+    string. `answerers`: pairs of a role and an answerer (human, synthetic or model). `has_people`:
+    True if a human gave an answer.
     """
     if has_people:
         has_others = any(answered_by != HUMAN_MODEL for _, answered_by in answerers)
@@ -305,9 +306,10 @@ def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -
 def _synthetic_section(
     facts: RunFacts, answers: pl.DataFrame | None, provenance: pl.LazyFrame | None
 ) -> dict[str, object]:
-    """Return the provenance label, the note and the built-in effects of a run, for the manifest.
+    """Return what the manifest says about a run in which not only models answered.
 
-    Returns an empty mapping if only models answered.
+    This is the label (such as SYNTHETIC), a note, and the effects built into the respondent. The
+    mapping is empty if only models answered.
     """
     if facts.people:
         return _human_section(facts)

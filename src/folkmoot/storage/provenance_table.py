@@ -54,7 +54,7 @@ _PACKED = pl.List(
 
 
 def pack_spans(spans: Sequence[Span]) -> str:
-    """Return the spans of a request as one JSON cell."""
+    """Return the texts of known source in a request as one JSON cell."""
     return orjson.dumps(
         [
             {

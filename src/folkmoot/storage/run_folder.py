@@ -178,7 +178,7 @@ class RunFolder:
 
     @property
     def mark(self) -> str:
-        """The provenance label: SYNTHETIC, HUMAN or MIXED, or empty if only models answered."""
+        """The label that says who answered: SYNTHETIC, HUMAN, MIXED, or empty for models alone."""
         return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.is_synthetic else ""))
 
     @property
@@ -197,7 +197,7 @@ class RunFolder:
 
     @property
     def caution(self) -> str:
-        """The note on how far a run is evidence about people. Empty without a provenance label."""
+        """The note on how far a run is evidence about people. Empty if only models answered."""
         if not self.mark:
             return ""
         return (

@@ -425,7 +425,7 @@ class RunLog:
             self.write_held_lines()
 
     def write_held_lines(self) -> None:
-        """Write the held lines to the files. From now on, no further line is held."""
+        """Write the lines that waited in memory. From now on, lines are written at once."""
         if self._files is None:
             paths = (self.path, self._folder / LOG_LINES)
             # Line buffering: a reader of the log sees whole lines while the run goes on.

@@ -113,7 +113,7 @@ class Journal(JournalReader):
         self._thread.start()
 
     def end_repair(self) -> None:
-        """Remove the repair mark after all calls of the damaged entries have been made again."""
+        """Note that the repair is complete: all calls of damaged entries have been made again."""
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))

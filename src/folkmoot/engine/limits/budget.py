@@ -316,7 +316,10 @@ class Budget:
 
     @property
     def _has_calls_in_flight(self) -> bool:
-        """Return whether a call in flight, here or on a worker, may still release money."""
+        """Return whether calls are in flight, here or on a worker.
+
+        They may cost less than was reserved for them, so that other calls can start.
+        """
         return bool(self._in_flight or self._lent_calls or self._lent_usd > _USD_TOLERANCE)
 
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:

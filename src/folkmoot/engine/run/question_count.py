@@ -70,11 +70,11 @@ def count_questions(study_file: StudyFile) -> int | None:
 def find_check_problems(
     study_file: StudyFile, estimate: RunEstimate
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return problems and warnings for checks of humans that would have no effect.
+    """Return (problems, warnings) for checks of humans that would have no effect.
 
-    Problems: the check can exclude no part of the run, or no question belongs to its stage. A
-    missing stage is only a warning if the dry run was a sample. Warnings: the check comes after
-    more questions than any participant had in the dry run.
+    A check is a problem if the run has no parts that it could exclude. It is also a problem if no
+    question is asked in its stage, but only a warning if the dry run was a sample. It is a warning
+    that a check comes after more questions than any participant had in the dry run.
     """
     settings = study_file.config.seats
     if settings is None:

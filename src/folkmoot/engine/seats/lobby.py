@@ -1,7 +1,8 @@
-"""The lobby of an open entry: who gets which seat, how people return, and when the study starts.
+"""The lobby: who gets which seat, how people return, and when the study starts.
 
-One link leads all participants to the lobby. The study starts when all seats are taken, when the
-time is over, or when the researcher starts it. Models then play the seats that are still free.
+In an "open entry", one link leads all participants to the lobby. The study starts when all seats
+are taken, when the time is over, or when the researcher starts it. Models then play the seats that
+are still free.
 
 A person who returns is recognised by the cookie of the entry, by a return code, or by the id that a
 recruitment site puts into the link. Cookies and codes are kept as digests only. A name is no proof,

@@ -412,7 +412,7 @@ def _may_contain_any_text(source: Source) -> bool:
 def repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
     """Return whether message `number` of a re-ask may repeat the reply that could not be parsed.
 
-    This is true of the last message, unless one of the `spans` is in it.
+    This is true of the last message, unless the source of a text in it is known (`spans`).
     """
     is_reask = entry.address != question_address(entry.address)
     is_last = number == len(entry.request["messages"]) - 1

@@ -1,4 +1,4 @@
-"""Find the texts of one human in tables and files of a run, and replace them by marks.
+"""Find the texts of one human in tables and files of a run, and replace them by `[withdrawn …]`.
 
 A text is removed if the run has recorded it as a text of this human. White space and escapes of a
 file are ignored in the comparison. A quotation may be only a part of a recorded text. In a reply,
@@ -75,7 +75,7 @@ class Words:
     def find_word_sequence(self, wanted: str) -> Iterator[int]:
         """Yield the word number at which each occurrence of `wanted` begins.
 
-        `wanted` is the `line` of another text, or the beginning of such a line.
+        `wanted` holds case-folded words with single spaces, like the attribute `line` of a text.
         """
         offset = self.line.find(wanted)
         while offset >= 0:
@@ -258,7 +258,7 @@ class RecordedText:
 
 @dataclass
 class Redaction:
-    """The recorded texts of one human and their replacement by marks."""
+    """Finds the texts of one human and replaces each by a mark, such as `[withdrawn 3f0c…]`."""
 
     # Names of the human in rows and files.
     ids: frozenset[str] = frozenset()
@@ -288,7 +288,7 @@ class Redaction:
         return f"[withdrawn {digest(self.salt, words, size=6).hex()}]"
 
     def replacements_for(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
-        """Return replacements that put a mark at each of these places of a text."""
+        """Return replacements that put `[withdrawn …]` at each of these places of a text."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:

@@ -365,7 +365,7 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
 
 
 def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
-    """Return the order in which an open entry gives out seats.
+    """Return the order in which seats are given to the people who come by one shared link.
 
     One group is filled before the next group begins, so that humans meet humans. Groups are in
     random order within their condition, and the conditions alternate in random order (permuted

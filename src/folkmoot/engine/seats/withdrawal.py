@@ -1,9 +1,9 @@
 """Withdraw a human from a run: remove their texts from the journal, every table and every file.
 
-`personal_texts` finds the texts, and quotations of them in replies of others. A mark replaces each
-text. Changed files are prepared in a separate folder, and replace the old files when all are
-complete. If the process is killed, the run is unchanged, or `finish_withdrawal` completes the
-change.
+`personal_texts` finds the texts, and quotations of them in replies of others. `[withdrawn …]`
+replaces each text. Changed files are prepared in a separate folder, and replace the old files when
+all are complete. If the process is killed, the run is unchanged, or `finish_withdrawal` completes
+the change.
 
 The amendments of the run record the withdrawal. The run can be read and reported as before, but
 `folkmoot verify` cannot recompute results that depend on removed texts. Tables of the study still
@@ -267,7 +267,10 @@ def _change_file(path: Path, text: str, redaction: Redaction) -> str:
 def _prepare_journals(
     run: Path, prepared: Path, personal: PersonalTexts, spans: dict[str, list[Span]]
 ) -> int:
-    """Write redacted journals, store the new spans in `spans`, and return the number of changes."""
+    """Write the journals without the human's texts, and return the number of changes.
+
+    `spans` receives, by address, the parts of known source in each changed request.
+    """
     # Each journal is copied into a new file. A changed SQLite file would keep pages with old texts.
     changed_count = 0
     derived = {path for name in DELETED_FILES for path in run.glob(name)}
@@ -328,7 +331,10 @@ def _change_entry(
 def _change_messages(
     entry: JournalEntry, personal: PersonalTexts, spans: dict[str, list[Span]] | None
 ) -> list[dict[str, str]]:
-    """Return the redacted messages of a request, and store their new spans in `spans`."""
+    """Return the messages of a request without the human's texts.
+
+    `spans` receives the parts of known source in the new messages.
+    """
     messages: list[dict[str, str]] = []
     moved: list[Span] = []
     originals: Sequence[Mapping[str, str]] = entry.request["messages"]

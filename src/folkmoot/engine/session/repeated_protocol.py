@@ -134,7 +134,10 @@ async def repeat_protocol(
 
 @dataclass(kw_only=True)
 class RepeatedProtocol(RunContext):
-    """The context in which a protocol runs again. `repeat_protocol` creates it."""
+    """The run context for the second run of a protocol, which happens inside another run.
+
+    `repeat_protocol` creates it.
+    """
 
     # The run that asks the changed requests, in its scope `name`.
     outer: RunContext
@@ -259,7 +262,7 @@ class RepeatedProtocol(RunContext):
         return f"{self.name}/{address}"
 
     def _moved(self, spans: Sequence[Span]) -> list[Span]:
-        """Return the spans, with new addresses for the texts of this repetition."""
+        """Return the sources of texts, with new addresses for texts of this repetition."""
         return [
             span._replace(source=span.source._replace(id=self._outer_address(span.source.id)))
             if self._is_new(span.source)

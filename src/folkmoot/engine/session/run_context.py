@@ -410,9 +410,9 @@ class RunContext:
         write_content(self._place_for(name), content)
 
     def _place_for(self, name: str) -> Path:
-        """Return the path to which a study's file is written.
+        """Return the path to which a study's file is written now.
 
-        While files are held back, an existing file is spared: the path is then a temporary one.
+        Until a resume is accepted, this is a temporary path if the file exists already.
         """
         target = self._path_in_run_folder(name)
         self.study_files.add(name)
@@ -424,14 +424,17 @@ class RunContext:
         return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
-        """Move the held files to their final paths. From now on, files are written directly."""
+        """Replace old files of the study by those that waited until the resume was accepted.
+
+        From now on, files are written directly.
+        """
         held_files, self.held_files = self.held_files or {}, None
         for target, held_path in held_files.items():
             if held_path != target:
                 held_path.replace(target)
 
     def discard_held_files(self) -> None:
-        """Delete the files that are still held back."""
+        """Delete files that waited for a resume to be accepted, because it was not."""
         for held_path in (self.held_files or {}).values():
             held_path.unlink(missing_ok=True)
 

@@ -275,17 +275,18 @@ class Scope:
         images: tuple[str, ...] = (),
         **columns: object,
     ) -> Utterance:
-        """Record an utterance in the table `utterances` and return it with its source.
+        """Record an utterance in the table `utterances` and return it.
 
-        The utterance can be added to a `Transcript`, or quoted in a prompt with `.quoted_text`. A
-        text that `ask` returned carries its source. For any other text, give the `address` of its
-        question (`scope.address` or `ask_detailed(…).address`). Give an empty address for a text
-        that no model wrote.
+        The utterance can be added to a `Transcript`, or quoted in a prompt with `.quoted_text`.
 
-        `part` distinguishes several utterances from one reply. `public` means that the other
-        speakers of the conversation hear the utterance. An empty public text is a silent turn.
-        `finish` is the finish reason, needed only if the reply is not the last reply of this scope.
-        `columns` are additional columns of the study.
+        - `address`: the question that the text answers (`scope.address` or
+          `ask_detailed(…).address`). Not needed for a text that `ask` returned. Empty for a text
+          that no model wrote.
+        - `part`: distinguishes several utterances from one reply.
+        - `public`: True if the other speakers of the conversation hear the utterance. An empty
+          public text is a silent turn.
+        - `finish`: the finish reason, needed only if the reply is not the last one of this scope.
+        - `columns`: additional columns of the study.
         """
         source = source_of(text)
         if address is None:
@@ -643,7 +644,10 @@ def _hints_for_respondent(
 
 
 def _with_source(value: Any, answer_type: AnswerType[Any], address: str, speaker: Speaker) -> Any:
-    """Return a text or a choice as `Quoted` with its source, and other values unchanged."""
+    """Return a text or a choice with a note of who said it at which address.
+
+    Other values are returned unchanged.
+    """
     if not isinstance(value, str):
         return value
     return quote_value(

@@ -229,9 +229,9 @@ class ControlSettings(BaseModel):
 
     @property
     def defined_questions(self) -> tuple[ControlQuestion, ...]:
-        """The questions that `confounders` may name: the negative controls.
+        """The questions that the key `confounders` may name: the negative controls.
 
-        If negative controls are switched off, these are the shipped questions.
+        If negative controls are switched off, these are the questions that Folkmoot comes with.
         """
         return self.questions or shipped_questions(self.language)
 

@@ -132,9 +132,10 @@ ComparedFinding = tuple[Finding, Mapping[str, TableCell]]
 def _compare_conclusions(
     finding: Finding, strict: Finding | None, kept_text: str
 ) -> ComparedFinding:
-    """Return a finding that names its differences from the strict finding.
+    """Return a finding, with a note if unclear answers change its conclusion.
 
-    Also return its row in the comparison of all findings, or an empty row if nothing differs.
+    `strict` is the finding without unclear answers. Also return the finding's row in the comparison
+    of all findings, or an empty row if nothing differs.
     """
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
