@@ -131,8 +131,10 @@ async def wired(
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     chosen = {"timeout": 30.0, **settings}
     wire = HttpClient(
-        url, headers, ProviderSettings(url, key, reached_hosts=reached or set(), **chosen)
-    )  # type: ignore[arg-type]
+        url,
+        headers,
+        ProviderSettings(url, key, reached_hosts=set() if reached is None else reached, **chosen),  # type: ignore[arg-type]
+    )
     try:
         yield wire
     finally:
@@ -471,7 +473,6 @@ async def test_a_server_that_answered_before_is_waited_for() -> None:
     """What would be a mistake at first is an outage now, for all who share the knowledge."""
     reached: set[str] = set()
     async with serving(says_hi) as served, wired(served.url, reached) as wire:
-        reached = wire._settings.reached_hosts
         await wire.post_json("/chat", {})
     for _ in range(2):
         async with wired(served.url, reached) as wire:

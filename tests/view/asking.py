@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ SAID = (
         "B", "The bus comes twice an hour. That is not enough for those who work late.", "Jo"
     ),
 )
+
+numbers = itertools.count()  # no two questions have one address
 
 
 def asking(
@@ -47,7 +50,7 @@ def asking(
     who = Speaker(chair.seat.id, "Me", system=system)
     messages = build_messages(who, Transcript(said), prompt).messages
     request = ModelRequest("human", messages, schema=schema, images=images)
-    address = f"talk/{chair.seat.id}/ask{len(desk._views_by_address)}"
+    address = f"talk/{chair.seat.id}/ask{next(numbers)}"
     scene = QuestionView(who, said, prompt, form, offered, len(messages), problem_with)
     desk.register_question(chair.seat, address, scene)
     return desk.enqueue(address, request)
