@@ -80,7 +80,10 @@ NUMBER_FILTERS = ("abs", "float", "int", "round")
 
 
 class Prompt(SourcedText):
-    """A rendered prompt with the sources of its parts and its cache breakpoints."""
+    """A rendered prompt, with the source of each part and with its cache breakpoints.
+
+    A source says, for example, which reply a part quotes.
+    """
 
     __slots__ = ("cache_breakpoints", "for_people")
     # Ascending character offsets. The text before an offset may be repeated in other prompts.

@@ -255,7 +255,7 @@ def _wrap_in_counter(name: str, node: nodes.Node, growth: int) -> nodes.Filter:
 
 @pass_context
 def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
-    """Add the iterations of a loop to the template's work and return the items of the loop."""
+    """Count the iterations of a loop towards the template's limit, and return the loop's items."""
     if isinstance(items, Undefined):
         return items
     # An iterator has no length. It is read into a list, which the loop then uses.

@@ -307,9 +307,9 @@ class ProviderSettings:
 class Provider(Protocol):
     """The interface of a provider, as the gateway uses it.
 
-    `complete_request` and `embed_texts` raise the fitting ModelError. Neither method retries,
-    because the gateway retries. `address` is the address of the call in the run. The embedded
-    respondent seeds its random draws with the address. Other providers ignore the address.
+    `complete_request` and `embed_texts` raise a ModelError that tells the gateway whether to retry.
+    They never retry themselves. `address` is the address of the call in the run. The embedded
+    respondent seeds its random draws with the address. Other providers ignore it.
     """
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion: ...

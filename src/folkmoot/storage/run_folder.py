@@ -206,7 +206,7 @@ class RunFolder:
 
     @property
     def provenance_note(self) -> str:
-        """The note for readers of a run with a provenance label: who answered in which role."""
+        """The note for readers on who answered in which role. Empty if only models answered."""
         return str(self.manifest.get("note") or SYNTHETIC_NOTE)
 
     @cached_property

@@ -152,7 +152,10 @@ async def run_pickled_locally(
 
 
 def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
-    """Return the closure variables of a function: values of plain types, lengths of containers."""
+    """Return what is compared to find out whether a function changed its closure variables.
+
+    This is the value of each plain variable, and the length of each container.
+    """
     closure: dict[str, object] = {}
     for name, value in _closure_variables(fn):
         if isinstance(value, (list, dict, set)):

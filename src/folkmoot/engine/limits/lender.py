@@ -149,7 +149,7 @@ class Loan:
             raise self._stopped.with_traceback(None)
 
     def give_back(self, usd: float) -> None:
-        """Free the maximum cost (USD) of a call that has ended and cannot be billed."""
+        """Let other calls use the maximum cost (USD) of a call that ended and cannot be billed."""
         self.begun_calls -= 1
         self.begun_usd -= usd
         self._admit_waiting_calls()

@@ -278,7 +278,11 @@ class RepeatedProtocol(RunContext):
 
 
 class _RepeatedJournal:
-    """The results of expensive computations: of the finished run, otherwise of the outer run."""
+    """A journal of expensive computations for a protocol that runs a second time.
+
+    A result is looked up in the finished run first. If it is not there, the journal of the outer
+    run (the run that is in progress) has it, or stores it.
+    """
 
     def __init__(self, outer: RunContext, name: str, source: JournalReader) -> None:
         self._outer, self._name, self._source = outer, name, source

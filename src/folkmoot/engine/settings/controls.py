@@ -263,7 +263,10 @@ class ControlSettings(BaseModel):
 
 
 def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
-    """Return the twelve shipped negative controls in a language."""
+    """Return the twelve negative controls that Folkmoot comes with, in a language.
+
+    A negative control is a question that the treatment should not affect.
+    """
     return tuple(
         ControlQuestion(
             id=raw["id"],

@@ -143,7 +143,7 @@ def _split_at_breakpoints(
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """Return the completion in a response. Raises the fitting ModelError."""
+    """Return the completion in a response. Raises the ModelError that the status stands for."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)

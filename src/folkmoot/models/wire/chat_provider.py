@@ -49,7 +49,7 @@ class ChatProvider(ABC):
 
     @abstractmethod
     def decode_reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-        """Return the completion in a response. Raises the fitting ModelError."""
+        """Return the completion in a response. Raises the ModelError that the status stands for."""
 
     def prepare_request(
         self, request: ModelRequest, *, batched: bool = False
@@ -72,7 +72,7 @@ class ChatProvider(ABC):
         """Return the completion in a response, or None if the request should be sent again.
 
         The result is None if the response states that the model lacks one of `capabilities`. Raises
-        the fitting ModelError.
+        the ModelError that the status stands for.
         """
         if self._capability_cache.update_from_error(
             request, capabilities, response[2], response[0]

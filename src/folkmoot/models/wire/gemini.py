@@ -85,7 +85,7 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """Return the completion in a response. Raises the fitting ModelError."""
+    """Return the completion in a response. Raises the ModelError that the status stands for."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -116,7 +116,7 @@ def decode_embeddings(
 ) -> FloatArray:
     """Return embeddings, shape (expected, d), in the order of the texts.
 
-    Raises the fitting ModelError.
+    Raises the ModelError that the status stands for.
     """
     if status >= 300:
         raise error_from_response(status, headers, body)

@@ -136,7 +136,7 @@ class HttpClient:
     ) -> HttpResponse:
         """Send or receive a batch file, with limits of 15 minutes and 2 GB.
 
-        Raises the errors of `post_json`, and the fitting ModelError for any status other than 2xx.
+        Raises the errors of `post_json`, and a ModelError for any status other than 2xx.
         """
         response = await self._send_request(
             method, path, body, content_type, BULK_TIMEOUT_SECONDS, MAX_BULK_BYTES

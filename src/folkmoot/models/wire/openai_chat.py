@@ -135,7 +135,7 @@ def _encode_content(parts: Sequence[MessagePart]) -> str | list[JsonObject]:
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """Return the completion in a response. Raises the fitting ModelError."""
+    """Return the completion in a response. Raises the ModelError that the status stands for."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -168,7 +168,7 @@ def decode_embeddings(
 ) -> tuple[FloatArray, Usage]:
     """Return the embeddings in the order of the texts, shape (expected, d), and their usage.
 
-    Raises the fitting ModelError.
+    Raises the ModelError that the status stands for.
     """
     if status >= 300:
         raise error_from_response(status, headers, body)
