@@ -442,7 +442,7 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
 
 
 def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
-    """Return the spans of texts that a study author declared for a prompt (`ask(shows=…)`).
+    """Return the positions of texts that a study author declared for a prompt (`ask(shows=…)`).
 
     Raises ValueError with the first declared text that does not occur in the prompt.
     """

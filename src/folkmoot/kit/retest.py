@@ -26,8 +26,8 @@ RETEST = "retest"
 async def ask_twice(scope: Scope, name: str, ask: Callable[[Scope], Awaitable[T]]) -> tuple[T, T]:
     """Ask one question in two fresh child scopes of `scope` and return both answers.
 
-    `ask` must make the same request in both scopes. The first scope is called `name`. So a study
-    that adds a retest later keeps the addresses of its earlier calls.
+    `ask` must make the same request in both scopes. `name`: the name of the first scope. If a study
+    adds a retest later, the addresses of its earlier calls stay the same.
     """
     first = await ask(scope.child(name))
     return first, await ask(scope.child(f"{name}_{RETEST}"))

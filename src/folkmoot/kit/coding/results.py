@@ -75,7 +75,7 @@ class CodebookResults:
 
     @cached_property
     def primary_coder(self) -> CoderResult | None:
-        """The coder that findings use: the first model, or else the embedded coder.
+        """The coder that findings use: the first model, or else `--model synthetic`.
 
         None if the texts were not coded.
         """

@@ -1,7 +1,7 @@
-"""Compare effect and user drift between the cells of a grid.
+"""Compare the effect and the side effect of a treatment between the runs of a grid.
 
-User drift is a difference in answers that the treatment should not affect. A typical grid varies
-`controls.confounders`: cells with and without stated attributes.
+The side effect (user drift) is a difference in answers that the treatment should not affect. A
+typical grid varies `controls.confounders`: runs with and without stated attributes.
 """
 
 from __future__ import annotations

@@ -88,9 +88,9 @@ class DecisionConversation(NamedTuple):
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     """Return the first decision of each participant and the final decision in each condition.
 
-    The first decision is the first closed choice, or else the first decision of any kind. Decisions
-    of humans and of leading roles, such as a mediator, are left out. So are replies for several
-    participants, because no control can continue them. Raises InputError if no decision is left.
+    A first choice from listed options is preferred to other first decisions. Decisions of humans
+    and of leading roles, such as a mediator, are left out. So are replies for several participants,
+    because no control can continue them. Raises InputError if no decision is left.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(

@@ -227,10 +227,10 @@ def effects_finding(
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
 ) -> Finding | None:
-    """Return the finding that compares user drift with the effect in each version of the prompts.
+    """Return the finding that compares effects with side effects, for each change of the prompts.
 
-    User drift is a difference in answers that the treatment should not affect. The prompts as
-    designed are one of the versions. Returns None if no contrast has another version.
+    A side effect (user drift) is a difference in answers that the treatment should not affect.
+    Returns None if no prompt was changed.
     """
     if not any(len(versions) > 1 for versions in effects.values()):
         return None

@@ -1,8 +1,8 @@
-"""Forms with one closed field, built from the JSON schema of a journaled request.
+"""Forms with one short field, built from the JSON schema of a journaled request.
 
 A decision may ask for a JSON object, such as a reason and a rating. Controls can ask it again if
-exactly one field is closed, or if one field holds an option that the prompt lists. A closed field
-is a number, a truth value, or one of several texts.
+exactly one field is a number, a truth value or one of several texts. They can also ask it again if
+one field holds an option that the prompt lists.
 """
 
 from __future__ import annotations

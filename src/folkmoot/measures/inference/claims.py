@@ -252,21 +252,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a claim: estimate, verdict, and the possible influence of lost values.
-
-    - `estimate`: the difference, with the 95 % interval of this claim by itself.
-    - `means`: the values of both conditions.
-    - `why`: the reason if there is no test, otherwise empty.
-    - `bounds`: the range of the difference over all possible lost values.
-    - `counts`, `lost`: number of known and of lost values in both conditions.
-    - `adjusted_p`: the p-value adjusted for the family of the claim (see `judge_families`), or NaN
-      in a family of one.
-    - `joint`: the interval that holds together with those of other primary claims, or None if there
-      are none.
-    - `margin_p`: the p-value of the margin, see `_test_margin`.
-    - `is_between_units`: True if no independent unit is in both conditions. The number of units is
-      then that of the smaller condition.
-    """
+    """The result of a claim: estimate, verdict, and how missing answers could change it."""
 
     claim: Claim
     # The difference, with the 95 % interval of this claim by itself.
@@ -291,6 +277,7 @@ class Result:
     # True if no independent unit is in both conditions. The number of units is then that of the
     # smaller condition.
     is_between_units: bool = False
+    # The p-value of a claim with a margin (see `_test_margin`).
     margin_p: float = math.nan
 
     @property

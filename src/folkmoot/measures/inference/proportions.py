@@ -1,4 +1,4 @@
-"""Shares and their differences: Wilson, Newcombe, Holm, and bounds for lost answers.
+"""Shares and their differences: Wilson, Newcombe, Holm, and bounds for missing answers.
 
 All shares are in [0, 1] and differences in [−1, 1]. Counts are numbers of independent units. Use
 `clustered` for units that talked to each other.

@@ -1,4 +1,4 @@
-"""Estimates that findings draw, collected from the cells of a grid."""
+"""Estimates that findings draw, collected from the runs of a grid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from folkmoot.engine.run.grid import GridCell
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """One estimate in one cell of a grid, with its interval from `low` to `high`."""
+    """One estimate in one run of a grid, with its interval from `low` to `high`."""
 
     cell: GridCell
     value: float

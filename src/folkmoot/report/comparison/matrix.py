@@ -1,4 +1,4 @@
-"""The cells of a grid as a matrix, with the effect of one claim in each finished cell."""
+"""The runs of a grid as a matrix, with the effect of one claim in each finished run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from folkmoot.report.comparison.samples import load_samples
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """A cell of a grid, with the effect of the claim that is shown."""
+    """One run of a grid, with the effect of the claim that is shown."""
 
     cell: GridCell
     folder: Path

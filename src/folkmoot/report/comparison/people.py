@@ -490,7 +490,7 @@ def _say_rectified(label: str, match: Match) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The humans with a simulated counterpart, and the corrected mean.
+    """The humans with a simulated counterpart, and the mean estimated from both.
 
     A `Match` belongs to one measure in one condition.
     """

@@ -66,7 +66,7 @@ Cells = Mapping[str, tuple[GridCell, RunFolder]]
 
 
 def findings_of_cells(grid: RunGrid) -> CellFindings:
-    """Return the findings of each finished cell, or None for a cell without usable results."""
+    """Return the findings of each finished run of a grid, or None without usable results."""
     return {
         name: None
         if run.unusable_reason

@@ -152,8 +152,7 @@ class PersonaGenerator:
     def _by_quota(
         self, count: int, seeds: Sequence[int], quotas: Quotas
     ) -> tuple[list[Profile], list[Fixed]]:
-        """Return profiles that meet the quotas, and the attributes that the researcher's table
-        fixes for each.
+        """Return profiles that meet the quotas, and the known attributes of each participant.
 
         Candidates are drawn until one fits the remaining quotas. With a table of people (`panel`),
         the candidates are its rows. A row is used a second time only after all other rows were
