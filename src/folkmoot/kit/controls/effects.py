@@ -404,9 +404,7 @@ def expected_answers(rows: pl.DataFrame) -> list[str | float]:
 
 
 def given_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers in a table of control answers. Numbers are floats, other answers are
-    texts.
-    """
+    """Return the answers in a table of control answers: numbers as floats, others as texts."""
     return [
         _as_number(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()

@@ -303,8 +303,7 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
 def _groups(
     spans: Sequence[Span], listed: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each part of a listing in a message, so that the parts can be
-    reordered.
+    """Yield (start, end) of each part of a listing in a message, to reorder the parts.
 
     `spans`: the recorded passages of the message, in order. `listed`: (start, end) of the listed
     texts. If options are headings of the texts, a part is one option with the texts below it.

@@ -111,8 +111,7 @@ def logistic(
 
 
 def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Design:
-    """Return the matrix of a regression: one column for each number, one for each non-reference
-    level.
+    """Return the matrix of a regression: one column for each number and non-reference level.
 
     `reference`: the reference level of each column of texts. The other levels are in alphabetical
     order. Columns that follow from others are left out. `columns` must have no missing values.
