@@ -153,7 +153,10 @@ class Choice(AnswerType[str]):
         return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
 
     def describe_ways_out(self) -> str:
-        """Return a sentence part with the replies for a missing answer and their meanings."""
+        """Return the part of a sentence that lists the replies by which a speaker does not choose.
+
+        Each reply, such as `declined`, comes with its meaning.
+        """
         return " or ".join(f"{way} if you {_WAY_OUT_MEANING[way]}" for way in self.ways_out)
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:

@@ -72,6 +72,9 @@ def pack_spans(spans: Sequence[Span]) -> str:
 
 
 def unpack_spans(packed: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
-    """Return the table `provenance` from rows with an address and packed spans."""
+    """Return the table `provenance` from the rows that the engine recorded.
+
+    A recorded row holds the address of a request and the cell that `pack_spans` made.
+    """
     decoded = packed.lazy().with_columns(pl.col("spans").str.json_decode(_PACKED))
     return decoded.explode("spans").unnest("spans")

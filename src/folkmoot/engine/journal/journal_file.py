@@ -427,11 +427,13 @@ def commit_group(
     chain: Chain,
     write_other_tables: Callable[[sqlite3.Connection], None] = lambda _: None,
 ) -> Chain:
-    """Write a group of entries in one transaction and return the chain after it.
+    """Write a group of entries in one transaction, and return the new hash over all entries.
 
-    `stored`: hashes of texts that are already in the file. `chain`: the chain before the group.
-    `write_other_tables` writes further data in the same transaction. A long text in a request is
-    stored in `texts` and replaced by `{"$text": hash}`.
+    A long text in a request is stored in the table `texts` and replaced by `{"$text": hash}`.
+
+    - `stored`: hashes of texts that are already in this table.
+    - `chain`: the hash over all entries before this group.
+    - `write_other_tables`: writes further data in the same transaction.
     """
     texts: list[tuple[bytes, str]] = []
 

@@ -36,11 +36,11 @@ _INTRODUCTIONS = {
 
 
 def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: int) -> Speaker:
-    """Return the speaker with the stated attributes added to the persona in the system prompt.
+    """Return the speaker with answers to negative controls added to the persona.
 
-    Speakers without a persona, such as a moderator or a coder, are returned unchanged. The values
-    depend only on the seed and the participant's id, so all prompts of a participant state the same
-    values.
+    The answers are facts about the person that the setting `confounders` names. They depend only on
+    the seed and the participant's id, so all prompts of a participant state the same facts.
+    Speakers without a persona, such as a moderator or a coder, are returned unchanged.
     """
     stated = settings.stated if settings is not None else ()
     # Only text that quotes this speaker's own persona counts: a moderator's prompt may quote the

@@ -250,10 +250,10 @@ class RepeatedProtocol(RunContext):
         """Do nothing, because the finished run has its files already."""
 
     def write_text(self, name: str, text: str) -> None:
-        """Do nothing, like `write_json`."""
+        """Do nothing, because the finished run has its files already."""
 
     def write_content(self, name: str, content: object) -> None:
-        """Do nothing, like `write_json`."""
+        """Do nothing, because the finished run has its files already."""
 
     def _scope_of(self, address: str) -> str:
         return next((scope for scope in enclosing_scopes(address) if scope in self.repeated), "")

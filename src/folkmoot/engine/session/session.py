@@ -135,9 +135,9 @@ class Scope:
         )
 
     def at_row(self, number: int) -> Scope:
-        """Return a scope for recording the rows of item `number` (from 0). It cannot ask.
+        """Return a scope that only records rows, for item `number` (from 0).
 
-        Rows of such scopes are sorted by `number`, even if they are recorded in another order.
+        In the tables, these rows are sorted by `number`, whatever the order of recording.
         """
         return Scope(self._run, self.path, RowOrder(self._row_order.key_of(number)))
 
