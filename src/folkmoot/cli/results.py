@@ -67,7 +67,7 @@ def find_grid(name: str) -> RunGrid | None:
 
 
 def show_grid(grid: RunGrid) -> None:
-    """Print the cells of a grid with their states."""
+    """Print the runs of a grid with their states."""
     output_console().print(
         f"[bold]{escape(str(grid.path))}[/] · {format_count(len(grid.cells), 'cell')}"
     )

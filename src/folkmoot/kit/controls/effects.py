@@ -282,7 +282,7 @@ def effects_finding(
 
 
 def from_session_run_again() -> pl.Expr:
-    """Return the condition that a control answer comes from a session that was run again."""
+    """Return the polars filter for control answers from sessions that were run again."""
     # Such an address begins with the scope of the control, and others with that of a decision.
     return pl.col("address").str.starts_with(decision_scope(""))
 

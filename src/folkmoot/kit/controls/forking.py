@@ -1,10 +1,10 @@
 """Fork a decision: ask again the replies that depend on a replaced text, then the decision.
 
-A text that the speaker has replied to cannot be replaced alone. The prompt would then hold replies
-to words that it no longer contains. The spans of a request name the earlier replies that it quotes,
-so all dependent replies are known before the first call. They are asked again in the order of the
-protocol, and each request holds the new replies instead of the old ones. All other replies are
-taken from the journal at no cost. `reply_graph` finds what a prompt quotes of a reply.
+If the speaker has replied to a text, it cannot be replaced alone: the prompt would hold replies to
+words that are gone. A request records which earlier replies it quotes, so all dependent replies are
+known before the first call. They are asked again in their order in the study, and each request
+holds the new replies instead of the old ones. All other replies are taken from the journal at no
+cost. `reply_graph` finds what a prompt quotes of a reply.
 """
 
 from __future__ import annotations

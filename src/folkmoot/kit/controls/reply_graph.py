@@ -106,8 +106,8 @@ class JsonText(AnswerType[str]):
 class ReplyGraph:
     """The replies of a run by address, with their requests.
 
-    Only replies that `read_behind` has read are included. `tables`: the study's row classes, which
-    say which values in prompts the protocol computes from replies.
+    Only replies that `read_behind` has read are included. `tables`: the study's row classes. They
+    say which values in prompts are computed from replies.
     """
 
     def __init__(self, run: RunFolder, journal: JournalReader, tables: Iterable[type[Row]]) -> None:

@@ -214,7 +214,7 @@ class BiasReduced:
 
     @property
     def df(self) -> float:
-        """The smaller number of degrees of freedom."""
+        """The degrees of freedom: the smaller number of the two."""
         return min(self.df_independent, self.df_alike)
 
 

@@ -38,9 +38,8 @@ class Measured:
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
     """Group claims by their measure. The key is a claim without conditions.
 
-    A hypothesis is grouped with a claim of the study type if both use the same column without a
-    filter or threshold. Claims that compare two columns of one row are left out, because each run
-    describes them separately.
+    Claims of the study file and of the study type are grouped if both use the same column without a
+    filter or threshold. Claims that compare two columns of one row are left out.
     """
     claims_by_measure: dict[Claim, list[Claim]] = {}
     measure_by_column: dict[str, Claim] = {}

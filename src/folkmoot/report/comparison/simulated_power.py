@@ -1,7 +1,7 @@
-"""Compute power by simulation: run the study many times with the embedded respondent.
+"""Compute power by simulation: run the study many times with `--model synthetic`.
 
-The effects of the respondent are built in. So the result is the power of the design and its test if
-people reacted like the respondent. The result is no evidence about people or models.
+The effects of this simulated respondent are built in. So the power is right only if people react as
+it does. The result is no evidence about people or models.
 """
 
 from __future__ import annotations

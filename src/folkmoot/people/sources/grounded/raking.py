@@ -30,7 +30,7 @@ class RakingMargin:
     groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def table_part(self, table: Array) -> Array:
-        """Return the part of a table to which the margin applies, as a view and not a copy."""
+        """Return a view of the part of a table that the published shares describe."""
         cut = tuple(self.within.get(axis, slice(None)) for axis in range(table.ndim))
         part: Array = table[cut]
         return part
