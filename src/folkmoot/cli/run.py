@@ -519,8 +519,8 @@ def _summarise_folder(folder: RunFolder) -> str:
 def _describe_missing_answers(folder: RunFolder) -> str:
     """Return a text about missing and unclear answers, or an empty string.
 
-    The text also counts answers that needed a second question, and empty answers used in place of
-    unreadable replies.
+    The text also counts answers that needed a second question, and unreadable replies in place of
+    which the study used a minimal answer.
     """
     answer_facts = folder.manifest.get("answers", {})
     count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})

@@ -57,9 +57,9 @@ COLUMN_WIDTHS = {
 def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
     """Write a spreadsheet for a human coder and return the number of its lines.
 
-    If `blind` is true, the sheet lists the sample without any codes. Otherwise it lists all codes
-    with their quotes. Raises InputError if there is nothing to write, and StorageError if the file
-    exists.
+    If `blind` is true, the sheet lists a random part of the texts without any codes. Otherwise it
+    lists all codes with their quotes. Raises InputError if there is nothing to write, and
+    StorageError if the file exists.
     """
     if path.exists():
         hint = "read it with --read, or name another file"

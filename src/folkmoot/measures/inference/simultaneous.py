@@ -82,10 +82,10 @@ class _SideResult(NamedTuple):
 def decide_jointly(
     tests: Sequence[DirectionalTests | None], alpha: float = ALPHA
 ) -> list[JointResult | None]:
-    """Return the results of the claims of a family, in order.
+    """Return the results of claims that are tested together, in order.
 
-    A test of None stands for a claim that cannot be tested. It counts as not rejected, because the
-    number of claims was fixed before the data.
+    None in `tests` stands for a claim that cannot be tested. It still counts in the correction for
+    the number of claims, because this number was fixed before the data.
     """
     stated = _decide_direction([each and _side_of(each, each.is_mirrored) for each in tests], alpha)
     opposite = _decide_direction(
