@@ -454,8 +454,8 @@ class RetryPolicy:
     def _uses_batch_price(self, call: ModelCall) -> bool:
         """Return whether a call is certain to be billed at the batch price.
 
-        With `batch: auto` the price is uncertain, because a small wave is sent directly at the full
-        price.
+        With `batch: auto` the price is uncertain: a few calls that wait together are sent directly,
+        at the full price.
         """
         return call.batched and self._config.batch is True
 

@@ -595,8 +595,8 @@ def _merge_preflight_result(
 ) -> PreflightCheck:
     """Return the result to report for a preflight call, with the cell named in its problem.
 
-    If `checks_before` has an earlier result of the call, move that result here: a replayed result
-    does not show the capabilities of the model.
+    If the reply came from the journal, an earlier result of the call is returned instead, because
+    it shows what the model can do. That result is removed from `checks_before`.
     """
     check = result.check
     check_key = (check.model, check.role, check.answer)

@@ -404,7 +404,7 @@ def _reply_of(source: Source) -> str:
 
 
 def _may_contain_any_text(source: Source) -> bool:
-    """Return whether this is the source of a composed text, which may quote any speaker."""
+    """Return whether a text from this source was composed by code, so that it may quote anyone."""
     table = source.id.partition(".")[0]
     return source.kind in COMPOSED_SOURCES and table not in (STUDY, PROTOCOL)
 

@@ -167,7 +167,7 @@ class RepeatedProtocol(RunContext):
         return not self._stale
 
     def answers(self) -> dict[str, RepeatedAnswer]:
-        """Return the answers at the watched addresses that the protocol reached."""
+        """Return the answers to the watched questions of the second run, by address."""
         return {
             address: RepeatedAnswer(
                 row,

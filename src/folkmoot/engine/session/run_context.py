@@ -275,10 +275,7 @@ class RunContext:
 
     @property
     def provenance_label(self) -> str:
-        """The label of files to which humans or the embedded respondent contributed.
-
-        The label is an empty string if all answers came from models.
-        """
+        """The label that says who answered (such as SYNTHETIC). Empty if only models did."""
         answerer_kinds = {
             (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()
         }

@@ -116,7 +116,7 @@ def record_announcements(run: RunContext) -> None:
 
 
 async def _ask_check(run: RunContext, seat: Seat, number: int, check: SeatCheck) -> bool:
-    """Ask one check until its outcome is final. Return False if the human is screened out."""
+    """Ask one check, as often as the study file allows. Return False if the human must leave."""
     row_order = _row_order_of(run, seat, number)
     for attempt in count(1):
         text = check.question if attempt == 1 else f"{check.hint or TRY_AGAIN}\n\n{check.question}"

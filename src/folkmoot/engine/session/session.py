@@ -592,7 +592,7 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def provenance_label(self) -> str:
-        """The label of files to which humans or the embedded respondent contributed, or ""."""
+        """The label that says who answered (such as SYNTHETIC), or "" if only models did."""
         return self._run.provenance_label
 
     def resolve_model(self, role: str, named: str | None = None) -> str:

@@ -131,11 +131,12 @@ class _TokenIndex(dict[str, list[int]]):
 def _feature_weights(
     text_of_item: NDArray[np.intp], items: NDArray[np.intp], features: list[Features]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the positions and the weights of all features in the texts.
+    """Return where the features of all texts count in their vectors, and with which weights.
 
-    `items` and `text_of_item`: for each occurrence of a word or word pair, its index and the index
-    of its text. A position is an index into the concatenated vectors of all texts. An item that
-    occurs n times in a text counts once, with weight 1 + ln n.
+    The first array holds indices into the concatenated vectors of all texts.
+
+    - `items`: for each occurrence of a word or word pair, its index in `features`.
+    - `text_of_item`: for each occurrence, the index of its text.
     """
     if not features:
         return np.zeros(0, dtype=np.intp), np.zeros(0)
@@ -156,6 +157,7 @@ def _feature_weights(
     )
     return (
         slots[feature_index] + np.repeat(text * DIMENSIONS, counts),
+        # An item that occurs n times in a text counts once, with weight 1 + ln n.
         weights[feature_index] * np.repeat(1 + np.log(occurrences[order]), counts),
     )
 
