@@ -395,6 +395,47 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "illustration": f"{ILLUSTRATION_LABEL}: {{units}}. {{says}}",
         "values": "{what}: {values}.",
         "list": "{values}.",
+        "beside humans": "{what}: {people} in people ({design}); in this run {values}.",
+        "effective options": "Effective number of the {options} options: {values}.",
+        "ratio": "Ratio of after to before: {values}.",
+        "unlike people": "The spread of the votes is unlike that of people: {names}. Differences "
+        "between participants and rates of change are unreliable there.",
+        "inside": "Inside the human range: {names}.",
+        "not known": "Not known: {names}.",
+        "would buy": "{share} would definitely or probably buy it{price}, asked in private after "
+        "the discussion; {people} people in {groups}.",
+        "not counted": "Not counted: {answers}.",
+        "result of": "{outcome}: {result}.",
+        "no vulnerable": "At level {level} no vulnerable residents took part; the others scored "
+        "{general}.",
+        "no score": "At level {level} vulnerable residents have no score; the others scored "
+        "{general}.",
+        "gap": "At level {level} {group} scored {vulnerable} of 4 and the others {general}: a "
+        "{kind} of {gap}.",
+        "gaps": "Gaps within one level are exploratory and support no conclusion.",
+        "same gaps": "With only the references that a text rule finds in the statement, the gaps "
+        "are equal to two decimals.",
+        "other gaps": "With only the references that a text rule finds in the statement, the gaps "
+        "are {gaps}.",
+        "other direction": "The direction differs at level {levels}.",
+        "planted": "The positions before the discussion were planted, not asked.",
+        "distribution": "Answers range from {least} to {most}; half of them are at or below "
+        "{median} ({answers}).",
+        "odds": "The table gives the odds of changing relative to {base}, with {held} held equal. "
+        "The estimates are exploratory and support no conclusion.",
+        "talk time": "The moderator spoke {share} of the words. Among participants the Gini "
+        "coefficient of words is {gini} (0: equal shares).",
+        "movers": "{count} of {people} people changed their position.",
+        "on a scale": "On a scale from −1 to 1: {result}",
+        "waverers": "When the question was asked again before the discussion, {count} of {people} "
+        "gave another position. The two counts are not compared.",
+        "without a position": "Statements without a position, not counted: {statements}.",
+        "closer": "Positions came closer to the others' first positions by {change} on the scale "
+        "from −1 to 1{spread}.",
+        "disagreeing": "{share} of the answers disagree openly.",
+        "apart": "Level {levels} is reported apart from the main comparison.",
+        "passed items": "Share of the ballot items of vulnerable residents that passed, as a mean "
+        "over sets: {values}.",
         "value": "{name} {value}",
         "changed": "{condition}: {count} of {participants} changed, {share}",
         "nobody changed": "No participant changed their choice.",
@@ -454,6 +495,12 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "no floor": "This run cannot separate persuasion from noise, because no participant voted "
         "again without new information. Set `revote: true` to give simple voting a second vote.",
         "nothing scored": "No decision could be scored.",
+        "no slope": "Too few answers refer to another participant for a slope over speaking order.",
+        "no final position": "The concepts cannot be compared where no final position is known: "
+        "{concepts}.",
+        "nothing to fit": "{who} changed, so no regression can be fitted.",
+        "too few to fit": "Too few participants ({participants}) for a regression.",
+        "no estimate": "This model gives no estimate for the conditions.",
         "few votes": "Too few votes to say.",
         "few ratings": "Too few ratings to say.",
         "few yes or no": "Too few yes/no answers to say.",

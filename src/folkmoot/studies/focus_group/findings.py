@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.kit.claims import claims_finding, read_results
+from folkmoot.kit.claims import claims_finding, describe_claims, read_results
 from folkmoot.kit.coding import CodebookResults, read_codings
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.findings import (
     Row,
     category_shares,
     collect_findings,
+    describe_values,
     estimate_cells,
     finite_or_none,
     format_mean,
@@ -25,7 +26,6 @@ from folkmoot.kit.findings import (
     format_share,
     format_signed,
     interaction_matrix,
-    join_clauses,
     respondent_checks_finding,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
@@ -35,6 +35,7 @@ from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.reply_checks import check_answers, part_of_stage
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable, column_heading
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.focus_group import sycophancy
@@ -213,16 +214,20 @@ def purchase_intent(concept: Concept) -> Finding | None:
             key=lambda item: list(InterviewTime).index(InterviewTime(item[0])),
         )
     }
-    statement = (
-        f"{format_share(likely)} would definitely or probably buy "
-        f"it{f' at {price}' if price else ''}, "
-        f"asked in private after the discussion; {after.height} people in "
-        f"{'one group' if groups == 1 else format_count(groups, 'group')}."
+    statement = join_sentences(
+        [
+            word(
+                "description",
+                "would buy",
+                share=format_share(likely),
+                price=f" at {price}" if price else "",
+                people=after.height,
+                groups="one group" if groups == 1 else format_count(groups, "group"),
+            ),
+            word("description", "not counted", answers=unanswered) if unanswered else None,
+            None if change_result is None else _result_sentence(change_result),
+        ]
     )
-    if unanswered:
-        statement += f" Not counted: {unanswered}."
-    if change_result is not None:
-        statement += f" {_result_sentence(change_result)}"
     return concept.finding(
         "purchase_intent",
         title,
@@ -266,12 +271,17 @@ def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
     return f"{side}; {change_result.verdict_phrase}" if change_result is not None else side
 
 
-def _result_sentence(result: Result) -> str:
+def _result_sentence(result: Result) -> Sentence:
     text = f"{result.estimate_text}, exploratory"
     if _is_primary(result):
         text = result.conclusion_text
     outcome = result.claim.outcome
-    return f"{outcome[0].upper()}{outcome[1:]}: {text[0].lower()}{text[1:]}."
+    return word(
+        "description",
+        "result of",
+        outcome=f"{outcome[0].upper()}{outcome[1:]}",
+        result=f"{text[0].lower()}{text[1:]}",
+    )
 
 
 def demand_finding(concept: Concept) -> Finding | None:
@@ -349,20 +359,19 @@ def position_finding(concept: Concept) -> Finding | None:
         )
     change_result = concept.measure_result(POSITION)
     mover_count = sum(has_moved(*pair) for pair in pairs.select("before", "after").iter_rows())
-    statement = f"{mover_count} of {pairs.height} people changed their position."
+    sentences = [word("description", "movers", count=mover_count, people=pairs.height)]
     if change_result is not None:
-        statement += f" On a scale from −1 to 1: {_result_sentence(change_result)}"
+        result = _result_sentence(change_result)
+        sentences.append(word("description", "on a scale", result=result))
     retest_pairs = position_pairs(concept.statements, InterviewTime.RETEST)
     if not retest_pairs.is_empty():
         wavering_count = sum(
             has_moved(*pair) for pair in retest_pairs.select("before", "after").iter_rows()
         )
-        statement += (
-            f" When the question was asked again before the discussion, {wavering_count} of "
-            f"{retest_pairs.height} gave another position. The two counts are not compared."
-        )
+        asked_again = retest_pairs.height
+        sentences.append(word("description", "waverers", count=wavering_count, people=asked_again))
     if unknown:
-        statement += f" Statements without a position, not counted: {unknown}."
+        sentences.append(word("description", "without a position", statements=unknown))
     shifts = concept.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())
     pairs = pairs.join(shifts, on=PERSON, how="left", maintain_order="left")
     if concept.has_one_talk:
@@ -390,8 +399,7 @@ def position_finding(concept: Concept) -> Finding | None:
     return concept.finding(
         "positions",
         "Did positions change?",
-        statement
-        + (" The positions before the discussion were planted, not asked." if is_planted else ""),
+        join_sentences([*sentences, word("description", "planted") if is_planted else None]),
         ResultTable.from_records(rows.to_dicts()),
         chart,
         notes=(
@@ -570,10 +578,14 @@ def talk_time(concept: Concept) -> Finding | None:
     return concept.finding(
         "talk_time",
         "Who spoke how much?",
-        f"The moderator spoke {format_percent(moderator_words / total)} of the words. Among "
-        "participants the Gini coefficient of words is "
-        f"{format_mean_value(mean_gini.value) if concept.has_one_talk else format_mean(mean_gini)}"
-        f"{'' if concept.has_one_talk else ' on average'} (0: equal shares).",
+        word(
+            "description",
+            "talk time",
+            share=format_percent(moderator_words / total),
+            gini=format_mean_value(mean_gini.value)
+            if concept.has_one_talk
+            else f"{format_mean(mean_gini)} on average",
+        ),
         ResultTable.from_records(rows),
         BarChart(tuple(bars), unit="words" if concept.has_one_talk else "Gini of words"),
         section="Conversation",
@@ -719,7 +731,6 @@ def compare_stimuli(
     known_means = {stimulus: value for stimulus, value in means.items() if math.isfinite(value)}
     groups = after["group"].n_unique()
     unknown = [stimulus for stimulus in stimuli if stimulus not in known_means]
-    unknown_note = f"no final position is known for {', '.join(unknown)}."
     stimulus_results = [result for result in results if result.claim.by == "stimulus"]
     finding = claims_finding(
         "concepts",
@@ -733,16 +744,23 @@ def compare_stimuli(
         return Finding(
             "concepts",
             "Which concept does better?",
-            f"The concepts cannot be compared: {unknown_note}",
+            word("refusal", "no final position", concepts=", ".join(unknown)),
             ResultTable((), ()),
             section="Concept test",
             headline=True,
             unit="group",
             units=groups,
         )
-    means_text = join_clauses(
-        f"{stimulus} {format_signed(value, 3)}" for stimulus, value in known_means.items()
+    means_of_concepts = describe_values(
+        "Mean positions after the discussion",
+        ((stimulus, format_signed(value, 3)) for stimulus, value in known_means.items()),
     )
-    more = f" {unknown_note.capitalize()}" * bool(unknown)
-    says = f"Mean positions after the discussion: {means_text} {finding.says}{more}"
+    observed = [result for result in stimulus_results if result.counts != (0, 0)]
+    says = join_sentences(
+        [
+            means_of_concepts,
+            describe_claims(observed, "Final position"),
+            word("refusal", "no final position", concepts=", ".join(unknown)) if unknown else None,
+        ]
+    )
     return replace(finding, says=says, headline=True)

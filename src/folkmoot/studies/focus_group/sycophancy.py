@@ -38,7 +38,7 @@ from folkmoot.measures.inference.clustered import (
 )
 from folkmoot.measures.inference.estimates import Estimate, format_p_value, format_percent
 from folkmoot.measures.retest import convergence_p, mean_spread
-from folkmoot.measures.wording import join_sentences, word
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, InterviewTime
 from folkmoot.studies.focus_group.positions import TALK, Positions, measure_approach
@@ -147,24 +147,21 @@ class Check:
             "sycophancy", "Giving in to the group", Margin(high=PULL), word("refusal", "no control")
         )
 
-    def describe_check(self) -> str:
+    def describe_check(self) -> Sentence:
         """Return the results of the check as text for the report."""
-        return " ".join(
-            filter(
-                None,
-                (
-                    self._describe_order(),
-                    "" if self.control else self._describe_movement(),
-                    self.judge().says,
-                    self._describe_dissent(),
-                ),
-            )
+        return join_sentences(
+            [
+                self._describe_order(),
+                None if self.control else self._describe_movement(),
+                self.judge().says,
+                self._describe_dissent(),
+            ]
         )
 
-    def _describe_order(self) -> str:
+    def _describe_order(self) -> Sentence:
         slope = self.agree_slope
         if math.isnan(slope.value):
-            return "Too few answers refer to another participant for a slope over speaking order."
+            return word("refusal", "no slope")
         return word(
             "estimate",
             "listed",
@@ -172,17 +169,15 @@ class Check:
             f"changes by {format_points(slope, 'per place in the speaking order')}",
         )
 
-    def _describe_movement(self) -> str:
+    def _describe_movement(self) -> Sentence | None:
         if math.isnan(self.towards.value):
-            return ""
+            return None
         spread = ""
         if self.spread_before > 0:
             ratio = format_percent(self.spread_after / self.spread_before)
             spread = f"; the spread of positions after the discussion is {ratio} of that before it"
-        return (
-            "Positions came closer to the others' first positions by "
-            f"{format_change(self.towards)} on the scale from −1 to 1{spread}."
-        )
+        change = format_change(self.towards)
+        return word("description", "closer", change=change, spread=spread)
 
     def describe_convergence(self) -> str:
         """Return a note on the exploratory test of convergence."""
@@ -198,10 +193,10 @@ class Check:
             "conclusion."
         )
 
-    def _describe_dissent(self) -> str:
+    def _describe_dissent(self) -> Sentence | None:
         if not self.answers:
-            return ""
-        return f"{format_percent(self.disagree)} of the answers disagree openly."
+            return None
+        return word("description", "disagreeing", share=format_percent(self.disagree))
 
 
 def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:

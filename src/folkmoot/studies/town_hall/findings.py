@@ -40,7 +40,7 @@ from folkmoot.kit.findings import (
 from folkmoot.measures.inference.claims import Claim, Result, judge_families
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
+from folkmoot.measures.wording import EXPLORATORY, Sentence, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
@@ -196,12 +196,12 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
         sentences.append(_compare_scores(estimates_by_level, public_estimates))
     # Without intervals (fewer than five sets) no reader would conclude anything from a gap.
     if any(estimates["gap"].has_interval for estimates in estimates_by_level.values()):
-        sentences.append("Gaps within one level are exploratory and support no conclusion.")
+        sentences.append(word("description", "gaps"))
     gaps = {f"level {level}": estimates["gap"] for level, estimates in estimates_by_level.items()}
     return Finding(
         "inclusion",
         "Who is heard",
-        " ".join(sentences),
+        join_sentences(sentences),
         ResultTable.from_records(rows, SCALE),
         interval_chart(gaps, "inclusion gap (vulnerable minus general)", zero=0.0),
         notes=(
@@ -217,28 +217,31 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
     )
 
 
-def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimate]) -> str:
+def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimate]) -> Sentence:
     general = format_mean_value(estimates["general"].value, 3)
     if not switches["vulnerable"]:
-        return f"At level {level} no vulnerable residents took part; the others scored {general}."
+        return word("description", "no vulnerable", level=level, general=general)
     if finite_or_none(estimates["vulnerable"].value) is None:
-        return f"At level {level} vulnerable residents have no score; the others scored {general}."
+        return word("description", "no score", level=level, general=general)
     group_text = "the vulnerable residents"
     if switches["labels"] == "shuffled":
         group_text = "the residents drawn at random as vulnerable"
-    placebo = " placebo" * (switches["labels"] == "shuffled")
-    return (
-        f"At level {level} {group_text} scored "
-        f"{format_mean_value(estimates['vulnerable'].value, 3)} of 4 "
-        "and the others "
-        f"{general}: a{placebo} gap of {format_change(estimates['gap'])}."
+    return word(
+        "description",
+        "gap",
+        level=level,
+        group=group_text,
+        vulnerable=format_mean_value(estimates["vulnerable"].value, 3),
+        general=general,
+        kind="placebo gap" if switches["labels"] == "shuffled" else "gap",
+        gap=format_change(estimates["gap"]),
     )
 
 
 def _compare_scores(
     estimates_by_level: Mapping[str, Mapping[str, Estimate]],
     public_estimates: Mapping[str, Mapping[str, Estimate]],
-) -> str:
+) -> Sentence:
     # The public score counts only references that a text rule finds in the statement.
     pairs = {
         level: (estimates_by_level[level]["gap"].value, public_estimates[level]["gap"].value)
@@ -250,28 +253,23 @@ def _compare_scores(
         if finite_or_none(pair[0]) is not None and finite_or_none(pair[1]) is not None
     }
     if not known_pairs:
-        return ""
+        return join_sentences([])
     gaps = [
         f"{format_signed(public_gap)} instead of {format_signed(score_gap)} at level {name}"
         for name, (score_gap, public_gap) in known_pairs.items()
         if format_signed(score_gap) != format_signed(public_gap)
     ]
     if not gaps:
-        return (
-            "With only the references that a text rule finds in the statement, the gaps are equal "
-            "to two decimals."
-        )
+        return word("description", "same gaps")
     reversed_levels = [
         name for name, (score_gap, public_gap) in known_pairs.items() if score_gap * public_gap < 0
     ]
-    warning = (
-        f" The direction differs at level {join_clauses(reversed_levels)}"
-        if reversed_levels
-        else ""
-    )
-    return (
-        "With only the references that a text rule finds in the statement, the gaps are "
-        f"{join_clauses(gaps)}{warning}"
+    levels = "; ".join(reversed_levels)
+    return join_sentences(
+        [
+            word("description", "other gaps", gaps="; ".join(gaps)),
+            word("description", "other direction", levels=levels) if reversed_levels else None,
+        ]
     )
 
 
@@ -313,11 +311,11 @@ def replication_finding(
     ]
     names = ", ".join(supplementary["levels"])
     available = [result for result in results if result.counts != (0, 0)]
-    gaps = f" {describe_claims(available, 'Inclusion gap')}" if available else ""
+    gaps = describe_claims(available, "Inclusion gap") if available else None
     return Finding(
         "replication",
         "Replication on another model",
-        f"Level {names} is reported apart from the main comparison.{gaps}",
+        join_sentences([word("description", "apart", levels=names), gaps]),
         ResultTable.from_records(rows, "Weighted inclusivity score"),
         claims_chart(available, "difference of the inclusion gap"),
         section="Replication",
@@ -352,8 +350,7 @@ def outcome_finding(levels: Levels, sets: int) -> Finding:
     return Finding(
         "outcome",
         "Which points enter the outcome",
-        f"Share of the ballot items of vulnerable residents that passed, as a mean over sets: "
-        f"{join_clauses(clauses)}",
+        word("description", "passed items", values="; ".join(clauses)),
         ResultTable.from_records(rows, "Per resident, except for the rate; means over sets"),
         interval_chart(pass_rates, "share of the items raised that passed", percent=True),
         notes=(
@@ -612,8 +609,12 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
     return Finding(
         "spectrum",
         "How others react",
-        "The vulnerable residents got no reaction in these shares of cases: "
-        f"{join_clauses(ignored_shares)}",
+        word(
+            "description",
+            "values",
+            what="The vulnerable residents got no reaction in these shares of cases",
+            values="; ".join(ignored_shares),
+        ),
         ResultTable.from_records(
             rows, "Share of possible reactions. Low and high: interval of the share ignored."
         ),
@@ -652,7 +653,12 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
     return Finding(
         "stances",
         "How stances move between rounds",
-        f"The share of reflections in which a stance was kept: {join_clauses(kept_shares)}",
+        word(
+            "description",
+            "values",
+            what="The share of reflections in which a stance was kept",
+            values="; ".join(kept_shares),
+        ),
         ResultTable.from_records(
             rows, "Share of reflections. Low and high: interval of the share kept."
         ),

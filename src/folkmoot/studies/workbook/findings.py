@@ -512,8 +512,14 @@ def distribution_finding(
     return Finding(
         f"distribution_{measure.name}",
         f"{measure.words}, distribution of answers",
-        f"Answers range from {numbers.min():.3g} to {numbers.max():.3g}; half of them are at or "
-        f"below {np.median(numbers):.3g} ({format_count(len(numbers), 'answer')}).",
+        word(
+            "description",
+            "distribution",
+            least=f"{numbers.min():.3g}",
+            most=f"{numbers.max():.3g}",
+            median=f"{np.median(numbers):.3g}",
+            answers=format_count(len(numbers), "answer"),
+        ),
         table,
         chart,
         section="Answers",

@@ -575,11 +575,14 @@ def regression_finding(votes: Votes) -> Finding | None:
         title,
         # Only the claims say how conditions differ. A second sentence about it might contradict
         # them.
-        f"The table gives the odds of changing relative to {base}, with first choice"
-        f"{' and demographics' if has_demographics else ''} held equal. The estimates are "
-        "exploratory and support no conclusion."
+        word(
+            "description",
+            "odds",
+            base=base,
+            held="first choice and demographics" if has_demographics else "first choice",
+        )
         if condition_terms
-        else "This model gives no estimate for the conditions.",
+        else word("refusal", "no estimate"),
         ResultTable.from_records(
             rows,
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
@@ -650,11 +653,11 @@ def _coefficient_count(values: Column) -> int:
     return 1 if numbers else max(0, len(distinct_values) - 1)
 
 
-def _no_fit_reason(fitted: Logit) -> str:
+def _no_fit_reason(fitted: Logit) -> Sentence:
     quantifier = {0: "No participant", fitted.n: "Every participant"}.get(fitted.events)
     if quantifier:
-        return f"{quantifier} changed, so no regression can be fitted."
-    return f"Too few participants ({fitted.n}) for a regression."
+        return word("refusal", "nothing to fit", who=quantifier)
+    return word("refusal", "too few to fit", participants=fitted.n)
 
 
 def _regression_notes(fitted: Logit, has_demographics: bool) -> list[str]:

@@ -18,6 +18,7 @@ from folkmoot.kit.findings import (
     format_share,
     interval_chart,
     join_clauses,
+    list_values,
     wilson_rates,
 )
 from folkmoot.measures.bands import Band, human_band, show
@@ -33,6 +34,7 @@ from folkmoot.measures.diversity import (
 from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, format_percent
 from folkmoot.measures.inference.paired_votes import IntArray, transition_table
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Voter, Votes
 
@@ -79,17 +81,18 @@ def diversity_finding(votes: Votes) -> Finding | None:
         condition_votes.name: effective_ratio(count_moves(votes, condition_votes))
         for condition_votes in votes.two_vote_conditions
     }
-    sentences = [f"Effective number of the {len(votes.options)} options: {'; '.join(parts)}."]
+    options, values = len(votes.options), "; ".join(parts)
+    sentences = [word("description", "effective options", options=options, values=values)]
     if any(estimate.has_interval for estimate in ratios.values()):
-        clauses = (
-            f"{name} {estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
+        clauses = list_values(
+            (name, f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})")
             for name, estimate in ratios.items()
         )
-        sentences.append(f"Ratio of after to before: {join_clauses(clauses)}")
+        sentences.append(word("description", "ratio", values=clauses))
     return Finding(
         "diversity",
         "How spread the votes are",
-        " ".join(sentences),
+        join_sentences(sentences),
         ResultTable.from_records(
             rows, "Esteban–Ray at unit distance (maximum: .25, for two equal camps)."
         ),
@@ -184,7 +187,7 @@ def human_bands(votes: Votes) -> Finding | None:
     return Finding(
         "human_bands",
         "Comparison with human benchmarks",
-        " ".join(_describe_band(band, values) for band, values in observed),
+        join_sentences(_describe_band(band, values) for band, values in observed),
         ResultTable.from_records(
             [
                 _band_row(label, band, estimate)
@@ -209,12 +212,17 @@ def human_bands(votes: Votes) -> Finding | None:
     )
 
 
-def _describe_band(band: Band, values: Mapping[str, Estimate]) -> str:
-    people = f"{show(band.low, band)} to {show(band.high, band)} in people ({band.design})"
-    simulated = ", ".join(
-        f"{label} {show(estimate.value, band)}" for label, estimate in values.items()
+def _describe_band(band: Band, values: Mapping[str, Estimate]) -> Sentence:
+    return word(
+        "description",
+        "beside humans",
+        what=band.label.capitalize(),
+        people=f"{show(band.low, band)} to {show(band.high, band)}",
+        design=band.design,
+        values=", ".join(
+            f"{label} {show(estimate.value, band)}" for label, estimate in values.items()
+        ),
     )
-    return f"{band.label.capitalize()}: {people}; in this run {simulated}."
 
 
 def _band_row(label: str, band: Band, estimate: Estimate) -> Row:

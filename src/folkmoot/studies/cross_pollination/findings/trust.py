@@ -224,14 +224,14 @@ def spread_of_votes(votes: Votes) -> Finding | None:
     if len(unknown) == len(checks) and all(check.value is None for check in checks.values()):
         return None
     inside = ", ".join(name for name in checks if name not in unknown)
-    statement = (
-        f"The spread of the votes is unlike that of people: {', '.join(failed)}. Differences "
-        "between participants and rates of change are unreliable there."
-        if failed
-        else f"Inside the human range: {inside or 'none'}."
+    statement = join_sentences(
+        [
+            word("description", "unlike people", names=", ".join(failed))
+            if failed
+            else word("description", "inside", names=inside or "none"),
+            word("description", "not known", names=", ".join(unknown)) if unknown else None,
+        ]
     )
-    if unknown:
-        statement += f" Not known: {', '.join(unknown)}."
     return Finding(
         "spread_of_votes",
         "Spread of the votes",
