@@ -264,7 +264,10 @@ def _share_differences(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _variation_distances(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the total variation of two counts (…, answers), or NaN if a condition is empty."""
+    """Return how far two distributions of answers are apart, from 0 to 1, given their counts.
+
+    The result is the total variation, or NaN if a condition is empty.
+    """
     return np.asarray(np.abs(_share_differences(first, second)).sum(axis=-1) / 2)
 
 

@@ -621,7 +621,7 @@ def judge_families(
     `read` returns the data of a claim, or the reason why there are none. The families are primary,
     secondary and exploratory claims. For primary claims, the chance of any wrong decision is at
     most `alpha`. Primary claims that cannot be tested count too, because the number was fixed in
-    advance. The intervals of estimates are 95 % intervals of each claim by itself.
+    advance. The interval of each estimate stays at 95 %, without a correction.
     """
     results: list[Result] = []
     data_of_primary: dict[int, tuple[Side, Side]] = {}

@@ -510,9 +510,9 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 
 
 def _count_distinct(figure: Figure) -> int:
-    """Return how many combinations of settings differ in their values.
+    """Return the number of combinations of settings, counting those with equal values once.
 
-    Two of them have equal values if no condition uses the setting that differs.
+    Values are equal if no condition uses the setting that differs.
     """
     parts: dict[str, list[str]] = defaultdict(list)
     for measured in figure.cells:
