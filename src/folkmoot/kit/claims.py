@@ -54,8 +54,8 @@ def read_results(
 def claim_rows(results: Sequence[Result]) -> list[Row]:
     """Return the rows of a table of claims: contrast, family, estimate, interval and p-values.
 
-    Shares and means must not be mixed in one table, because their columns have different units. If
-    any claim has a joint interval, all rows have its columns.
+    Shares and means must not be mixed in one table, because their columns have different units. The
+    table has columns for joint intervals if any claim has one.
     """
     rows: list[Row] = []
     has_joint_intervals = any(result.joint is not None for result in results)

@@ -295,8 +295,7 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
     """Check whether any place in the list of options attracts or repels choices.
 
     The check passes if the intervals of all places are inside the margin. It fails if the place
-    with the largest effect is clearly outside: its whole interval is, and its adjusted p-value is
-    below .01.
+    with the largest effect has its whole interval outside and an adjusted p-value below .01.
     """
     title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
     found = position_effects(answers)

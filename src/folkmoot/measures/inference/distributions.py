@@ -1,7 +1,7 @@
 """Quantiles and tail probabilities of the distributions that the measures use.
 
-The functions of `scipy.special` are those that `scipy.stats` calls. Importing `scipy.stats` takes
-half a second of CPU, which every process that checks, runs or reports a study would pay.
+They come from `scipy.special`, because importing `scipy.stats` takes half a second of CPU. Every
+process that checks, runs or reports a study would pay for that.
 """
 
 from __future__ import annotations
