@@ -94,6 +94,7 @@ def test_a_form_writes_the_study_file_and_tells_mistakes(page: Page, studio: Stu
     people.fill("four")
     mistake = page.locator("#m-f-num_personas")
     expect(mistake).to_contain_text("whole number")
+    expect(page.locator("#status a")).to_have_text("Participants in a group")
     look(page, "mistake")
     people.fill("4")
     expect(mistake).to_be_empty()

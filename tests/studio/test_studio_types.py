@@ -88,7 +88,7 @@ def make_town_hall(page: Page, studio: StudioProcess, name: str) -> None:
     page.get_by_role("button", name="Remove levels 3").click()
     expect(page.get_by_role("button", name="Remove levels 3")).to_have_count(0)
     page.get_by_text("Further settings").click()
-    enter(page, "General", "4")
+    enter(page, "General residents in a set", "4")
     page.get_by_role("button", name="Add to contributions").click()
     key = page.get_by_label("Name of a row of contributions")
     expect(key).to_be_focused()
@@ -122,7 +122,7 @@ def test_a_negotiation_is_made_with_members_of_ones_own(page: Page, studio: Stud
     enter(page, "Days", "1")
     page.get_by_text("Further settings").click()
     page.get_by_role("button", name="Enter groups as rows").click()
-    enter(page, "Type", "family")
+    enter(page, "Kind of group", "family")
     for number, role in enumerate(("parent", "child"), 1):
         page.get_by_role("button", name="Add to members").click()
         member = page.get_by_role("group", name=f"Row {number}").last

@@ -171,6 +171,15 @@ def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
         yield from walk_fields(field.inner)
 
 
+def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, str]:
+    """Return field id → the labels that lead to the field, such as `Topic › Options › 3`."""
+    trails: dict[str, str] = {}
+    for field in fields:
+        trails[field.id] = f"{before}{field.heading}"
+        trails |= label_trails(field.inner, f"{before}{field.heading} › ")
+    return trails
+
+
 def read_form(
     sections: Sequence[FormSection], values: Mapping[str, object], sent: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Problem]]:

@@ -33,7 +33,7 @@ from folkmoot.files import write_bytes
 from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import PLAN
-from folkmoot.studio.fields import walk_fields
+from folkmoot.studio.fields import label_trails, walk_fields
 from folkmoot.studio.processes import CheckOutput, Keys, Processes, run_words
 from folkmoot.studio.projects import Projects, own_prompt_path, plain_name
 from folkmoot.studio.study_forms import AnyForm, StudyForm, is_workbook, read_study_form
@@ -203,6 +203,7 @@ class Studio:
             "is_right": not problems, "version": _version(path), "beside": neighbours,
             "imported": imported[:MAX_IMPORT_NOTES],
             "fields": [field for part in form.sections for field in walk_fields(part.fields)],
+            "trails": label_trails([field for part in form.sections for field in part.fields]),
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET, "tried": TRIED,
         }  # fmt: skip
 
