@@ -331,7 +331,7 @@ def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
 
 
 def list_values(values: Iterable[tuple[str, str]]) -> Sentence:
-    """Return the clauses "name value; name value" on (name, value with its interval) pairs."""
+    """Join (name, value with its interval) pairs as clauses: "name value; name value"."""
     return join_sentences(
         (word("description", "value", name=name, value=value) for name, value in values), "; "
     )

@@ -130,10 +130,11 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Return for each comparison of two groups the question that each group answered.
+    """Choose which questions to compare between two groups: one of each group, with the same
+    options.
 
-    Both questions have the same options. A question that both groups answered is preferred, then
-    the most frequent pair. `options`: the options of a question in any order, by its address.
+    A question that both groups answered is preferred, then the most frequent pair. `options`: the
+    options of a question in any order, by its address.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}

@@ -375,10 +375,10 @@ PLANNED_WIDTH = 0.1
 
 
 def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
-    """Return the finding on means and effects of the run, corrected by matched humans.
+    """Return the finding on means and effects, estimated from the run and from matched humans.
 
-    The estimates are prediction-powered: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
-    Returns None if no humans match.
+    The method is prediction-powered inference: Angelopoulos et al. (2023),
+    doi:10.1126/science.adi6000. Returns None if no humans match.
     """
     # The keys are the measure and then the condition.
     matches_by_measure: dict[str, dict[str, Match]] = {}
