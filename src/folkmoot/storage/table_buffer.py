@@ -51,10 +51,10 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """The position of a scope in a protocol. It creates the keys of rows and child scopes.
+    """Numbers the rows and child scopes of a scope, so that tables have the order of the protocol.
 
-    Keys sort in the order of the protocol at any depth. Each part of a key is a number from 0,
-    preceded by its length in bytes.
+    A row's key holds the numbers of all scopes around it and its own number. Rows sorted by their
+    keys are in the order of the protocol, even if they were recorded in another order.
     """
 
     __slots__ = ("_count", "key")
@@ -118,7 +118,10 @@ class RowFile:
             buffer.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
-        """Return the shape of each table by name (see `TableBuffer.describe_shape`)."""
+        """Return the number of rows, the columns and their types of each table, by its name.
+
+        See `TableBuffer.describe_shape`.
+        """
         with self._reading_connection() as db:
             # The run may have created the file a moment ago, and its tables are not there yet.
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'tables'").fetchone():
@@ -264,7 +267,10 @@ class TableBuffer:
         return register_io_source(frames, schema=schema)
 
     def describe_shape(self) -> dict[str, object]:
-        """Return the state of the buffer without its rows, as JSON data for another process."""
+        """Return the number of rows, the columns and their types, as JSON data.
+
+        Another process can read the rows in the file with these facts.
+        """
         return {
             "count": self._count,
             "declared": dict(self._declared),

@@ -65,10 +65,10 @@ class Lease:
 def build_report(
     shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """Return the demands in a worker's report: one for each model, and one for the budget.
+    """Return what a worker asks for in its report: by model, and from the budget.
 
-    The worker can no longer use what it gives back: unused calls, tokens and budget. `is_quiet`:
-    the main process has all entries of the worker.
+    The report gives back all unused calls, tokens and budget, so the worker's own limits shrink.
+    `is_quiet`: the main process has all entries of the worker.
     """
     demands = {
         model: limiter.take_report()
@@ -373,7 +373,10 @@ def _fair_share(free: float, demands: Sequence[float], index: int, first: float)
 def _bucket_share(
     bucket: TokenBucket | None, now: float, demands: Sequence[float], index: int, first: float
 ) -> float:
-    """Take a worker's fair share out of a token bucket and return it (see `_fair_share`)."""
+    """Take a worker's fair share of the calls or tokens that a model accepts now, and return it.
+
+    See `_fair_share`. Without a bucket there is no limit.
+    """
     if bucket is None:
         return UNLIMITED
     bucket.seconds_until(0.0, now)

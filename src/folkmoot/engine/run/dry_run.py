@@ -187,9 +187,11 @@ class RunEstimate:
     ) -> float:
         """Return the estimated duration of the run in seconds.
 
-        The estimate is the longest of three durations: all calls at full concurrency, the longest
-        chain, and all calls at the minimum spacing. `latency` is the seconds that a reply takes.
-        `spacing` is the minimum number of seconds between two calls.
+        The estimate is the longest of three durations: all calls at full concurrency, all calls at
+        the minimum spacing, and the longest series of calls that wait for each other.
+
+        `latency` is the seconds that a reply takes. `spacing` is the minimum number of seconds
+        between two calls.
         """
         calls = self.calls
         return max(calls / concurrency * latency, self.longest_chain * latency, calls * spacing)
@@ -479,7 +481,7 @@ class DryRun(NamedTuple):
 
     @property
     def outermost_item_count(self) -> int:
-        """The number of all items of outermost forks, or 0 if no such fork has ended."""
+        """The number of items of all `map` calls that are inside no other, or 0 if none ended."""
         return self.sampler.items[1] if self.sampler is not None else 0
 
 
@@ -540,7 +542,7 @@ def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]
 def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
     """Return the study reduced to `limit`, with about the same share of humans in its seats.
 
-    Seats that the study file names may be missing.
+    The reduced study may lack seats that the study file names. They are then left out.
     """
     part = apply_limit(study_file, limit)
     study, settings = part.study, part.config.seats

@@ -167,9 +167,9 @@ def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
 
 
 def _find_quoted_ranges(words: Words, quotable: Collection[Gram]) -> Places:
-    """Return the places of quotable runs of words, as word numbers (first, last excluded).
+    """Return the places where one of some runs of words occurs in a text.
 
-    The places do not overlap.
+    A place is a pair of word numbers (first, last excluded). Places do not overlap.
     """
     found: Places = []
     for size in range(2, QUOTED_WORDS + 1) if quotable else ():
