@@ -130,8 +130,7 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Choose which questions to compare between two groups: one of each group, with the same
-    options.
+    """Choose which questions to compare between two groups: one of each, with the same options.
 
     A question that both groups answered is preferred, then the most frequent pair. `options`: the
     options of a question in any order, by its address.

@@ -76,10 +76,10 @@ def findings_of_cells(grid: RunGrid) -> CellFindings:
 
 
 def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Finding]:
-    """Return the findings over the finished cells of a grid.
+    """Return the findings over the finished runs of a grid.
 
-    `cells`: the findings of the cells, if the caller has computed them. Raises InputError if no
-    cell has finished or no cell has usable results.
+    `cells`: the findings of these runs, if the caller has computed them. Raises InputError if no
+    run has finished or has usable results.
     """
     cells = findings_of_cells(grid) if cells is None else cells
     if not cells:
