@@ -320,9 +320,7 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
-    """Return the table and the column that `table.column` names, or (None, "") if the run lacks
-    them.
-    """
+    """Return the table and the column of `table.column`, or (None, "") if the run lacks them."""
     name, _, table_column = column.rpartition(".")
     table = rows(name) if name else None
     return (

@@ -72,7 +72,7 @@ class JournaledReply(NamedTuple):
 
     @property
     def answer(self) -> AnswerType[Any]:
-        """The answer type with which the reply can be asked again without the code of its study."""
+        """The answer type for asking the same question again, without the code of the study."""
         # A form may list options as well, but later prompts can quote each of its fields. So ask
         # for the whole form.
         if self.schema is not None:

@@ -212,8 +212,7 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
 def _starting_rate(claim: Claim) -> tuple[int, float]:
     """Return the sign of the claimed difference, and the assumed share in the second condition.
 
-    For a claim of a decrease, the assumed share is 1 − `BASE`, because only a high share can fall
-    far.
+    A high share (1 − `BASE`) is assumed for a decrease, and a low share (`BASE`) otherwise.
     """
     sign = -1 if claim.direction == "less" else 1
     # A claim of a decrease needs a high rate from which the share can fall.
