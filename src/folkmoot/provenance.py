@@ -107,7 +107,7 @@ class Span(NamedTuple):
 
 
 class SourcedText(str):
-    """A string with the sources of its parts.
+    """A string that records where its parts come from.
 
     Characters outside all spans are instructions of the study.
     """

@@ -1,4 +1,4 @@
-"""How much answers differ between personas, or with one attribute, as a share of their variance.
+"""How much of the variance of answers lies between personas, or goes with one of their attributes.
 
 Answers are numbers or categories.
 """

@@ -47,8 +47,8 @@ EVERYONE = 10**9
 def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> RunEstimate:
     """Return the cost estimate `total` with a line for each control that the study file names.
 
-    A study with few calls runs as a whole, so its controls are counted exactly. Raises InputError
-    for a study type that records no decisions.
+    The calls of a small study are counted exactly, and those of a large study are estimated. Raises
+    InputError for a study type that records no decisions.
     """
     settings = found.config.controls
     require_decisions(found)

@@ -265,8 +265,8 @@ def raked_occupations() -> Jobs:
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
     """Return an occupation of people with this sex, age and education.
 
-    `at`: a random number (0 to 1). Frequent occupations are returned for a larger part of its
-    range.
+    `at`: a random number (0 to 1) that selects the occupation. Frequent occupations come up more
+    often.
     """
     ages = [int(band.split("-")[1]) for band in age_bands()]
     band = min(int(np.searchsorted(ages, age)), len(ages) - 1)
