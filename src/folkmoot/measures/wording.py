@@ -496,8 +496,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "again without new information. Set `revote: true` to give simple voting a second vote.",
         "nothing scored": "No decision could be scored.",
         "no slope": "Too few answers refer to another participant for a slope over speaking order.",
-        "no final position": "The concepts cannot be compared where no final position is known: "
+        "not compared": "The concepts cannot be compared: no final position is known for "
         "{concepts}.",
+        "no final position": "No final position is known for {concepts}.",
         "nothing to fit": "{who} changed, so no regression can be fitted.",
         "too few to fit": "Too few participants ({participants}) for a regression.",
         "no estimate": "This model gives no estimate for the conditions.",

@@ -744,7 +744,7 @@ def compare_stimuli(
         return Finding(
             "concepts",
             "Which concept does better?",
-            word("refusal", "no final position", concepts=", ".join(unknown)),
+            word("refusal", "not compared", concepts=", ".join(unknown)),
             ResultTable((), ()),
             section="Concept test",
             headline=True,
