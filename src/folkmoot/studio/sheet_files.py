@@ -79,7 +79,7 @@ def read_sheets(path: Path) -> list[SheetCells] | str:
 
 
 def load_sheets(path: str) -> list[SheetCells] | str:
-    """Return the sheets of a workbook, or the reason why a form could not save it without loss."""
+    """Return the sheets of a workbook, or the reason why saving it here would lose content."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     for prefix, content in LOST_PARTS.items():

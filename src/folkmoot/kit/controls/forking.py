@@ -184,5 +184,5 @@ def is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def speaker_of(step: ForkStep, texts: Sequence[str]) -> Speaker:
-    """Return the speaker of a step, with the first of the changed `texts` as system prompt."""
+    """Return the speaker whose reply is asked again, with the first of `texts` as system prompt."""
     return replace(step.reply.speaker, system=texts[0])

@@ -158,7 +158,7 @@ def paired_shares(
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The number of moves of n participants, made by `moves_towards`."""
+    """How many of n participants changed their vote, and to which option."""
 
     n: int
     # Moves to the option for which the opposing side argued.
