@@ -219,7 +219,10 @@ class Budget:
         return len(self._waiting)
 
     def release_reservation(self, reserved: float) -> None:
-        """Release the amount that was reserved for a call without further cost."""
+        """Free the amount (USD) that was reserved for a call, when the call has ended.
+
+        `record_cost` does the same, and counts the cost of the call.
+        """
         self._in_flight -= 1
         # Without calls in flight nothing is reserved. Setting 0 keeps rounding errors from adding
         # up.

@@ -155,9 +155,10 @@ class Loan:
         self._admit_waiting_calls()
 
     def current_wish(self) -> LoanWish:
-        """Return the calls to ask for: those that wait, and some ahead of need.
+        """Return for which calls this process wants permission now.
 
-        The more calls start per second, the more are asked for ahead of need.
+        These are the calls that wait, and some calls in advance. The more calls start per second,
+        the more are asked for in advance.
         """
         now = time.monotonic()
         asked_at, calls_when_asked = self._asked

@@ -267,7 +267,7 @@ async def execute_study(execution: Execution) -> None:
 
 @dataclass
 class _End:
-    """The outcome of one process, to be reported once, and again only after a change."""
+    """The outcome of one process of a run, and whether it has been reported already."""
 
     progress: Progress
     secrets: Collection[str]

@@ -407,9 +407,10 @@ class Redaction:
         return self.replacements_for(text, spans)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
-        """Return the redacted form of a text that equals a recorded text, or None for other texts.
+        """Return `[withdrawn …]` for a text that equals a recorded text, or None for other texts.
 
-        `own` means that the text is from a row of the human. Shared texts are then removed as well.
+        Some recorded texts were also given by another speaker. They count only if the text is from
+        a row of the human (`own`).
         """
         words = Words(text)
         recorded = self.texts.get(words.line)

@@ -163,7 +163,7 @@ class RepeatedProtocol(RunContext):
 
     @property
     def is_exact(self) -> bool:
-        """True if all requests outside the repeated scopes equal those of the finished run."""
+        """True if requests changed only in the `repeated` scopes, compared to the finished run."""
         return not self._stale
 
     def answers(self) -> dict[str, RepeatedAnswer]:
@@ -228,7 +228,7 @@ class RepeatedProtocol(RunContext):
         self._spans[address] = row_order.next_key(), spans
 
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
-        """Keep the watched answers, and record new answers in the outer run.
+        """Keep a row of `answers` if the control needs it, and add a new answer to the outer run.
 
         Other rows are dropped, because the finished run has these tables already.
         """

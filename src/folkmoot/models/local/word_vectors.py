@@ -54,7 +54,7 @@ def find_package_file(name: str) -> Path:
 
 
 class WordVectors:
-    """A provider that embeds a text as the mean vector of its tokens, scaled to length 1.
+    """A provider that embeds a text as the mean vector of its tokens, scaled to norm 1.
 
     The vectors are loaded when the first text is embedded.
     """
