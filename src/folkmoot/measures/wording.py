@@ -58,7 +58,7 @@ def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
 
 
 def label_illustration(units: str, says: str) -> str:
-    """Return a statement on too few independent units with the label that says so."""
+    """Mark a statement as an illustration only, because it rests on too few independent units."""
     labelled = word("description", "illustration", units=units, says=says)
     # Words that were made elsewhere stay words that were made elsewhere.
     return labelled if isinstance(says, Sentence) else str(labelled)

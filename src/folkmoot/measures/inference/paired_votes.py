@@ -179,7 +179,7 @@ class Moves:
 def moves_towards(
     before: Sequence[str], after: Sequence[str], targets: Sequence[str], options: int
 ) -> Moves:
-    """Count moves to a target: the option for which the opposing side argued.
+    """Count the participants who moved to a target: the option for which the opposing side argued.
 
     `targets` (n,): the target of each participant. `options`: the number of options. Raises
     ValueError if the lengths differ.
