@@ -1,8 +1,8 @@
-"""Measure an effect as designed and in versions with replaced parts of the prompt.
+"""Measure whether an effect changes if a part of the prompt is replaced.
 
-An effect that disappears in a version depends on the replaced part. An effect is the distance
-between the answers of two groups to one decision. User drift is measured in the same way
-(`measures.drift`), so effect and drift can be compared.
+An effect is the distance between the answers of two groups to one question. If it disappears, it
+depends on the replaced part. User drift (a difference in answers that no treatment should affect)
+is measured in the same way (`measures.drift`), so both can be compared.
 """
 
 from __future__ import annotations

@@ -156,9 +156,9 @@ def build_validity_card(
 
 
 def claims_over_wordings(run: RunFolder) -> Finding | None:
-    """Return the finding that judges the primary claims over all wordings of the run's grid.
+    """Return the finding that judges the primary claims over all runs with different wordings.
 
-    Returns None if the run is not a cell of a grid, or if the grid does not vary the wording.
+    Returns None if the run is not part of a grid, or if the grid does not vary the wording.
     """
     folder = run.path.parent
     if folder.name != CELLS_FOLDER or not is_grid(folder.parent):
