@@ -110,7 +110,9 @@ async def test_a_double_click_withdraws_nobody_and_closes_no_seat(
         for link, name in ((links["p_1"], "Leave and withdraw"), (overview, "Close")):
             for milliseconds in (0, 150, 400):
                 await page.goto(link)
-                box = await page.get_by_role("link", name=name).bounding_box()
+                leave = page.get_by_role("link", name=name)
+                await leave.click(trial=True)  # once the page no longer moves
+                box = await leave.bounding_box()
                 assert box is not None
                 await page.mouse.click(box["x"] + 5, box["y"] + 5)
                 await page.wait_for_timeout(milliseconds)
