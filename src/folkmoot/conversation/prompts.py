@@ -381,10 +381,11 @@ def mark_source(context: Context, value: object) -> str:
 
 
 def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
-    """Return the rendered text without marks and surrounding white space, as a `Prompt`.
+    """Return a rendered text as a `Prompt`, without the special characters of `mark_source`.
 
-    `interpolated` holds the texts between the marks in the order of their start marks. Raises
-    ProtocolError if a filter changed a text after its marks were set.
+    These characters enclose the values of variables. `interpolated` holds these values in the order
+    of their beginnings. Raises ProtocolError if a filter changed an enclosed value. White space at
+    both ends is removed.
     """
     if not _MARKS.search(marked):
         return Prompt(marked.strip())

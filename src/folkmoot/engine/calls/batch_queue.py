@@ -144,7 +144,7 @@ class BatchQueue:
 
     @contextlib.contextmanager
     def hold_while_working(self) -> Iterator[None]:
-        """Context manager that delays the next wave while it is open.
+        """Context manager that delays the submission of waiting calls while it is open.
 
         Use it around work that may lead to further calls, such as a computation.
         """

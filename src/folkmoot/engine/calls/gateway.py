@@ -236,7 +236,7 @@ class Gateway:
         return min_waiting if self._batch_queue is None else MAX_WAVE_CALLS
 
     def hold_batches(self) -> AbstractContextManager[None]:
-        """Return a context manager that delays the next wave of batches while it is open.
+        """Return a context manager that delays the submission of batches while it is open.
 
         Use it around work that may lead to further calls, such as a computation.
         """

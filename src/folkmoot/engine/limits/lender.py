@@ -183,20 +183,23 @@ class Loan:
         return LoanWish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Take note that a loan is on disk, or of the error of writing it. For the writer thread.
+        """Take note that more calls are recorded on disk, or of the error of recording them.
 
-        Returns True if calls wait for this loan. The caller must then run `process_arrivals` in the
-        event loop.
+        The writer thread calls this method. If it returns True, calls wait, and the caller must run
+        `process_arrivals` in the event loop.
         """
         self._arrived = lent
         return bool(self._waiting)
 
     def process_arrivals(self) -> None:
-        """Let calls use the loan that `receive_loan` has noted."""
+        """Let waiting calls start that the last `receive_loan` permits."""
         self._take_arrivals()
 
     def apply_loan(self, lent: Amount, *, unpriced: bool = False) -> None:
-        """Let calls use a loan that is on disk. `lent` is the total since the process began."""
+        """Let waiting calls start, because more calls are recorded on disk.
+
+        `lent` is the total of recorded calls since the process began.
+        """
         self._lent, self._arrived = lent, None
         self._lent_unpriced = self._lent_unpriced or unpriced
         self._awaited = self._urgent = False

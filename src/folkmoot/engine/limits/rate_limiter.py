@@ -222,10 +222,7 @@ class RateLimiter:
         return self._tell is not None
 
     def apply_grant(self, grant: Grant) -> None:
-        """Use the part of the limits that the main process has sent.
-
-        Calls that ended since the last report may be replaced as well.
-        """
+        """Use the part of the limits that the main process has sent to this worker."""
         self.allowed += grant.extra_slots
         self.requests = _filled_bucket(grant.call_starts, UNLIMITED)
         self.tokens = _filled_bucket(grant.tokens, grant.max_tokens_per_call)

@@ -61,7 +61,7 @@ Revision = Callable[[str, Speaker, BuiltMessages], BuiltMessages]
 
 
 def keep_messages(_address: str, _speaker: Speaker, built: BuiltMessages) -> BuiltMessages:
-    """Return the messages unchanged, for a repetition that only reads answer types."""
+    """Return the messages unchanged, for a second run that is to change no prompt."""
     return built
 
 
