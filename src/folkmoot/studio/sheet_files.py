@@ -62,7 +62,8 @@ class SheetCells(NamedTuple):
 
     @property
     def has_open_columns(self) -> bool:
-        """True if the researcher may rename the columns. No note then describes them."""
+        """True if the researcher may rename the columns of the sheet."""
+        # Fixed columns are described by notes.
         return not self.has_settings and "B1" not in self.notes
 
 

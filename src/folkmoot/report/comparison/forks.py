@@ -136,8 +136,8 @@ def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
     """Return the replies by address.
 
-    The text of a reply is that of its utterances, or else the recorded answer, or else the raw
-    text.
+    The text of a reply is that of its utterances. Without utterances, it is the recorded answer,
+    and without an answer the raw text.
     """
     columns = ("address", "speaker_id", "recorded", "missing")
     answers = {
