@@ -32,7 +32,7 @@ class Consistency:
 
     @property
     def line_distances(self) -> FloatArray:
-        """The distance |r_reasons − r_preferences| / √2 of each pair from the line of equality."""
+        """How far apart the two correlations of each pair are: |r_reasons − r_preferences| / √2."""
         distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
         return distances
 

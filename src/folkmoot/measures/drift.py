@@ -128,10 +128,9 @@ def _estimate_mean_distance(
 
 
 def _max_unobserved_share(units: int) -> float:
-    """Return the largest share of units that may differ although no observed unit differs.
+    """Return the share of units that may still differ if no observed unit differs (95 % bound).
 
-    The bound is one-sided at 95 %. It replaces the bootstrap interval, because resamples of equal
-    units do not vary.
+    It replaces the bootstrap interval, because resamples of equal units do not vary.
     """
     return float(1 - (1 - LEVEL) ** (1 / units))
 

@@ -562,10 +562,10 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 
 
 def _test_margin(claim: Claim, first: Side, second: Side) -> float:
-    """Return the two-sided p-value of the margin of a claim, or NaN.
+    """Return the two-sided p-value of a claim with a margin, or NaN if it has none.
 
-    It is below alpha exactly where the interval at 1 − alpha lies on one side of the margin, or
-    within ± the margin for an equivalence.
+    The p-value agrees with the interval: it is below alpha if the interval at 1 − alpha lies on one
+    side of the margin. For a claim of equivalence, the interval must lie within ± the margin.
     """
     if not claim.margin or claim.direction == "different":
         return math.nan
