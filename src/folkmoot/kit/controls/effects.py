@@ -338,9 +338,9 @@ def list_shares(
 
 
 def answers_again(table: pl.DataFrame) -> Finding | None:
-    """Return the finding on how many answers stay the same in each version of the prompt.
+    """Return the finding on how many answers stay the same after each kind of change of the prompt.
 
-    Returns None if the table has no version besides the retest.
+    Returns None if no prompt was changed.
     """
     rows: list[dict[str, TableCell]] = []
     shares: dict[str, Estimate] = {}

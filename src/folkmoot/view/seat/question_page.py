@@ -96,9 +96,9 @@ def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
 
 
 def policy_for(images: Collection[str]) -> str:
-    """Return the content security policy of a page that may load only images named in these texts.
+    """Return the content security policy of a page that may load only the images in these texts.
 
-    Images with an address that a policy cannot name are left out.
+    Images with an address that a policy cannot hold are left out.
     """
     urls = (image.url for words in images for image in find_image_references(words))
     image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]
