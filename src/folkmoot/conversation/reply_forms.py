@@ -175,9 +175,9 @@ def number_forms(text: str) -> tuple[list[str], list[str]]:
 
 
 def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
-    """Return the normalised text and every form that the patterns produce from it.
+    """Return the normalised text, and each text that remains if some of the patterns are removed.
 
-    The result is empty if there would be more than `MAX_FORMS`. For a long text, only the
+    The result is empty if there would be more than `MAX_FORMS` texts. For a long text, only the
     normalised text is returned.
     """
     whole_reply = normalise_text(text)

@@ -60,7 +60,7 @@ class ItemDone:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMissing:
-    """A question got no answer. The table `answers` holds the reason."""
+    """The event that a question got no answer. The table `answers` holds the reason."""
 
     address: str
 

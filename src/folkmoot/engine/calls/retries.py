@@ -196,8 +196,8 @@ class SharedLimits:
     def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
         """Raise `error` in all waiting calls and start no new calls.
 
-        If several runs share the limits, a RunHaltedError concerns only one of them. Calls then
-        continue, unless `stop_all_runs` is true.
+        If several runs share the limits, a RunHaltedError says that only one of them stops. The
+        calls of the other runs then continue, unless `stop_all_runs` is true.
         """
         if self._shared and isinstance(error, RunHaltedError) and not stop_all_runs:
             return

@@ -55,7 +55,7 @@ class Damage(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The number of journal events (entries written or superseded) and a hash over all of them."""
+    """The number of journal events (entries written or replaced) and a hash over all of them."""
 
     length: int = 0
     value: bytes = bytes(32)
@@ -79,7 +79,7 @@ def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
 
 
 def hash_superseding(number: int, address: str, at: float) -> bytes:
-    """Return the hash that the chain stores when an entry is superseded at the time `at`.
+    """Return the hash of the event that a new answer replaced an entry at the time `at`.
 
     Returns b"" for a damaged row with values of a wrong type.
     """

@@ -141,8 +141,8 @@ class Journal(JournalReader):
         """Return the entry at an address, or None if the call has to be made.
 
         In a fork, an entry of the earlier run with the same request is copied. Raises DriftError if
-        the entry at the address has another request. With `accept_changes` the entry is instead
-        moved to the table `superseded`, and the result is None.
+        the entry at the address has another request. With `accept_changes`, this entry is instead
+        moved to the table of replaced entries, and the result is None.
         """
         found = super().lookup_entry(address, fingerprint, request) if self._resuming else None
         if found is None and self.earlier is not None:

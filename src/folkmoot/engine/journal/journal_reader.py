@@ -77,8 +77,8 @@ class JournalReader:
     def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
         """Return the number of calls, their known cost (USD), and the models of unknown cost.
 
-        Superseded calls count. Calls that were copied from another run do not. A broken-off reply
-        adds its maximum cost, but is not counted as a call.
+        Calls with an answer that was replaced later count, too. Calls that were copied from another
+        run do not. A broken-off reply adds its maximum cost, but is not counted as a call.
         """
         is_made_call = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
         calls_table = (
@@ -383,10 +383,11 @@ class JournalReader:
         return self._read_entries(f"{where} ORDER BY address", parameters)
 
     def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
-        """Yield the entries of the table `entries` or `superseded` in the order of writing.
+        """Yield the entries of a table in the order of writing, with long texts restored.
 
-        Long texts are restored. Each item is the entry and the time at which the entry was
-        superseded (seconds since 1970). The time is 0 in the table `entries`.
+        The table is `entries`, or `superseded` with the entries that a new answer has replaced.
+        Each item is the entry and the time of its replacement in seconds since 1970 (0 in
+        `entries`).
         """
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
@@ -397,7 +398,7 @@ class JournalReader:
     def count_entries(self) -> int:
         """Return the number of entries that were written.
 
-        If rows are missing, the number is taken from the hash chain.
+        Missing rows count, because the journal stores the number of its events separately.
         """
         event_count = read_meta_value(self._reader, "chain").partition(" ")[0]
         # The chain counts a superseded entry twice: when it was written and when it was superseded.

@@ -261,7 +261,7 @@ class RateLimiter:
                 waiter.admitted.set_result(False)
 
     def current_time(self) -> float:
-        """Return the time of the limiter's clock, which `record_rate_limit` needs."""
+        """Return the time (s) by the limiter's clock, for `entered_at` of `record_rate_limit`."""
         return self._clock()
 
     def _raise_if_stopped(self) -> None:

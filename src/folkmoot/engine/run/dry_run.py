@@ -211,12 +211,11 @@ MAX_STAGE_ROWS = 8
 
 
 class Sampler:
-    """A fork executor that runs a sample of items. The other items get copies of the results.
+    """Runs only a sample of the items of each `map`, so that a dry run of a large study is short.
 
-    With the copies, which get the ids of their items, the protocol can continue to later stages.
-    The items of an outermost fork run one after the other, in a random order, until the requests
-    reach the byte limit of the dry run. If `within` is true, inner forks also run only a few of
-    their items, concurrently.
+    All other items get copies of results, so that the protocol can continue to later stages. Items
+    run one after the other, in a random order, until the requests reach the byte limit of the dry
+    run. If `within` is true, a `map` inside an item also runs only a few of its items.
     """
 
     def __init__(self, counting: CountingProvider, *, within: bool) -> None:

@@ -45,7 +45,7 @@ REVIEW_QUESTION = (
 
 
 async def ask_checks_before_study(run: RunContext) -> None:
-    """Ask the checks before the study. Models then play for humans who are screened out.
+    """Ask the checks before the study. Models then play for humans whom a check excludes.
 
     The protocol starts after these checks. Otherwise a model could replace a human who has already
     talked with other participants.
