@@ -21,13 +21,15 @@ from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
-from folkmoot.kit.controls.tables import NO_PERSONA, RETEST, SAME_LENGTH, ControlRow
+from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, RETEST, SAME_LENGTH, ControlRow
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.document import build_document
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL, people_of, small_study
 from tests.engine.test_seats import by_hand
-from tests.studies.workbook.workbook_builder import good, save
+from tests.studies.workbook.workbook_builder import good, save, task
 
 SmallRun = Callable[[str], Path]
 REPEATED = {"negative": False, "retest": False, "no_persona": True}
@@ -134,6 +136,42 @@ def test_stages_after_the_session_are_not_asked_again(
     quoted = done.read_table("provenance").filter(pl.col("address").is_in(made), kind="utterance")
     ids = set(quoted["source_id"]) - set(run.read_table(UTTERANCES)["utterance_id"])
     assert ids and all(id.startswith("decision-") for id in ids)
+
+
+def test_options_of_all_rounds_of_a_game_are_listed_in_reversed_order(tmp_path: Path) -> None:
+    book = good()
+    rounds = [
+        task(f"r{n}", "private_question", 3 + n, f"{said} {{response_options}}", f"trade{n}",
+             var_type="category", response_options='["yes", "no"]', validate_response=1)
+        for n, said in ((0, "Trade?"), (1, "All offers add up to {{ total }}. Trade again?"))
+    ]  # fmt: skip
+    book["interview_prompts"] = [*book["interview_prompts"][:4], *rounds]
+    path = save(book, tmp_path / "market.xlsx")
+    listed = re.compile(r"one of these options:\n- (.*)\n- (.*)")
+
+    def take_the_first(request: ModelRequest, _address: str) -> str:
+        lists = listed.findall(request.messages[-1].content)
+        return str(lists[-1][0]) if lists else "5"
+
+    provider = ScriptedProvider(take_the_first)
+    run = folkmoot.run(path, provider=provider, out=tmp_path / "run").folder
+    done = run_controls(
+        run,
+        {"negative": False, "retest": False, "order": True},
+        RunOptions(custom_provider=provider),
+    )
+    final = done.read_table(ControlRow.table).filter(control=ORDER, moment="final")
+    assert final.height == 8 and not final["missing"].drop_nulls().to_list()
+    # Who takes the first option takes the other one in reversed order.
+    assert set(final["value"]) == {"no"} and set(final["expected"]) == {"yes"}
+    for address, messages in requests(done.path).items():
+        if address.startswith(f"decision-{ORDER}/"):
+            whole = "\n".join(message["content"] for message in messages)
+            assert set(listed.findall(whole)) <= {("no", "yes")}
+    rows = done.read_table("answers").filter(pl.col("address").str.starts_with("decision-"))
+    assert set(rows["options"].drop_nulls()) == {'["no", "yes"]'}
+    ((_, verification),) = verify_controls(run)
+    assert not verification.differences
 
 
 def test_a_session_with_a_human_is_not_run_again(tmp_path: Path) -> None:

@@ -214,6 +214,13 @@ class AnswerType(ABC, Generic[T_co]):
         """
         return None
 
+    def with_listed_options(self, _options: Sequence[str]) -> AnswerType[T_co]:
+        """Return the answer type for a prompt that lists the same options in another order.
+
+        An answer type without listed options stays as it is.
+        """
+        return self
+
     def find_mentioned_values(self, _reply: str) -> frozenset[object] | None:
         """Return the values that a reply mentions anywhere.
 

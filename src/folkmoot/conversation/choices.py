@@ -106,6 +106,9 @@ class Choice(AnswerType[str]):
     def listed_options(self) -> tuple[str, ...]:
         return self.options
 
+    def with_listed_options(self, options: Sequence[str]) -> Choice:
+        return Choice(options, with_labels=self._labelled, clarify=self._clarify)
+
     @property
     def formatted_options(self) -> str:
         """The options as the prompt lists them, one per line."""

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from folkmoot.storage.provenance_table import PROVENANCE, pack_spans
 from folkmoot.storage.run_folder import JOURNAL, PERSONAS, PLAN
 from folkmoot.storage.table_buffer import RowOrder
 
+T = TypeVar("T")
+
 # The finish reason of a request outside the repeated scopes that the finished run did not make.
 NOT_REPEATED = "refused:not_repeated"
 
@@ -56,13 +58,18 @@ class RepeatedAnswer:
     is_consistent: bool
 
 
-# Changes the messages of a question before it is asked. Arguments: address, speaker, messages.
-Revision = Callable[[str, Speaker, BuiltMessages], BuiltMessages]
+# Changes a question before it is asked. Arguments: address, speaker, messages, and the options that
+# the question lists. Returns the messages and the options in the order in which they list them.
+Revision = Callable[
+    [str, Speaker, BuiltMessages, tuple[str, ...]], tuple[BuiltMessages, tuple[str, ...]]
+]
 
 
-def keep_messages(_address: str, _speaker: Speaker, built: BuiltMessages) -> BuiltMessages:
-    """Return the messages unchanged, for a second run that is to change no prompt."""
-    return built
+def keep_question(
+    _address: str, _speaker: Speaker, built: BuiltMessages, options: tuple[str, ...]
+) -> tuple[BuiltMessages, tuple[str, ...]]:
+    """Return the question unchanged, for a second run that is to change no prompt."""
+    return built, options
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ async def repeat_protocol(
     finished: FinishedRun,
     watched: Collection[str],
     repeated: Collection[str] = (),
-    revise: Revision = keep_messages,
+    revise: Revision = keep_question,
 ) -> RepeatedProtocol:
     """Run the protocol of a finished run again inside a scope, and return what it did.
 
@@ -178,12 +185,18 @@ class RepeatedProtocol(RunContext):
             for address, row in self._rows.items()
         }
 
-    def revise_messages(
-        self, address: str, speaker: Speaker, answer_type: AnswerType[Any], built: BuiltMessages
-    ) -> BuiltMessages:
+    def revise_question(
+        self, address: str, speaker: Speaker, answer_type: AnswerType[T], built: BuiltMessages
+    ) -> tuple[BuiltMessages, AnswerType[T]]:
         if address in self.watched:
             self.answer_types[address] = answer_type
-        return self.revise(address, speaker, built) if self._scope_of(address) else built
+        if not self._scope_of(address):
+            return built, answer_type
+        options = tuple(answer_type.listed_options)
+        built, listed = self.revise(address, speaker, built, options)
+        if listed != options:
+            answer_type = answer_type.with_listed_options(listed)
+        return built, answer_type
 
     async def complete_request(
         self, address: str, request: ModelRequest, *, has_alternative: bool = False

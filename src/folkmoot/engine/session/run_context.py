@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
@@ -52,6 +52,7 @@ from folkmoot.storage.run_folder import (
 )
 from folkmoot.storage.table_buffer import ROWS, RowFile, RowOrder, TableBuffer
 
+T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -288,19 +289,19 @@ class RunContext:
             roles_by_model.setdefault(model, set()).add(role)
         return {model: tuple(sorted(roles)) for model, roles in roles_by_model.items()}
 
-    def revise_messages(
+    def revise_question(
         self,
         address: str,
         speaker: Speaker,
-        answer_type: AnswerType[Any],
+        answer_type: AnswerType[T],
         built: BuiltMessages,
-    ) -> BuiltMessages:
-        """Return the messages that are sent for a question.
+    ) -> tuple[BuiltMessages, AnswerType[T]]:
+        """Return the messages that are sent for a question, and the answer type of the reply.
 
-        In this class they are the messages that the protocol built. If a control runs the protocol
-        again, parts of them are replaced.
+        In this class they are those of the protocol. A protocol that a control runs again replaces
+        parts of the messages.
         """
-        return built
+        return built, answer_type
 
     async def complete_request(
         self, address: str, request: ModelRequest, *, has_alternative: bool = False

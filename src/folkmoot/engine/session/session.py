@@ -219,9 +219,8 @@ class Scope:
                 built = build_messages(speaker, history, prompt, shows)
             except ValueError as error:
                 raise ProtocolError(f"ask(): {error}") from error
-            messages, cache_breakpoints, spans = run.revise_messages(
-                address, speaker, wanted, built
-            )
+            built, wanted = run.revise_question(address, speaker, wanted, built)
+            messages, cache_breakpoints, spans = built
             request = ModelRequest(
                 model,
                 messages,

@@ -81,7 +81,6 @@ from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
     FACT,
     NEGATIVE,
-    ORDER,
     REPLACING,
     RETEST,
     ControlRow,
@@ -440,8 +439,6 @@ def _fork_sessions(
             for decision in samples[control]
             if versions.get((decision.key, control)) in (COMPUTED, REPLIED)
             and decision.unit in sessions
-            # The study lists the options of each question itself, and no span reverses its list.
-            and not (control == ORDER and decision.options)
         ]
         if decisions:
             revise = revise_sessions(control, decisions, sessions, treatments, language)

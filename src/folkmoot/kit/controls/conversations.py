@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -21,7 +20,7 @@ from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.controls.attributes import read_ages
-from folkmoot.kit.controls.forms import ChoiceInForm, choice_in_form, single_field_form
+from folkmoot.kit.controls.forms import choice_in_form, single_field_form
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import Source, SourcedText, Span
@@ -77,12 +76,8 @@ class DecisionConversation(NamedTuple):
 
     def answer_with(self, options: tuple[str, ...]) -> AnswerType[Any]:
         """Return the answer type of the decision for options in another order."""
-        if isinstance(self.answer, Choice):
-            return Choice(options)
-        if isinstance(self.answer, ChoiceInForm):
-            return replace(self.answer, options=options)
         assert self.answer is not None
-        return self.answer
+        return self.answer.with_listed_options(options)
 
 
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:

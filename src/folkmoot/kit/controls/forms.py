@@ -7,8 +7,8 @@ one field holds an option that the prompt lists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from folkmoot.conversation.answer_types import (
@@ -87,6 +87,9 @@ class ChoiceInForm(AnswerType[str]):
     def listed_options(self) -> tuple[str, ...]:
         """The options in the order in which the prompt lists them."""
         return self.options
+
+    def with_listed_options(self, options: Sequence[str]) -> ChoiceInForm:
+        return replace(self, options=tuple(options))
 
     @property
     def form_kind(self) -> str:

@@ -170,10 +170,14 @@ def replaced_texts(
     texts: Sequence[str],
     treatments: Treatments,
     language: Language,
+    lists: Collection[tuple[str, ...]] = (),
 ) -> list[str]:
-    """Return the texts of a request after a control has replaced parts of them."""
+    """Return the texts of a request after a control has replaced parts of them.
+
+    `lists` are lists of options of other questions, which the control ORDER reverses as well.
+    """
     return [
-        replace_parts(text, _parts(control, decision, text, treatments, language))
+        replace_parts(text, _parts(control, decision, text, treatments, language, lists))
         # A text without sources holds only instructions of the study, which no control replaces.
         if isinstance(text, SourcedText)
         else text
@@ -206,6 +210,7 @@ def _parts(
     text: SourcedText,
     treatments: Treatments,
     language: Language,
+    lists: Collection[tuple[str, ...]],
 ) -> list[Replacement]:
     treatment = treatments.at(decision.address)
     every = spans_of(text)
@@ -225,8 +230,13 @@ def _parts(
     if control == ORDER:
         # A moderator's utterance may contain the list of options, so search all spans, not only
         # the outermost ones.
-        listings = list(_listings(every, text, decision.options))
-        within = {span[:2] for run in listings for span in run}
+        listings: list[list[Span]] = []
+        within: set[tuple[int, int]] = set()
+        # A short list may be part of a longer one, so look for the longest lists first.
+        for options in sorted((decision.options, *lists), key=len, reverse=True):
+            free = [span for span in every if span[:2] not in within]
+            listings += (found := list(_listings(free, text, options)))
+            within |= {span[:2] for run in found for span in run}
         # Options that belong to a complete list are reversed with that list, and head no group.
         apart = [span for span in spans if span[:2] not in within]
         listed = {span[:2] for span in shown if span.source.kind in _LISTED}

@@ -7,10 +7,13 @@ have not changed from the journal of the run, at no cost, and asks the others.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, NamedTuple
+
+import polars as pl
 
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer
 from folkmoot.conversation.transcript import BuiltMessages, Speaker
@@ -30,6 +33,7 @@ from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConv
 from folkmoot.kit.controls.forking import is_replaced
 from folkmoot.kit.controls.forms import SingleFieldForm
 from folkmoot.kit.controls.replacing import COMPUTED, NOT_REACHED, Treatments, replaced_texts
+from folkmoot.kit.controls.tables import ORDER
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.provenance import SourcedText, spans_of
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -57,15 +61,16 @@ class SessionForks:
 
 
 class SessionParts(NamedTuple):
-    """The parts of one session, such as a group: scopes, participants and treatment texts."""
+    """What belongs to one session, such as a group: its texts, lists and participants."""
 
     scopes: tuple[str, ...]
     participants: frozenset[str]
     text_ids: frozenset[str]
+    option_lists: tuple[tuple[str, ...], ...]
 
 
 def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionParts]:
-    """Return the scopes, participants and treatment texts of each session of a run, by unit."""
+    """Return what belongs to each session of a run, by unit."""
     columns = ("unit", "participant_id", "address")
     rows = run.scan_table(ExposureRow.table).select(columns).unique().collect().rows()
     # A scope belongs to a session if all decisions in it are made in that session. Of scopes inside
@@ -86,9 +91,22 @@ def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionPa
         scopes.setdefault(unit, set()).add(own)
         participants.setdefault(unit, set()).add(participant_id)
         text_ids.setdefault(unit, set()).update(treatments.at(address))
+    unit_of = {scope: unit for unit in scopes for scope in scopes[unit]}
+    option_lists: dict[str, set[tuple[str, ...]]] = {}
+    answers = run.scan_table("answers").filter(pl.col("options").is_not_null())
+    for address, options in answers.select("address", "options").collect().iter_rows():
+        for scope in enclosing_scopes(address):
+            if scope in unit_of:
+                # Sorted, because each participant may have seen another order.
+                listed = tuple(sorted(json.loads(options)))
+                option_lists.setdefault(unit_of[scope], set()).add(listed)
     return {
         unit: SessionParts(
-            tuple(sorted(scopes[unit])), frozenset(participants[unit]), frozenset(text_ids[unit])
+            tuple(sorted(scopes[unit])),
+            frozenset(participants[unit]),
+            frozenset(text_ids[unit]),
+            # In a fixed order, so that a resume builds the same prompts.
+            tuple(sorted(option_lists.get(unit, ()))),
         )
         for unit in scopes
     }
@@ -117,21 +135,23 @@ def revise_sessions(
     samples = {decision.unit: decision for decision in decisions}
     units = {scope: unit for unit in samples for scope in sessions[unit].scopes}
 
-    def revise(address: str, speaker: Speaker, built: BuiltMessages) -> BuiltMessages:
+    def revise(
+        address: str, speaker: Speaker, built: BuiltMessages, options: tuple[str, ...]
+    ) -> tuple[BuiltMessages, tuple[str, ...]]:
         unit = next(units[scope] for scope in enclosing_scopes(address) if scope in units)
         session = sessions[unit]
         if speaker.id not in session.participants:
-            return built
-        # No list of options is reversed here: the caller leaves decisions with options out.
+            return built, options
         own = samples[unit]._replace(participant_id=speaker.id, address=unit, options=())
+        lists = session.option_lists
         shown = replace(treatments, shown={unit: session.text_ids})
         texts = [
             SourcedText(message.content, [span for span in built.spans if span.message == number])
             for number, message in enumerate(built.messages)
         ]
-        changed = replaced_texts(control, own, texts, shown, language)
+        changed = replaced_texts(control, own, texts, shown, language, lists)
         if not is_replaced(texts, changed):
-            return built
+            return built, options
         messages = tuple(
             message._replace(content=str(text))
             for message, text in zip(built.messages, changed, strict=True)
@@ -142,7 +162,8 @@ def revise_sessions(
             for span in spans_of(text)
         )
         # Breakpoints are offsets into the old texts. They only save costs.
-        return BuiltMessages(messages, (), tuple(spans))
+        listed = options[::-1] if control == ORDER else options
+        return BuiltMessages(messages, (), tuple(spans)), listed
 
     return revise
 

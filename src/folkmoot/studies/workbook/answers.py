@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
 import numpy as np
@@ -448,6 +448,9 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     @property
     def listed_options(self) -> tuple[str, ...]:
         return self.order
+
+    def with_listed_options(self, options: Sequence[str]) -> WorkbookAnswer:
+        return replace(self, order=tuple(options))
 
     @property
     def form_kind(self) -> str:
