@@ -1,9 +1,9 @@
 """Reduce a short reply to its content, without decoration and carrier phrases.
 
 A carrier phrase is a phrase without meaning around an answer, such as "My answer is". Decoration
-is, for example, Markdown or quotation marks. A form of a reply is the whole reply after some
-carrier phrases or decoration were removed. Prose is not searched for answers. `choices.py` compares
-the forms with options and numbers.
+is, for example, Markdown or quotation marks. A reply is reduced step by step, and each result is
+called a form of the reply. `choices.py` compares the forms with options and numbers. Prose is not
+searched for answers.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def number_forms(text: str) -> tuple[list[str], list[str]]:
 
 
 def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
-    """Return the normalised text, and each text that remains if some of the patterns are removed.
+    """Return the normalised text, and each text that remains without what `patterns` match.
 
     The result is empty if there would be more than `MAX_FORMS` texts. For a long text, only the
     normalised text is returned.

@@ -45,15 +45,16 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """A stage starts. `total` is the number of items, such as participants, or None if unknown."""
+    """The event that a stage starts."""
 
     stage: str
+    # The number of its items, such as participants, or None if unknown.
     total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ItemDone:
-    """One item of a stage is done."""
+    """The event that one item of a stage is done."""
 
     stage: str
 
@@ -120,19 +121,17 @@ class PreflightCheck:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The preflight is done: one real call for each model, role and answer kind."""
+    """The event that the preflight is done: one real call for each model, role and answer kind."""
 
     calls: tuple[PreflightCheck, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """A process of the run has ended. The run is complete, or can be resumed.
-
-    If the outcome is "done", `message` says why the results are unusable, or is empty.
-    """
+    """The event that a process of the run has ended. The run is complete, or can be resumed."""
 
     outcome: Outcome
+    # If the outcome is "done": why the results are unusable, or empty.
     message: str = ""
 
 

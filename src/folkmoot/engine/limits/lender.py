@@ -104,7 +104,7 @@ class Loan:
     def try_cover(self, usd: float) -> bool:
         """Return whether a call of this maximum cost (USD) may be sent now.
 
-        If so, the call is subtracted from the loan.
+        If so, the call counts as sent.
         """
         if self._arrived is not None:
             self._take_arrivals()
