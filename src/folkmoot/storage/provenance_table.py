@@ -1,8 +1,8 @@
 """The table `provenance`: one row for each text of known source in each request.
 
-A span is such a text. The engine records all spans of a request in one cell, because one row for
-each span would take as long as the call. The cells are unpacked when the table is written, or when
-it is read during the run.
+Such a text, for example a quoted utterance, is called a span. The engine records all spans of a
+request in one cell, because recording a row for each would take as long as the call. The cells are
+unpacked when the table is written, or when it is read during the run.
 """
 
 from __future__ import annotations

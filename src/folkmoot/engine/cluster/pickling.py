@@ -35,7 +35,7 @@ _inside_item = ContextVar("within a part", default=False)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
-    """A pickler that stores references to the run by name, and values on disk by content."""
+    """A pickler that replaces a reference to the run by a name, and reads in values on disk."""
 
     def persistent_id(self, value: object) -> object:
         if isinstance(value, RunContext):
