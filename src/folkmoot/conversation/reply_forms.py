@@ -157,7 +157,7 @@ def forms_in_phrases(text: str) -> list[str]:
 
 
 def label_forms(text: str) -> list[str]:
-    """Return the forms of a reply that may be nothing but an option's number.
+    """Return the texts that may be the bare number of an option in a reply, such as `Option 2`.
 
     A number before other text is kept, because `Option 1, 2` does not mean option 2.
     """

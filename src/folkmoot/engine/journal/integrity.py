@@ -110,7 +110,7 @@ def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
 
 
 def digest_of_run(record: str, plan: object) -> str:
-    """Return the record digest of a run: a hash of the journal's record digest and the plan."""
+    """Return the digest of a run: a hash over the digest of its journal and over its plan."""
     return hash_rows([[record, json.dumps(plan, sort_keys=True)]]) if record else ""
 
 

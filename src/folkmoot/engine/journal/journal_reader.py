@@ -487,7 +487,7 @@ class ReplayJournal(JournalReader):
         return ""
 
     def record_digest(self) -> str:
-        """Return an empty string, like `content_digest`."""
+        """Return an empty string, since a replay adds nothing to the journal."""
         return ""
 
     def lookup_entry(

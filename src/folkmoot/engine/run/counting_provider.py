@@ -204,10 +204,10 @@ class CountingProvider:
     def add_unsampled(
         self, stage: str, before: CountsSnapshot, run_count: int, left_count: int
     ) -> None:
-        """Add the estimated calls and tokens of the items of a fork that were not run.
+        """Add estimated calls and tokens for items of a `map` that the dry run left out.
 
-        Each of the `left_count` items gets the mean of the `run_count` items that were run after
-        the snapshot `before`.
+        `left_count` items were left out. Each counts like the mean of the `run_count` items that
+        were run since `before`.
         """
         if not run_count or not left_count:
             return

@@ -495,8 +495,8 @@ def _dry_run(
 ) -> DryRun:
     """Run a study with the embedded respondent in a temporary folder.
 
-    `sample`: run only some items of outermost forks. `within`: run only some items of inner forks
-    too.
+    `sample`: run only some items of each `map`. `within`: also run only some items of a `map`
+    inside such an item.
     """
     config = study_file.config
     part = study_file.study.respondent_part

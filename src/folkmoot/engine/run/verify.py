@@ -85,7 +85,7 @@ DIGESTS = ("content digest", "record digest")
 
 @dataclass
 class Verification:
-    """The result of a verification."""
+    """What `folkmoot verify` found out about a run."""
 
     # Sentences on what differs from the state at the end of the run or from a replay of its
     # journal.
