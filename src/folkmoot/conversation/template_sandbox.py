@@ -279,7 +279,7 @@ def _count_filter_input(context: Context, value: object, growth: int) -> object:
 
 
 def _mark_own_words(tree: nodes.Template) -> nodes.Template:
-    """Mark literal texts and loop numbers of a template as instructions without a source."""
+    """Note that literal texts and loop numbers of a template are its own words, said by nobody."""
     for output in tree.find_all(nodes.Output):
         output.nodes = [_own_words(node) for node in output.nodes]
     for assignment in tree.find_all(nodes.Assign):

@@ -94,9 +94,9 @@ class OwnLoan:
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
-        """Subtract a call that has its entry now. `usd` is the maximum cost recorded for it.
+        """Note that a call of this process is in the journal now.
 
-        The change is on disk after the next commit.
+        `usd` is the maximum cost recorded for it. The change is on disk after the next commit.
         """
         self._settled_calls += 1
         self._settled_usd += usd

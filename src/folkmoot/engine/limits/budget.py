@@ -65,8 +65,8 @@ class Budget:
     """The budget of a run: it counts spending and reservations and admits calls that fit.
 
     `usd` and `calls` are the limits, or None without a limit. `spent_usd` and `spent_calls` are the
-    spending of earlier processes. `warn` is called once, at 80 %. `ask_for_more` is given on a
-    cluster worker. It is called if a call does not fit, and the worker answers with `raise_limits`.
+    spending of earlier processes. `warn` is called once, at 80 %. `ask_for_more` is given only on a
+    cluster worker. It is called if a call does not fit, and leads to a call of `raise_limits`.
     """
 
     def __init__(

@@ -275,7 +275,7 @@ class RepeatedProtocol(RunContext):
         return f"{self.name}/{address}"
 
     def _moved(self, spans: Sequence[Span]) -> list[Span]:
-        """Return the sources of texts, with new addresses for texts of this repetition."""
+        """Return the sources of texts, with the addresses of the outer run for new texts."""
         return [
             span._replace(source=span.source._replace(id=self._outer_address(span.source.id)))
             if self._is_new(span.source)
