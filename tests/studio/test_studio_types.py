@@ -121,10 +121,10 @@ def test_a_negotiation_is_made_with_members_of_ones_own(page: Page, studio: Stud
         expect(page.get_by_role("button", name=f"Remove conditions {number}")).to_have_count(0)
     enter(page, "Days", "1")
     page.get_by_text("Further settings").click()
-    page.get_by_role("button", name="Enter groups as rows").click()
+    page.get_by_role("button", name="Enter Your own groups as rows").click()
     enter(page, "Kind of group", "family")
     for number, role in enumerate(("parent", "child"), 1):
-        page.get_by_role("button", name="Add to members").click()
+        page.get_by_role("button", name="Add to members", exact=True).click()
         member = page.get_by_role("group", name=f"Row {number}").last
         enter(member, "Role", role)
         enter(member, "Persona", f"A {role} who likes the sea.")
