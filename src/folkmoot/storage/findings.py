@@ -46,17 +46,18 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class AlluvialChart:
-    """A chart of changes from one value to another, with one panel per condition."""
+    """A chart of changes between two values. `links`: (panel, old value, new value, count).
 
-    # (panel, old value, new value, count).
+    There is one panel for each condition.
+    """
+
     links: tuple[tuple[str, str, str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalChart:
-    """A chart of estimates with intervals, one line each."""
+    """A chart of estimates, one line each. `items`: (label, estimate, low, high)."""
 
-    # (label, estimate, low, high).
     items: tuple[tuple[str, float, float, float], ...]
     # Title of the axis.
     unit: str = ""

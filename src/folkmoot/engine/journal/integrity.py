@@ -169,7 +169,7 @@ def hash_batches(db: sqlite3.Connection) -> str:
 
 
 def hash_broken(db: sqlite3.Connection) -> str:
-    """Return a chained hash over the broken-off replies, or "" if there are none."""
+    """Return a hash over all replies that broke off, or "" if there are none."""
     chain_hash = ""
     if has_table(db, "broken"):
         for row in db.execute("SELECT at, address, model, max_usd FROM broken ORDER BY rowid"):

@@ -72,9 +72,10 @@ def find_check_problems(
 ) -> tuple[list[Problem], list[Problem]]:
     """Return (problems, warnings) for checks of humans that would have no effect.
 
-    A check is a problem if the run has no parts that it could exclude. It is also a problem if no
-    question is asked in its stage, but only a warning if the dry run was a sample. It is a warning
-    that a check comes after more questions than any participant had in the dry run.
+    - A check that is to exclude parts of the run is a problem if the run has no parts.
+    - A check in a stage without questions is a problem. If the dry run was only a sample, it is a
+      warning.
+    - A check after a number of questions is a warning if no participant had so many in the dry run.
     """
     settings = study_file.config.seats
     if settings is None:

@@ -224,7 +224,7 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
 class _PersonalTextSearch:
     """One pass over the replies of a run, in the order in which they were given.
 
-    `others` collects the texts of other speakers and of the design.
+    `others` collects texts that are not the human's: those of other speakers and of the study.
     """
 
     def __init__(

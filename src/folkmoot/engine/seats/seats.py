@@ -252,9 +252,9 @@ def describe_oneself(seat: Seat, text: str) -> Quoted:
 def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker:
     """Return the speaker with a self-description in place of the persona in the system prompt.
 
-    The self-description replaces all parts that have this speaker's persona as their source. A
-    prompt that was written without a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If
-    the prompt contains neither, the self-description is put at its beginning.
+    It replaces all text that describes this speaker's persona. A prompt that was written without a
+    template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If the prompt contains neither, the
+    self-description is put at its beginning.
     """
     system = _describe_as_self(speaker.system, speaker.id, self_description)
     wording = wording_for_people(speaker.system)

@@ -241,9 +241,9 @@ class RepeatedProtocol(RunContext):
         self._spans[address] = row_order.next_key(), spans
 
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
-        """Keep a row of `answers` if the control needs it, and add a new answer to the outer run.
+        """Keep a row of the table `answers`, and drop other rows, which the finished run has.
 
-        Other rows are dropped, because the finished run has these tables already.
+        If the answer is new, the row is also added to the outer run, which is still in progress.
         """
         if table != "answers":
             return
