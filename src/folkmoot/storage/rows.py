@@ -113,10 +113,7 @@ class Row:
 
     @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
-        """Return how the words of each computed column follow from a reply.
-
-        Other columns are left out.
-        """
+        """Return the columns with words that the study made from a reply (`ComputedWords`)."""
         computed = {
             data_field.name: data_field.metadata.get("computed")
             for data_field in fields(cls)  # type: ignore[arg-type]

@@ -69,7 +69,10 @@ class ModelRouter:
         self.secrets: set[str] = {key} if key else set()
 
     def change_for(self, change: ReplyChange | None) -> Self:
-        """Apply a fork's change of model and seed. Return this object."""
+        """Let another model give the one changed reply of a fork, if `change` says so.
+
+        Returns this object.
+        """
         if change is not None:
             self._further = [change.model] if change.model else []
             self._seed = self._config.random_seed + change.draw

@@ -490,9 +490,10 @@ class RetryPolicy:
     def _handle_quota_error(
         self, model_state: ModelState, call: ModelCall, error: QuotaError
     ) -> float:
-        """Stop calls to a model for some time if the account is empty, or pause the run.
+        """Delay all calls to a model because the account is empty, or pause the run.
 
-        Returns 0 seconds to wait, because the limiter already delays all calls.
+        The run is paused if the account was empty in the last attempt of this call as well. Returns
+        0 seconds for the caller to wait, because the limiter already delays all calls.
         """
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:

@@ -94,7 +94,7 @@ class WorkerHandle:
 
 
 class ClusterExecutor:
-    """The `ForkExecutor` of a cluster run: it runs the items of forks on the workers."""
+    """The `ForkExecutor` of a cluster run: it runs the items of a `map` on the workers."""
 
     def __init__(self, run: RunContext, setup: WorkerSetup, size: int) -> None:
         self._run = run

@@ -111,9 +111,9 @@ async def run_pickled_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run the items of a fork in this process as a worker would. A `ForkExecutor` for dry runs.
+    """Run the items of a `map` in this process as a worker would. A `ForkExecutor` for dry runs.
 
-    Everything is pickled and unpickled, except forks inside an item. Raises ProtocolError if
+    Everything is pickled and unpickled, except in a `map` inside an item. Raises ProtocolError if
     something cannot be pickled. Raises it also if the function of `map` changes a variable of its
     closure: on another machine it would change a copy.
     """

@@ -280,7 +280,7 @@ class Worker:
         return WorkerReady("", self._shard.path, shares_folder, node, leftover)
 
     async def run_chunk(self, fork_number: int, function_bytes: bytes, chunk_bytes: bytes) -> bytes:
-        """Run a chunk of a fork and return its pickled `ChunkResult`."""
+        """Run some items of a `map`, and return their pickled `ChunkResult`."""
         run = self._run
         local_fork = self._load_function(fork_number, function_bytes)
         fork_items, known_entries, models_by_seat = cast(
@@ -335,7 +335,7 @@ class Worker:
             )
 
     async def exchange_report(self, lease: Lease) -> WorkerReport:
-        """Use the limits of `lease`, wait until there is something to report, and return it.
+        """Use the limits in `lease`, wait for something to report, and return the report.
 
         The wait ends after `REPORT_INTERVAL_SECONDS`.
         """

@@ -4,8 +4,8 @@ The study runs in a temporary folder. Each prompt is rendered and counted for th
 receive it, so the estimate works for every study type. A large study is reduced with
 `Study.with_limit`, and its counts are scaled up.
 
-The work of a dry run is bounded. If even the reduced study is too large, only a sample of the items
-of its outermost forks is run. Used by `folkmoot check` and before a paid run.
+The work of a dry run is bounded. If even the reduced study is too large, each `map` runs only a
+sample of its items. Used by `folkmoot check` and before a paid run.
 """
 
 from __future__ import annotations

@@ -467,7 +467,7 @@ async def _open_executor(execution: Execution, context: RunContext) -> AsyncIter
 
 
 def simulate_remote_execution() -> ForkExecutor:
-    """Return a fork executor that runs items in this process, but pickles items and results.
+    """Return an executor that runs items of `map` in this process, but pickles all data.
 
     A dry run with this executor shows whether everything can be sent to the workers of a cluster.
     """

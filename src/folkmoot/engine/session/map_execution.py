@@ -29,7 +29,7 @@ async def run_fork(
     stage: str,
     blocks: Sequence[Hashable] = (),
 ) -> list[R]:
-    """Run all items of a fork with `executor` and return their results in input order.
+    """Run all items of a `map` with `executor` and return their results in input order.
 
     If an item fails, no new calls start, and calls in flight are journaled. Then the error of the
     first failed item in input order is raised. `stage`: the name in progress reports, or empty for

@@ -69,7 +69,7 @@ FLUSH_SECONDS = 1.0
 
 
 class ForkItem(NamedTuple, Generic[I]):
-    """One item of a fork: its number in input order, its key in addresses, and the item itself."""
+    """One item of a `map`: its number in input order, its key in addresses, and the item itself."""
 
     number: int
     key: str
@@ -77,7 +77,7 @@ class ForkItem(NamedTuple, Generic[I]):
 
 
 class ForkLike(Protocol[I, R_co]):
-    """What an executor needs of a fork: the path of its scope, and a method that starts an item."""
+    """What an executor needs of a `map`: the path of its scope, and a method to start an item."""
 
     @property
     def path(self) -> tuple[str, ...]: ...
@@ -376,10 +376,10 @@ class RunContext:
         return self.halt_cause or failures[min(failures)]
 
     def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
-        """Report that a fork starts, and return the name of its stage.
+        """Report that a `map` starts, and return the name of its stage.
 
-        Forks at the root and one level below the root are reported. There would be too many reports
-        of deeper forks, so their stage name is an empty string.
+        A `map` in the session or one level below is reported. A deeper `map` is not, because there
+        would be too many reports. Its stage name is an empty string.
         """
         self.is_large = self.is_large or total > LARGE_FORK_ITEMS
         stage = "/".join(path[:1]) or "run"

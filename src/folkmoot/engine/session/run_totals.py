@@ -1,4 +1,4 @@
-"""Totals of a run for its manifest and for messages: calls, possibly paid money, forks."""
+"""Totals of a run for its manifest and for messages, such as the money that it may have paid."""
 
 from __future__ import annotations
 
