@@ -186,10 +186,7 @@ def _describe_planted_effects(run: RunFolder) -> str:
         f"{kind.replace('_', ' ')} κ = {value:g}" for kind, value in planted["kappa"].items()
     )
     wrong = ", ".join(f"{knob} {value}" for knob, value in planted.get("pathologies", {}).items())
-    said = (
-        "Strengths built into the embedded respondent, whether or not this study has such texts: "
-        f"{strengths}."
-    )
+    said = f"Planted effects, where a study has such texts: {strengths}."
     return f"{said} Planted pathologies: {wrong}." if wrong else said
 
 
