@@ -425,6 +425,23 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "The estimates are exploratory and support no conclusion.",
         "talk time": "The moderator spoke {share} of the words. Among participants the Gini "
         "coefficient of words is {gini} (0: equal shares).",
+        "rejected": "Decisions that give a member something they firmly reject: {counts}.",
+        "text score": "The first choice by the text score is the member's own first choice in "
+        "{same} of {statements} statements ({others} others have no first choice).",
+        "same rules": "All six rules take the same option in {same} of {decisions} with ballots.",
+        "other winner": "The winner differs in {differing} of {decisions} with ballots.",
+        "decisions": "{decisions} of {groups}.",
+        "coded decisions": "Codes of who gets what agree with the record: {rates}.",
+        "impure": "{impure} of {proposals} speak of rules, figures of support, theory or "
+        "procedure.",
+        "all measures": "Every measure for the vulnerable and for the general residents, and the "
+        "gap.",
+        "moved outcome": "Share of the votes that would have to be moved to turn the first result "
+        "into the final one: {values}. If many more participants changed, their moves cancelled "
+        "out.",
+        "same outcome": "In no condition did the result change: every option kept its number of "
+        "votes.",
+        "referring": "{replies} of {answers} answers refer to another participant.",
         "movers": "{count} of {people} people changed their position.",
         "on a scale": "On a scale from −1 to 1: {result}",
         "waverers": "When the question was asked again before the discussion, {count} of {people} "

@@ -522,7 +522,7 @@ def reply_finding(concept: Concept) -> Finding:
     return concept.finding(
         "replies",
         "Who replied to whom?",
-        f"{reply_count} of {concept.answers.height} answers refer to another participant.",
+        word("description", "referring", replies=reply_count, answers=concept.answers.height),
         ResultTable.from_records(
             [
                 {"who": names[speaker_id], "to": names.get(replied_to, replied_to), "times": count}

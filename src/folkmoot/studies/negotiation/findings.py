@@ -365,7 +365,7 @@ def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
     return Finding(
         "mediator",
         "The mediator's statements",
-        f"Decisions that give a member something they firmly reject: {counts_text}.",
+        word("description", "rejected", counts=counts_text),
         ResultTable.from_records(rows),
         notes=(
             "Words of theory under C3 are found by a list. Violations are in the final reply. A "
@@ -422,9 +422,13 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
     return Finding(
         "text_scoring",
         "Text scores of the source study, compared with members' own scores",
-        f"The first choice by the text score is the member's own first choice in {same_first} of "
-        f"{len(first_choices)} statements ({members - len(first_choices)} others have no first "
-        "choice).",
+        word(
+            "description",
+            "text score",
+            same=same_first,
+            statements=len(first_choices),
+            others=members - len(first_choices),
+        ),
         ResultTable.from_records(rows),
         notes=(
             "The vote summary, first choices, coverage, splits and feedback use the text scores. "
@@ -455,9 +459,12 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
     return Finding(
         "counterfactuals",
         "The same ballots under every voting rule",
-        f"All six rules take the same option in {same_winner_count} of "
-        f"{format_count(len(winners), 'decision')} "
-        "with ballots.",
+        word(
+            "description",
+            "same rules",
+            same=same_winner_count,
+            decisions=format_count(len(winners), "decision"),
+        ),
         ResultTable.from_records(by_operator.to_dicts()),
         notes=(
             "Same winner: the same option as the rule that decided. Each rule measures its margin "
@@ -489,9 +496,12 @@ def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
     return Finding(
         "score_ballots",
         "Votes by scores, compared with ballots of the source study",
-        f"The winner differs in {len(differing)} of "
-        f"{format_count(len(scored_votes), 'decision')} with "
-        "ballots.",
+        word(
+            "description",
+            "other winner",
+            differing=len(differing),
+            decisions=format_count(len(scored_votes), "decision"),
+        ),
         ResultTable.from_records(differing.select(columns).to_dicts()),
         notes=(
             "The ballots of the source study follow from the same scores: top choice, acceptable "
@@ -563,7 +573,12 @@ def _decision_board(decisions: pl.DataFrame) -> Finding | None:
     return Finding(
         "decisions",
         f"Decisions under {_condition_title(last_condition)}",
-        f"{format_count(len(items), 'decision')} of {groups}.",
+        word(
+            "description",
+            "decisions",
+            decisions=format_count(len(items), "decision"),
+            groups=groups,
+        ),
         ResultTable(("group", "decision", "option", "in words"), items),
         CardBoard(items, row="group", column="decision"),
         section="Decisions",
@@ -628,7 +643,7 @@ def _against_the_record(
     return Finding(
         "coded_decisions",
         "Decisions in the dialogues, coded blind",
-        f"Codes of who gets what agree with the record: {rates_text or 'nothing was coded'}.",
+        word("description", "coded decisions", rates=rates_text or "nothing was coded"),
         ResultTable.from_records(
             rows, "Pairs of a member and an option, without those coded as open."
         ),
@@ -659,9 +674,12 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
     return Finding(
         "coded_purity",
         "Theory in the mediator's proposals (C3)",
-        f"{len(impure)} of {format_count(len(codings.codes_by_text), 'proposal')} speak of rules, "
-        "figures of "
-        "support, theory or procedure.",
+        word(
+            "description",
+            "impure",
+            impure=len(impure),
+            proposals=format_count(len(codings.codes_by_text), "proposal"),
+        ),
         ResultTable.from_records(rows),
         notes=("The mediator's own text is coded. Members' words are not.", codings.note),
         section="Process",

@@ -415,7 +415,7 @@ def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
     return Finding(
         "all_measures",
         "All measures",
-        "Every measure for the vulnerable and for the general residents, and the gap.",
+        word("description", "all measures"),
         ResultTable.from_records(rows),
         notes=(
             "Means over sets, for reference. Gaps are differences of means, and none is tested "

@@ -17,7 +17,6 @@ from folkmoot.kit.findings import (
     format_change,
     format_share,
     interval_chart,
-    join_clauses,
     list_values,
     wilson_rates,
 )
@@ -129,15 +128,13 @@ def shift_finding(votes: Votes) -> Finding | None:
                 "jensen_shannon_bits": jensen_shannon(before, after),
             }
         )
-    clauses = (f"{name} {format_percent(share)}" for name, share in moved_share.items())
+    clauses = ((name, format_percent(share)) for name, share in moved_share.items())
     return Finding(
         "outcome_shift",
         "How far the outcome moved",
-        "Share of the votes that would have to be moved to turn the first result into the final "
-        f"one: {join_clauses(clauses)} If many more participants changed, their moves cancelled "
-        "out."
+        word("description", "moved outcome", values=list_values(clauses))
         if any(moved_share.values())
-        else "In no condition did the result change: every option kept its number of votes.",
+        else word("description", "same outcome"),
         ResultTable.from_records(
             rows, "Total variation and Jensen–Shannon divergence of first and final votes."
         ),
