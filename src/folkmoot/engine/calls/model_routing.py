@@ -69,9 +69,9 @@ class ModelRouter:
         self.secrets: set[str] = {key} if key else set()
 
     def change_for(self, change: ReplyChange | None) -> Self:
-        """Let another model give the one changed reply of a fork, if `change` says so.
+        """Prepare for a fork: allow the model that gives its changed reply, and change the seed.
 
-        Returns this object.
+        None means that the run is no fork. Returns this object.
         """
         if change is not None:
             self._further = [change.model] if change.model else []

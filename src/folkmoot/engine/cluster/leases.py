@@ -322,7 +322,8 @@ class Leases:
         """Return what a worker gets for a call that may cost more than the free budget.
 
         The result is a cost (USD) and a number of calls. It is (0, 0) while other calls are in
-        flight. Otherwise the run stops, unless the free budget is at least the expected cost.
+        flight, because they may leave money. After that, the call is allowed if the budget is at
+        least its expected cost. Otherwise the run stops.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         others_are_busy = not self._budget.is_idle or any(

@@ -178,7 +178,7 @@ def hash_broken(db: sqlite3.Connection) -> str:
 
 
 def add_broken(before: str, row: Cells) -> str:
-    """Return the chained hash `before`, extended by one more broken-off reply."""
+    """Return the hash over some broken-off replies (`before`) and one more."""
     return hash_rows([[before], row])
 
 

@@ -154,7 +154,10 @@ def list_changes(run: RunFolder) -> list[str]:
 
 
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
-    """Return the content digest and the record digest of a run. The journal must be undamaged."""
+    """Return two hashes of a run: over its requests and replies alone, and over everything.
+
+    The journal must be undamaged.
+    """
     return journal.content_digest(), digest_of_run(journal.record_digest(), run.plan)
 
 
