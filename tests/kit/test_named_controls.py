@@ -165,7 +165,7 @@ def test_stated_attributes_are_in_the_personas_of_participants_alone(tmp_path: P
     found = {finding.key: finding for finding in pooled_findings(grid)}["effect_and_drift"]
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     drifts = {(row["contrast"], row["specification"]): row["drift_share"] for row in rows}
-    changed = next(contrast for contrast, _ in drifts if "simple_passive: final" in str(contrast))
+    changed = next(contrast for contrast, _ in drifts if "Simple passive: final" in str(contrast))
     assert drifts[changed, "controls.confounders none"] > 0.3  # type: ignore[operator]
     assert drifts[changed, "controls.confounders all"] < 0.1  # type: ignore[operator]
 
