@@ -115,14 +115,14 @@ def digest_of_run(record: str, plan: object) -> str:
 
 
 def digest_of_content(db: sqlite3.Connection, format_version: int) -> str:
-    """Return the content digest. It depends on requests and replies, not on the order of calls."""
+    """Return a hash over all requests and replies. The order of the calls does not change it."""
     if format_version < BINDING_FORMAT:
         return f"{_sum_of_contents(db):032x}"
     return _hash_column(db, "content")
 
 
 def digest_of_record(db: sqlite3.Connection, format_version: int) -> str:
-    """Return the record digest over everything in the journal.
+    """Return a hash over everything in the journal, including costs and times.
 
     Returns an empty string for formats before 4.
     """

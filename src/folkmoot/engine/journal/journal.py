@@ -128,11 +128,11 @@ class Journal(JournalReader):
             callback()
 
     def content_digest(self) -> str:
-        """Return the content digest of the committed entries. Call `close` before this method."""
+        """Return a hash over all requests and replies. Call `close` before this method."""
         return self._digests[0]
 
     def record_digest(self) -> str:
-        """Return the record digest of the committed entries. Call `close` before this method."""
+        """Return a hash over everything in the journal. Call `close` before this method."""
         return self._digests[1]
 
     def lookup_entry(
@@ -227,8 +227,8 @@ class Journal(JournalReader):
     def note(self, batch: BatchRecord, keys: Iterable[str] = ()) -> Future[None]:
         """Write a batch and the keys of its requests. The future is done after the write.
 
-        Batches are not part of the content digest, because the way in which requests were sent does
-        not change the results.
+        The hash over requests and replies leaves batches out, because the way in which requests
+        were sent does not change the results.
         """
 
         return self._run_in_writer(lambda db: write_batch(db, batch, keys))
@@ -236,8 +236,8 @@ class Journal(JournalReader):
     def put_broken(self, broken: BrokenReply) -> Future[None]:
         """Write the record of a reply that broke off. The future is done after the write.
 
-        A resume counts the maximum cost of the reply against the budget. The reply is not part of
-        the content digest.
+        A resume counts the maximum cost of the reply against the budget. The hash over requests and
+        replies leaves it out.
         """
 
         return self._run_in_writer(lambda db: write_broken(db, broken))

@@ -79,8 +79,8 @@ class JournalShard(Journal):
         """Return the entries that the main process has not received, for sending.
 
         Each entry comes with the maximum cost (USD) that was recorded on disk before the call, or
-        None if none was. The entries are on the worker's disk before they are returned, because a
-        crash must not lose an entry that the main process has.
+        None if none was. The entries are on the worker's disk before they are returned. So a crash
+        loses no entry that the main process has.
         """
         count = len(self._unsent)
         if count:

@@ -1,8 +1,8 @@
 """Loans: the number and the maximum cost (USD) of calls, written to disk before they are sent.
 
 After a kill, the next process thus knows how many calls may be billed, and their maximum cost. Each
-journal has one loan manager, which lends to its own process and to cluster workers. Loans are taken
-ahead of need, with the group commits of the journal, so that calls seldom wait for a loan.
+journal has one loan manager, which lends to its own process and to cluster workers. Some calls are
+recorded in advance, with the group commits of the journal, so that calls seldom wait for the disk.
 
 A loan says how many calls a process may send. A call is covered if a loan includes it. It is
 settled when its entry is in the journal. The outstanding calls are those lent but not settled. All
@@ -353,7 +353,7 @@ class LoanManager:
         return out
 
     def end_own_loan(self) -> None:
-        """Record that this process sends none of the calls that it was allowed ahead of need.
+        """Record that this process sends none of the further calls that it was allowed.
 
         Call it when no call is in flight.
         """
@@ -419,7 +419,7 @@ class LoanManager:
         self._budget.out_usd += more.usd
 
     def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
-        """Return how many calls to record ahead of need, and their cost.
+        """Return how many calls to record in advance, and their cost.
 
         `needed`: calls that are under way or about to start. `had`: calls that the process may
         already send and that are not in the journal.

@@ -105,9 +105,11 @@ class QuestionLog:
 class CountingProvider:
     """A provider that answers with the embedded respondent and counts calls and tokens per model.
 
-    The provider collects calls until every task of the protocol waits, then answers all of them.
-    Such a group of calls is a wave. `waves` lists the number of calls of each wave, without
-    embeddings. Prompts of more than `max_bytes` in total raise DryRunLimitError. `question_log`
+    The provider collects calls until every task of the protocol waits, and then answers all of
+    them. Such a group of calls is called a wave. `waves` lists the number of calls of each wave,
+    without embeddings.
+
+    DryRunLimitError is raised if all prompts together have more than `max_bytes`. `question_log`
     counts the questions to seats.
     """
 

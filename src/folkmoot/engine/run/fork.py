@@ -138,7 +138,7 @@ def build_reply_change(
 ) -> ReplyChange:
     """Return the change of one reply for a fork in `folder`, checked against the earlier run.
 
-    Raises InputError if no question was asked at the address, if the address is a re-ask, or if the
+    Raises InputError if the address has no question or is a re-ask. Raises it also if the
     replacement does not fit the reply.
     """
     # An utterance id is the address of the reply, `#` and the number of the utterance in it.

@@ -595,8 +595,8 @@ def _merge_preflight_result(
 ) -> PreflightCheck:
     """Return the result to report for a preflight call, with the cell named in its problem.
 
-    If the reply came from the journal, an earlier result of the call is returned instead, because
-    it shows what the model can do. That result is removed from `checks_before`.
+    If the reply came from the journal, an earlier result of the call is returned instead. It shows
+    what the model can do. That result is removed from `checks_before`.
     """
     check = result.check
     check_key = (check.model, check.role, check.answer)

@@ -2,7 +2,7 @@
 
 Reports and `folkmoot.load` use `list_changes`, which compares hashes only. `folkmoot verify` uses
 `verify_run`, which does more. `verify_run` replays the journal in a temporary folder, without any
-call of a model, and compares every rebuilt table and file with the run folder.
+call of a model. It then compares every rebuilt table and file with the run folder.
 """
 
 from __future__ import annotations

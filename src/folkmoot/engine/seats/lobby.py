@@ -4,8 +4,8 @@ In an "open entry", one link leads all participants to the lobby. The study star
 are taken, when the time is over, or when the researcher starts it. Models then play the seats that
 are still free.
 
-A person who returns is recognised by the cookie of the entry, by a return code, or by the id that a
-recruitment site puts into the link. Cookies and codes are kept as digests only. A name is no proof,
+A person who returns is recognised by a cookie, by a return code, or by the id that a recruitment
+site puts into the link. Cookies and codes are kept as hashes only. A name is no proof,
 because two people may have the same name.
 """
 

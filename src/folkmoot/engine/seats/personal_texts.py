@@ -174,8 +174,8 @@ class _SpanTable:
 def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     """Find the texts of a human participant and the replies that quote them.
 
-    Raises InputError if the run has no tables yet, if it does not record the sources of texts, or
-    if the participant gave no answer.
+    Raises InputError if the run has no tables yet or does not record the sources of texts. Raises
+    it also if the participant gave no answer.
     """
     if not run.has_table("answers"):
         hint = "finish the run with --resume; participants who withdrew are removed at its end"

@@ -237,8 +237,8 @@ class RecordedText:
         """Return whether this text occurs in another text at the word number `first`.
 
         The caller has compared the words, so only the characters between them are compared here. A
-        short text counts only as an option or a whole sentence, or next to a text that was already
-        found (`beside`).
+        short text counts only as an option, as a whole sentence, or next to one of the places
+        `beside`.
         """
         last = first + len(self.words)
         own, other = self.words.original_text(0, len(self.words)), words.original_text(first, last)

@@ -293,8 +293,8 @@ class RepeatedProtocol(RunContext):
 class _RepeatedJournal:
     """A journal of expensive computations for a protocol that runs a second time.
 
-    A result is looked up in the finished run first. If it is not there, the journal of the outer
-    run (the run that is in progress) has it, or stores it.
+    A result is looked up in the finished run first, and then in the outer run, which is still in
+    progress. New results are stored in the outer run.
     """
 
     def __init__(self, outer: RunContext, name: str, source: JournalReader) -> None:

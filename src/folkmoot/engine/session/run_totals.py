@@ -18,8 +18,8 @@ from folkmoot.storage.run_folder import (
 def describe_fork(context: RunContext) -> dict[str, object]:
     """Return the facts about a fork for the manifest, or an empty dictionary for other runs.
 
-    The facts are the changed reply, the number of new calls, and the number of calls that were
-    copied from the source run.
+    The facts are the changed reply and the numbers of new calls and of calls copied from the source
+    run.
     """
     if context.change is None:
         return {}

@@ -246,8 +246,8 @@ def study_code_path(name: str, folder: Path | None = None) -> Path | None:
 def find_study_of_run(run: RunFolder) -> Study:
     """Return the study type of a run, for `folkmoot show` and `folkmoot report`.
 
-    A Python file is looked for beside the study file, in the run folder, in the two folders above
-    the run folder, and in the current folder. Raises InputError if the study type cannot be found.
+    A Python file is looked for beside the study file, in the run folder and the two folders above
+    it, and in the current folder. Raises InputError if the study type cannot be found.
     """
     study_name = str(run.config.get("study") or run.study)
     if study_code_path(study_name) is None:
