@@ -22,10 +22,12 @@ DIMENSIONS = 64
 class ScriptedProvider:
     """A provider in this process that returns the replies of a function.
 
-    `fn(request, address)` returns a text or a Completion, or raises a ModelError. `fn` may be
-    async. `latency`: the delay of each reply in seconds, or a function from address to delay.
-    `calls`: the number of calls. `seen`: the address and the request of each call, if
-    `keep_requests` is True.
+    - `fn(request, address)`: returns a text or a Completion, or raises a ModelError. It may be
+      async.
+    - `latency`: the delay of each reply in seconds, or a function from address to delay.
+    - `keep_requests`: if True, the attribute `seen` holds the address and the request of each call.
+
+    The attribute `calls` is the number of calls so far.
     """
 
     def __init__(

@@ -46,9 +46,9 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class AlluvialChart:
-    """A chart of changes between two values. `links`: (panel, old value, new value, count).
+    """A chart of changes between two values, with one panel for each condition.
 
-    There is one panel for each condition.
+    `links`: (panel, old value, new value, count), such as ("control", "Park", "Library", 4).
     """
 
     links: tuple[tuple[str, str, str, int], ...]
@@ -56,7 +56,7 @@ class AlluvialChart:
 
 @dataclass(frozen=True, slots=True)
 class IntervalChart:
-    """A chart of estimates, one line each. `items`: (label, estimate, low, high)."""
+    """A chart of intervals, one per line. Each in `items` is (label, estimate, low, high)."""
 
     items: tuple[tuple[str, float, float, float], ...]
     # Title of the axis.
@@ -74,7 +74,7 @@ class IntervalChart:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """A chart of counts or shares. `items`: (category, series, value)."""
+    """A chart of counts or shares. Each bar in `items` is (category, series, value)."""
 
     items: tuple[tuple[str, str, float], ...]
     unit: str = ""
@@ -83,7 +83,7 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """A chart of trajectories. `items`: (series, x, y)."""
+    """A chart of lines over time. Each point in `items` is (name of the line, x, y)."""
 
     items: tuple[tuple[str, float, float], ...]
     x: str = ""
@@ -92,7 +92,7 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """A chart of a matrix. `items`: (row, column, value).
+    """A chart of a matrix. Each cell in `items` is (row, column, value).
 
     Rows and columns are in the order in which `items` first names them.
     """
@@ -105,7 +105,7 @@ class Heatmap:
 
 @dataclass(frozen=True, slots=True)
 class ScatterChart:
-    """A two-dimensional map of points. `items`: (x, y, group, label)."""
+    """A two-dimensional map of points. Each point in `items` is (x, y, group, label)."""
 
     items: tuple[tuple[float, float, str, str], ...]
     x: str = ""
@@ -114,7 +114,7 @@ class ScatterChart:
 
 @dataclass(frozen=True, slots=True)
 class CardBoard:
-    """Decisions in a grid of cards. `items`: (row, column, headline, small print)."""
+    """Decisions in a grid. Each card in `items` is (row, column, headline, small print)."""
 
     items: tuple[tuple[str, str, str, str], ...]
     row: str = ""

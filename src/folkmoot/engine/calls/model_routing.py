@@ -36,10 +36,13 @@ from folkmoot.models.urls import find_secrets, require_encryption
 class ModelRouter:
     """The models of a run: which model answers which role, and the open connections.
 
-    `override` (`--model`) replaces the model of every role. If the researcher chose no model, the
-    embedded respondent answers, because no money may be spent without consent. `extra_models` lists
-    the models that the study's code names for speakers (`Study.extra_models`). `provider` answers
-    all calls in place of any named model. `key` is the API key given with `--key`.
+    If the researcher chose no model, the embedded respondent answers, because no money may be spent
+    without consent.
+
+    - `override`: replaces the model of every role (`--model`).
+    - `extra_models`: the models that the study's code names for speakers.
+    - `provider`: answers all calls in place of any named model.
+    - `key`: the API key given with `--key`.
     """
 
     def __init__(

@@ -398,8 +398,8 @@ class RunLog:
     stage's items. A line of totals is added after `every` seconds without any other line. Lines are
     appended, so a resumed run continues the same files.
 
-    `scrub` removes secrets from each text. If `held` is true, lines wait in memory until
-    `write_held_lines` is called. Until then the log writes no file.
+    `scrub` removes secrets from each text. If `held` is true, lines wait in memory until a call of
+    `write_held_lines`, and no file is written before.
     """
 
     def __init__(

@@ -155,9 +155,11 @@ class Stoppable(Protocol):
 class SharedLimits:
     """The limits that calls compete for: the budget, and the number of calls in flight.
 
-    Each model has a rate limiter, and `total_concurrency` bounds all models together. If `shared`
-    is true, several runs share these limits. An empty quota, a wrong key or a spent budget then
-    stops all these runs. Only a cluster worker passes `tell` (see `RateLimiter`) and `loan`.
+    Each model has a rate limiter, and `total_concurrency` bounds all models together.
+
+    - `shared`: True if several runs share these limits. An empty quota, a wrong key or a spent
+      budget then stops all these runs.
+    - `tell`, `loan`: only for a cluster worker (see `RateLimiter` and `Loan`).
     """
 
     def __init__(
@@ -212,8 +214,9 @@ class SharedLimits:
 class RetryPolicy:
     """Makes the calls of one run and retries them as the study file sets.
 
-    `progress` receives an event for each wait. `on_stop` receives an error that stops the run. If
-    `loan` is given, each call to a hosted model is recorded on disk by it before the call is sent.
+    - `progress`: receives an event for each wait.
+    - `on_stop`: receives an error that stops the run.
+    - `loan`: records each call to a hosted model on disk before it is sent. None: no record.
     """
 
     def __init__(

@@ -128,8 +128,9 @@ class WorkerAccount:
 class Leases:
     """Divides the limits of a run among its workers.
 
-    `spacing` is the minimum time between calls that the study file sets (seconds). `has_answered`
-    returns whether a model has answered at least once. `stop` stops the run.
+    - `spacing`: the minimum time between two calls (seconds), from the study file.
+    - `has_answered`: returns whether a model has answered at least once.
+    - `stop`: stops the run with an error.
     """
 
     def __init__(

@@ -64,9 +64,11 @@ class BudgetWaiter(NamedTuple):
 class Budget:
     """The budget of a run: it counts spending and reservations and admits calls that fit.
 
-    `usd` and `calls` are the limits, or None without a limit. `spent_usd` and `spent_calls` are the
-    spending of earlier processes. `warn` is called once, at 80 %. `ask_for_more` is given only on a
-    cluster worker. It is called if a call does not fit, and leads to a call of `raise_limits`.
+    - `usd`, `calls`: the limits, each None without a limit.
+    - `spent_usd`, `spent_calls`: what earlier processes of the run have spent.
+    - `warn`: receives one message when 80 % are spent.
+    - `ask_for_more`: only for a cluster worker. It is called if the budget cannot pay for a call,
+      and leads to a call of `raise_limits`.
     """
 
     def __init__(

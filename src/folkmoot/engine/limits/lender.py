@@ -65,8 +65,9 @@ class LoanWaiter(NamedTuple):
 class Loan:
     """The loan of one process: the calls that it may send, because they are recorded on disk.
 
-    `ask` is called when few of these calls are left. The caller answers with `apply_loan`, usually
-    `seconds` later. `wait` returns a context manager that is open while a call waits.
+    - `ask`: called when few of these calls are left. The caller answers with `apply_loan`.
+    - `seconds`: the usual time until this answer.
+    - `wait`: returns a context manager that is open while a call waits.
 
     Set `unpriced` before the first call of unknown price. From then on, calls wait until the record
     on disk says that the price is unknown.

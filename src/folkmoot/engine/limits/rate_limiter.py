@@ -98,10 +98,11 @@ class SlotWaiter(NamedTuple):
 class RateLimiter:
     """Admits the calls to one model, first come, first served.
 
-    `concurrency` is the maximum number of calls in flight, and `spacing` the minimum time between
-    two starts (seconds). `tell` is given on a cluster worker only. The limiter then admits no call
-    until the main process assigns it a share of the limits. It calls `tell(False)` if this share is
-    too small, and `tell(True)` if the other workers should know a new limit at once.
+    - `concurrency`: the maximum number of calls in flight.
+    - `spacing`: the minimum time between two starts (seconds).
+    - `tell`: only for a cluster worker. The limiter then admits no call until the main process
+      assigns it a share of the limits. It calls `tell(False)` if this share is too small. It calls
+      `tell(True)` if the other workers should know a new limit at once.
     """
 
     def __init__(
