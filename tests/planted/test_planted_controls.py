@@ -57,7 +57,7 @@ controls: {controls}
 # Knob and its strength → the controls that are asked, and how the alarm begins that must be raised.
 PLANTED = {
     "drift": (0.8, {"retest": False}, "User drift"),
-    "persona_forgetting": (0.4, {"retest": False}, "Persona not kept: simple_passive, final"),
+    "persona_forgetting": (0.4, {"retest": False}, "Persona not kept: Simple passive, final"),
     "instability": (0.6, {"negative": False}, "Unreliable decision: first vote"),
     "length_bias": (
         0.6,
