@@ -442,6 +442,11 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "same outcome": "In no condition did the result change: every option kept its number of "
         "votes.",
         "referring": "{replies} of {answers} answers refer to another participant.",
+        "alpha, high": "Krippendorff's alpha is {alpha}: high enough for conclusions, as is "
+        "customary.",
+        "alpha, fair": "Krippendorff's alpha is {alpha}: high enough for tentative conclusions.",
+        "alpha, low": "Krippendorff's alpha is {alpha}: too low to rely on either without reading "
+        "the answers.",
         "movers": "{count} of {people} people changed their position.",
         "on a scale": "On a scale from −1 to 1: {result}",
         "waverers": "When the question was asked again before the discussion, {count} of {people} "
@@ -519,6 +524,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "nothing to fit": "{who} changed, so no regression can be fitted.",
         "too few to fit": "Too few participants ({participants}) for a regression.",
         "no estimate": "This model gives no estimate for the conditions.",
+        "one code": "all have the same code, so agreement cannot be distinguished from chance.",
         "few votes": "Too few votes to say.",
         "few ratings": "Too few ratings to say.",
         "few yes or no": "Too few yes/no answers to say.",

@@ -361,8 +361,7 @@ def position_finding(concept: Concept) -> Finding | None:
     mover_count = sum(has_moved(*pair) for pair in pairs.select("before", "after").iter_rows())
     sentences = [word("description", "movers", count=mover_count, people=pairs.height)]
     if change_result is not None:
-        result = _result_sentence(change_result)
-        sentences.append(word("description", "on a scale", result=result))
+        sentences += [word("description", "on a scale", result=_result_sentence(change_result))]
     retest_pairs = position_pairs(concept.statements, InterviewTime.RETEST)
     if not retest_pairs.is_empty():
         wavering_count = sum(
@@ -702,17 +701,11 @@ def words_and_positions(concept: Concept) -> Finding | None:
     )
 
 
-def _describe_alpha(alpha: float) -> str:
+def _describe_alpha(alpha: float) -> Sentence:
     if not math.isfinite(alpha):
-        return "all have the same code, so agreement cannot be distinguished from chance."
-    if alpha >= GOOD_ALPHA:
-        return f"Krippendorff's alpha is {alpha:.2f}: high enough for conclusions, as is customary."
-    if alpha >= FAIR_ALPHA:
-        return f"Krippendorff's alpha is {alpha:.2f}: high enough for tentative conclusions."
-    return (
-        f"Krippendorff's alpha is {alpha:.2f}: too low to rely on either without reading the "
-        "answers."
-    )
+        return word("refusal", "one code")
+    case = "high" if alpha >= GOOD_ALPHA else "fair" if alpha >= FAIR_ALPHA else "low"
+    return word("description", f"alpha, {case}", alpha=f"{alpha:.2f}")
 
 
 def compare_stimuli(

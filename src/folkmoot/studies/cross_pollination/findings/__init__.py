@@ -17,7 +17,6 @@ from folkmoot.studies.cross_pollination.findings.changes import (
     option_shifts,
     position_change,
     regression_finding,
-    towards_opposition,
     transition_finding,
     vote_counts,
 )
@@ -34,6 +33,7 @@ from folkmoot.studies.cross_pollination.findings.trust import (
     persuasion_finding,
     respondent_checks,
     spread_of_votes,
+    towards_opposition,
 )
 from folkmoot.studies.cross_pollination.findings.votes import read_votes
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from folkmoot.kit.claims import LEVELS, claims_finding, result_cells
 from folkmoot.kit.findings import (
     Row,
-    category_shares,
     estimate_cells,
     finite_or_none,
     format_share,
@@ -18,7 +17,6 @@ from folkmoot.kit.findings import (
     interval_chart,
     list_values,
 )
-from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.inference.claims import Claim, adjust_families, fitted_result
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
@@ -31,9 +29,7 @@ from folkmoot.measures.inference.paired_votes import (
     IntArray,
     bowker,
     mcnemar,
-    moves_towards,
     stuart_maxwell,
-    towards_target,
     transition_table,
 )
 from folkmoot.measures.inference.proportions import holm
@@ -447,72 +443,6 @@ def option_shifts(votes: Votes) -> Finding | None:
         BarChart(tuple(bars), unit="net change in share", percent=True),
         notes=(EXPLORATORY_TESTS,),
         **votes.conditional_basis,
-    )
-
-
-def towards_opposition(votes: Votes) -> Finding | None:
-    """Return the finding on moves to the option that the moderator argued for.
-
-    The share of such moves is compared with the share that random moves would have. Return None if
-    no participant with a dialogue voted twice.
-    """
-    participants = votes.dialogue_participants
-    if not participants:
-        return None
-    moves = moves_towards(
-        [str(voter.initial_choice) for voter in participants],
-        [str(voter.final_choice) for voter in participants],
-        [str(voter.opposition_view) for voter in participants],
-        len(votes.options),
-    )
-    sentences = [
-        word(
-            "description",
-            "opposing view",
-            participants=format_count(moves.n, "participant"),
-            moved=moves.to_target,
-            elsewhere=moves.elsewhere,
-            stayed=moves.stayed,
-        )
-    ]
-    # The comparison with chance needs participants who moved and more than one other option.
-    if excess := towards_target(moves.moved_count, moves.to_target, len(votes.options)):
-        share, expected = format_share(excess.share), format_percent(excess.expected)
-        sentences.append(word("description", "beyond chance", share=share, expected=expected))
-    if agreeing := agreeing_share(votes.rebuttal_texts):
-        share = format_percent(agreeing.value)
-        sentences.append(word("description", "agreeing replies", share=share))
-    counts = {
-        "to the opposing view": moves.to_target,
-        "to another option": moves.elsewhere,
-        "stayed": moves.stayed,
-    }
-    shares = category_shares(counts)
-    conditions = votes.conditions_with("dialogue")
-    group_label = conditions[0].name if len(conditions) == 1 else "With a dialogue"
-    return Finding(
-        "towards_opposition",
-        "Moved towards the opposing view",
-        join_sentences(sentences),
-        ResultTable.from_records(
-            [
-                {"move": move, "participants": count, "participants_share": shares[move]}
-                for move, count in counts.items()
-            ],
-            "Participants of a dialogue, by the change of their vote.",
-        ),
-        BarChart(
-            tuple((group_label, move, count / moves.n) for move, count in counts.items()),
-            unit="share of those who faced an opposing view",
-            percent=True,
-        ),
-        notes=(
-            "A share above chance may be persuasion or giving in. The condition `empty_argument` "
-            "separates the two. The share of replies that open by agreeing is a rough count of "
-            "English phrases.",
-        ),
-        unit=votes.conditional_basis["unit"],
-        units=len(participants),
     )
 
 

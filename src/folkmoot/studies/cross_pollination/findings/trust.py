@@ -6,6 +6,7 @@ from collections import Counter
 
 from folkmoot.kit.findings import (
     Row,
+    category_shares,
     estimate_cells,
     format_points,
     format_share,
@@ -18,12 +19,14 @@ from folkmoot.measures.diagnostics import (
     FAILED,
     NOT_KNOWN,
     Check,
+    agreeing_share,
     check_instability,
     check_position_bias,
     check_spread_of_votes,
     check_sycophancy,
 )
-from folkmoot.measures.inference.estimates import format_count, points_span
+from folkmoot.measures.inference.estimates import format_count, format_percent, points_span
+from folkmoot.measures.inference.paired_votes import moves_towards, towards_target
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.reply_checks import (
     check_cut_replies,
@@ -34,7 +37,7 @@ from folkmoot.measures.reply_checks import (
 )
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY_TESTS, join_sentences, word
-from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
+from folkmoot.storage.findings import BarChart, Finding, IntervalChart, ResultTable
 from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, PLACEBOS, SIMPLE_VOTING
 from folkmoot.studies.cross_pollination.findings.decision_quality import count_moves
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Votes
@@ -349,3 +352,69 @@ def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], 
     if shown:
         return intervals, "Even in the worst case, no difference shown changes its sign."
     return intervals, ""
+
+
+def towards_opposition(votes: Votes) -> Finding | None:
+    """Return the finding on moves to the option that the moderator argued for.
+
+    The share of such moves is compared with the share that random moves would have. Return None if
+    no participant with a dialogue voted twice.
+    """
+    participants = votes.dialogue_participants
+    if not participants:
+        return None
+    moves = moves_towards(
+        [str(voter.initial_choice) for voter in participants],
+        [str(voter.final_choice) for voter in participants],
+        [str(voter.opposition_view) for voter in participants],
+        len(votes.options),
+    )
+    sentences = [
+        word(
+            "description",
+            "opposing view",
+            participants=format_count(moves.n, "participant"),
+            moved=moves.to_target,
+            elsewhere=moves.elsewhere,
+            stayed=moves.stayed,
+        )
+    ]
+    # The comparison with chance needs participants who moved and more than one other option.
+    if excess := towards_target(moves.moved_count, moves.to_target, len(votes.options)):
+        share, expected = format_share(excess.share), format_percent(excess.expected)
+        sentences.append(word("description", "beyond chance", share=share, expected=expected))
+    if agreeing := agreeing_share(votes.rebuttal_texts):
+        share = format_percent(agreeing.value)
+        sentences.append(word("description", "agreeing replies", share=share))
+    counts = {
+        "to the opposing view": moves.to_target,
+        "to another option": moves.elsewhere,
+        "stayed": moves.stayed,
+    }
+    shares = category_shares(counts)
+    conditions = votes.conditions_with("dialogue")
+    group_label = conditions[0].name if len(conditions) == 1 else "With a dialogue"
+    return Finding(
+        "towards_opposition",
+        "Moved towards the opposing view",
+        join_sentences(sentences),
+        ResultTable.from_records(
+            [
+                {"move": move, "participants": count, "participants_share": shares[move]}
+                for move, count in counts.items()
+            ],
+            "Participants of a dialogue, by the change of their vote.",
+        ),
+        BarChart(
+            tuple((group_label, move, count / moves.n) for move, count in counts.items()),
+            unit="share of those who faced an opposing view",
+            percent=True,
+        ),
+        notes=(
+            "A share above chance may be persuasion or giving in. The condition `empty_argument` "
+            "separates the two. The share of replies that open by agreeing is a rough count of "
+            "English phrases.",
+        ),
+        unit=votes.conditional_basis["unit"],
+        units=len(participants),
+    )
