@@ -418,10 +418,11 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Yield the parts of known source in a text of which both ends were cut off.
+    """Adjust the positions of texts of known source, after both ends of a text were cut off.
 
-    `spans`: these parts before the cut. `skipped`: the number of characters removed from the start.
-    `length`: the length of the remaining text.
+    - `spans`: the positions before the cut, with the sources.
+    - `skipped`: the number of characters removed from the start.
+    - `length`: the length of the remaining text.
     """
     for span in spans:
         start, end = max(0, span.start - skipped), min(length, span.end - skipped)

@@ -67,9 +67,9 @@ class Utterance(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """The source of the text: this utterance itself, if it was recorded and has an `id`.
+        """Where the text is recorded: in this utterance, if it was recorded and has an `id`.
 
-        Otherwise the source that the text carries: a reply, an answer or another utterance.
+        Otherwise it is where the text was taken from: a reply, an answer or another utterance.
         """
         if self.id:
             return Source("utterance", self.id, self.speaker_id)

@@ -210,7 +210,10 @@ class Budget:
             self._admit_waiting_calls()
 
     def remaining(self) -> tuple[float, int]:
-        """Return the budget that is neither spent nor reserved (USD, calls). No limit gives 0."""
+        """Return the budget that is neither spent nor reserved: USD and calls.
+
+        Where there is no limit, the amount is 0.
+        """
         usd = (self.usd or 0.0) - self.spent_usd - self._reserved - self._lent_usd
         calls = (self.calls or 0) - self.spent_calls - self._in_flight - self._lent_calls
         return max(0.0, usd + _USD_TOLERANCE), max(0, calls)

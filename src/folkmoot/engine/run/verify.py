@@ -241,7 +241,7 @@ def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
 
 
 def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
-    """Return the digests and hashes recorded by the last withdrawal.
+    """Return the hashes of journal, tables and files that the last withdrawal recorded.
 
     Returns an empty mapping if no human withdrew.
     """

@@ -93,12 +93,14 @@ async def repeat_protocol(
     repeated: Collection[str] = (),
     revise: Revision = keep_question,
 ) -> RepeatedProtocol:
-    """Run the protocol of a finished run again inside a scope, and return what it did.
+    """Run the protocol of a finished run again inside a scope, and return its answers.
 
-    `watched`: the addresses of the answers to keep. `repeated`: the scopes in which prompts are
-    revised and asked again, as address prefixes without a final slash. Elsewhere the old replies
-    count, so that later stages, such as coding, cost nothing. Raises the errors of the protocol,
-    and those that stop the outer run.
+    - `watched`: the addresses of the answers to return.
+    - `repeated`: the scopes in which prompts are changed and asked again, as address prefixes
+      without a final slash. Elsewhere the old replies count, so that later stages cost nothing.
+    - `revise`: returns a changed question (see `Revision`).
+
+    Raises the errors of the protocol, and those that stop the outer run, to which `scope` belongs.
     """
     outer = scope._run
     with (

@@ -157,17 +157,19 @@ class Scope:
     ) -> T | Missing:
         """Ask a speaker a question and return the parsed answer, or `Missing` with the reason.
 
-        `history` is the transcript that the speaker is shown before the prompt. An unreadable
-        answer is re-asked up to `reasks` times, with the problem. After that the result is
-        `Missing`, or the `fallback_value` of a `Json` answer. Texts and choices are returned as
-        `Quoted`, so that a later prompt that contains them records their source.
+        If the answer cannot be read, the question is asked again with the problem. After the last
+        try, the result is `Missing`, or the `fallback_value` of a `Json` answer. Texts and choices
+        are returned as `Quoted`: a prompt that contains them records who said them.
 
-        `about` names the topic for the embedded respondent, which reads no instructions. `shows`
-        lists texts that a prompt written without a template contains. ProtocolError is raised if
-        one of these texts is missing in the prompt.
+        - `history`: the transcript that the speaker is shown before the prompt.
+        - `reasks`: how often the question is asked again at most.
+        - `about`: the topic, for the embedded respondent, which reads no instructions.
 
-        `for_people` is the wording for a human in place of a prompt that was written without a
-        template. Templates contain this wording themselves (`{% if for_people %}`).
+        Two arguments are for a prompt that was written without a template:
+
+        - `shows`: texts that the prompt contains. Raises ProtocolError if one is missing in it.
+        - `for_people`: the wording for a human. A template contains this wording itself
+          (`{% if for_people %}`).
         """
         result = await self.ask_detailed(
             speaker,
