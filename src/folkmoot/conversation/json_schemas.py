@@ -55,9 +55,9 @@ def _build_schema(
 
 
 class _SentSchemaGenerator(GenerateJsonSchema):
-    """The schema generator of pydantic, but without the docstrings of pinned models.
+    """The schema generator of pydantic. It leaves out the docstrings of some models.
 
-    A pinned model has a title in its `model_config` (see `answer_types.pin_schema`).
+    These are models with a fixed title in `model_config` (see `answer_types.pin_schema`).
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:

@@ -359,9 +359,10 @@ def _find_variables(env: TemplateSandbox, source: str) -> frozenset[str]:
 
 @pass_context
 def mark_source(context: Context, value: object) -> str:
-    """Return the output of `{{ value }}`, between two special characters if it has sources.
+    """Return the output of `{{ value }}` in a template.
 
-    `read_marks` uses these characters to find where the text begins and ends.
+    If it is known where the text comes from, two special characters enclose it. `read_marks` uses
+    them to find where the text begins and ends.
     """
     # A prompt may be part of another one, such as the system prompt of a later stage.
     text = with_sources(

@@ -131,7 +131,7 @@ def list_models(
     names: Sequence[str] = DEFAULT_LISTED_MODELS,
     endpoints: Mapping[str, str] | None = None,
 ) -> list[ModelListing]:
-    """Return the listing of each model, without calling a model."""
+    """Return one line of `folkmoot models` for each model, without calling a model."""
     environ = load_environment()
     listings = []
     for name in names:
