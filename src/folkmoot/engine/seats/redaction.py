@@ -167,7 +167,7 @@ def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
 
 
 def _find_quoted_ranges(words: Words, quotable: Collection[Gram]) -> Places:
-    """Return the places where one of some runs of words occurs in a text.
+    """Return the places in a text that hold one of the `quotable` runs of words.
 
     A place is a pair of word numbers (first, last excluded). Places do not overlap.
     """

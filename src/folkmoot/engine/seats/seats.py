@@ -244,7 +244,7 @@ def self_description_address(seat: Seat) -> str:
 
 
 def describe_oneself(seat: Seat, text: str) -> Quoted:
-    """Return a self-description as a quoted text. Its source is the row of `self_descriptions`."""
+    """Return a self-description as a text that refers to its row in `self_descriptions`."""
     source_id = cell_id(f"{SELF_DESCRIPTIONS}.text", seat.name)
     return Quoted(text, Source("persona", source_id, seat.id))
 
