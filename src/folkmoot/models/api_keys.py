@@ -1,8 +1,4 @@
-"""API keys: read from the environment or the nearest `.env`, and removed from all written texts.
-
-The runner opens providers with this module. `folkmoot models` lists keys with it. The HTTP client
-and the logs remove keys from error messages.
-"""
+"""API keys: read from the environment or the nearest `.env`, and removed from all written texts."""
 
 from __future__ import annotations
 
@@ -39,11 +35,11 @@ class NeedsKey(Protocol):
 
 
 def load_environment(start: Path | None = None) -> dict[str, str]:
-    """Return the environment variables, and those of the nearest `.env` from `start` upwards.
+    """Return the environment variables, and those of the nearest `.env` file.
 
-    `start` is the working directory by default. A variable that is set in the environment has
-    priority over the file. `os.environ` is not changed.
+    - `start`: the folder where the search for `.env` begins. Default: the working directory.
     """
+    # A variable of the environment has priority over the file. `os.environ` is not changed.
     file_values: dict[str, str] = {}
     folder = (start or Path.cwd()).absolute()
     for parent in (folder, *folder.parents):
@@ -57,7 +53,7 @@ def load_environment(start: Path | None = None) -> dict[str, str]:
 
 
 def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
-    """Return (name, value) of the first environment variable that holds a key of this model.
+    """Return the name and value of the first variable that holds a key of this model.
 
     Returns None if no such variable is set.
     """
@@ -74,8 +70,7 @@ def resolve_key(
 ) -> str | None:
     """Return the API key for a model: `explicit`, or the key in the environment or `.env`.
 
-    Returns None for a model that needs no key, such as a model on a local server. Raises InputError
-    with the name of the variable if a required key is missing.
+    Returns None for a model that needs no key. Raises InputError if a required key is missing.
     """
     if explicit:
         return explicit.strip()
@@ -94,11 +89,12 @@ def resolve_key(
 
 
 def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
-    """Return a text in which keys are replaced by a placeholder.
+    """Return a text in which API keys are replaced by a placeholder.
 
-    Keys are the texts in `secrets`, the values of key variables in the environment, and texts that
-    are shaped like keys.
+    - `secrets`: more texts to replace.
     """
+    # Keys are also the values of key variables in the environment, and texts that are shaped like
+    # keys.
     secret_values = {secret for secret in secrets if secret}
     # A shorter value would be replaced inside ordinary words.
     secret_values.update(

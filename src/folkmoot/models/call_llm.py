@@ -1,8 +1,6 @@
-"""Ask one question to one model from a script or notebook, and list the available models.
+"""Ask one question to one model from a script or notebook, and list the available models."""
 
-Studies use the gateway instead, because it journals each call. `folkmoot models` prints the result
-of `list_models`.
-"""
+# Studies use the gateway instead, because it journals each call.
 
 from __future__ import annotations
 
@@ -62,16 +60,16 @@ def call_llm(
     api_key: str | None = None,
     timeout: float = 120.0,
 ) -> str:
-    """Return the answer of a model to a question.
+    """Return the answer of a model to a question, in a script or a notebook.
 
-    `memory` holds earlier questions and answers, oldest first: `[{"question": str, "answer": str},
-    …]`. Transient errors and empty replies are retried three times with exponential backoff. The
-    log receives latency and tokens, and a warning if the token limit truncated the reply. The
-    function works with and without a running event loop.
+        call_llm("gpt-4o", [{"question": "Who are you?", "answer": "Ann."}], "How old are you?")
 
-    Raises InputError for an unknown model, a missing key or a key over plain HTTP. Raises
-    FatalModelError for a rejected key, QuotaError, RefusedError, or TransientError after the last
-    retry.
+    - `memory`: earlier questions and answers, oldest first.
+    - `timeout`: in seconds.
+
+    Temporary errors and empty replies are tried again three times. Raises InputError for an unknown
+    model, a missing key or a key over plain HTTP. Raises FatalModelError for a rejected key,
+    QuotaError, RefusedError or TransientError.
     """
     spec = resolve_model(model, {model: base_url} if base_url else None)
     key = resolve_key(spec, api_key)
@@ -156,7 +154,7 @@ def list_models(
 
 
 def _missing_requirement(spec: ModelSpec) -> str:
-    """Return the reason why a local model cannot run, or an empty string."""
+    # An empty result means that nothing is missing.
     if spec.provider == LOCAL_MODEL:
         try:
             # Opening a local model only checks its files. The server starts with the first call.
@@ -175,9 +173,9 @@ def try_models(
     endpoints: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> list[ModelListing]:
-    """Make one small call to each usable model. Return the listings with the results.
+    """Make one small call to each usable model and return the results.
 
-    An error of a call is stored in the listing and not raised.
+    An error of a call is stored in the result and not raised.
     """
     listings = list_models(names, endpoints)
     return [

@@ -1,8 +1,7 @@
-"""The model catalogue: from a model's name to its vendor, API model ID, address and key.
+"""The model catalogue: from a model's name to its vendor, address and API key.
 
-The name `provider/model` always works, and known models also have bare names. The runner, the
-estimates and `folkmoot models` use the catalogue. The table of vendors is data, so a new vendor is
-a new row."""
+The name `provider/model` always works, and known models also have bare names.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ class Vendor:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """The specification of one model, made by `resolve_model`."""
+    """What Folkmoot knows about one model, made by `resolve_model`."""
 
     # The canonical name, `provider/model`.
     name: str
@@ -198,14 +197,14 @@ def resolve_model(
     endpoints: Endpoints | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> ModelSpec:
-    """Return the specification of the model with this name.
+    """Return what Folkmoot knows about the model with this name.
 
-    `endpoints` assigns servers to a model or to a whole vendor. The environment variable
-    `<VENDOR>_BASE_URL` has lower priority. A model with a custom base URL works without a key. If a
-    key is set, it is sent.
+    - `endpoints`: the servers that the study file names for a model or a vendor.
 
     Raises InputError with similar names if the name is unknown.
     """
+    # The environment variable `<VENDOR>_BASE_URL` has lower priority than `endpoints`. A model with
+    # a custom base URL works without a key. If a key is set, it is sent.
     name = name.strip()
     endpoints = endpoints or {}
     if is_synthetic(name):
@@ -245,12 +244,12 @@ def resolve_model(
 
 
 def is_synthetic(name: str) -> bool:
-    """Return True if a model name means the embedded respondent."""
+    """Return True if the name means the embedded respondent."""
     return name == SYNTHETIC_MODEL or name.startswith(f"{SYNTHETIC_MODEL}/")
 
 
 def on_this_machine(name: str) -> bool:
-    """Return True if a model name means a model that Folkmoot serves on this machine."""
+    """Return True if the name means a model that Folkmoot runs on this machine."""
     return name == LOCAL_MODEL or name.startswith(f"{LOCAL_MODEL}:")
 
 
@@ -270,12 +269,12 @@ def is_text_only(spec: ModelSpec) -> bool:
 
 
 def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
-    """Return the name of the embedding model for a chat model, from the same vendor and address.
+    """Return the name of the embedding model that belongs to a chat model.
 
-    Returns None if the vendor documents no embedding model. Returns None also if the study file
-    moves only the chat model to a custom server. Texts for that server must not be sent to the
-    vendor.
+    Returns None if no embedding model is known for the vendor and the server.
     """
+    # The result is also None if the study file moves only the chat model to a custom server,
+    # because texts for that server must not be sent to the vendor.
     spec = resolve_model(name, endpoints)
     if spec.local or spec.provider == LOCAL_MODEL:
         return WORD_VECTOR_MODEL
@@ -288,7 +287,7 @@ def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
 
 
 def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
-    """Return a new provider for a model, from the entry point that the specification names."""
+    """Return a new provider for a model."""
     entry_point = installed_entry_points(PROVIDERS).get(spec.provider)
     if entry_point is None:
         raise InputError(f"no provider named {spec.provider!r} is installed (group {PROVIDERS})")
@@ -341,10 +340,7 @@ def _resolve_bare_name(name: str) -> tuple[str, str]:
 
 
 def _vendors_by_priced_model() -> dict[str, str]:
-    """Return the vendor of each model ID in the price library.
-
-    Models that several vendors serve are left out.
-    """
+    # Maps a model ID of the price library to its vendor. IDs of several vendors are left out.
     # The import takes 0.25 s and is needed only for unusual names.
     from genai_prices import data_snapshot
 
@@ -365,10 +361,7 @@ def _vendors_by_priced_model() -> dict[str, str]:
 def _endpoint_servers(
     name: str, canonical: str, wire_model: str, vendor: str, endpoints: Endpoints
 ) -> tuple[Server, ...]:
-    """Return the servers that the study file assigns to a model, or an empty tuple.
-
-    A key of `endpoints` may be any name of the model, or its vendor.
-    """
+    # A key of `endpoints` may be any name of the model, or its vendor.
     # The most specific key has priority.
     for key in (name, canonical, wire_model, vendor):
         if key in endpoints:

@@ -1,9 +1,10 @@
 """The servers of models: the addresses under `endpoints:` in a study file.
 
 An address is a base URL, a mapping of `url`, `headers` and `query`, or a list of such addresses.
-Addresses never contain secrets. `${NAME}` is replaced by a value from the environment or `.env`
-when a server is opened. No copy of the settings contains the value.
 """
+
+# Addresses never contain secrets. `${NAME}` is replaced by a value from the environment or `.env`
+# when a server is opened. No copy of the settings contains the value.
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ MIN_SECRET_CHARACTERS = 6
 
 
 class Server(NamedTuple):
-    """One server of a model. Variables such as `${NAME}` in its values are not yet replaced."""
+    """One server of a model, as the study file describes it."""
+
+    # Variables such as `${NAME}` in the values are not yet replaced.
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
@@ -61,7 +64,7 @@ class Server(NamedTuple):
 
     @property
     def variable_names(self) -> tuple[str, ...]:
-        """The names of the variables in headers and query, each once."""
+        """The names of the environment variables in headers and query, each once."""
         texts = (text for _, text in (*self.headers, *self.query))
         return tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
 
@@ -154,11 +157,8 @@ def _parse_pairs(part: str, raw_pairs: object) -> tuple[tuple[str, str], ...]:
 
 
 def _contains_secret(name: str, text: str) -> bool:
-    """Return True if a value contains a secret in plain text.
-
-    Under a name such as `api_key`, every plain value counts as a secret. Under any other name, only
-    a text that is shaped like a key counts.
-    """
+    # Under a name such as `api_key`, every plain value counts as a secret. Under any other name,
+    # only a text that is shaped like a key counts.
     remaining = _VARIABLE.sub("", text)
     # The words "Bearer" and "Basic" alone are no secret: `Bearer ${TOKEN}` is correct.
     is_secret = is_secret_name(name) and bool(

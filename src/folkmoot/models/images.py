@@ -1,7 +1,6 @@
 """Images in prompts: find the references in a text, and split messages at the references.
 
-An image is identified by its address. `Speaker.images` lists the phrases of a study's texts that
-are images. Each wire format sends an image in the form that its vendor expects.
+An image is identified by its address.
 """
 
 from __future__ import annotations
@@ -57,7 +56,10 @@ class Image(NamedTuple):
 
     @property
     def data(self) -> tuple[str, str] | None:
-        """The media type and the base64 data of a `data:` address, or None for other addresses."""
+        """The media type and the base64 data of a `data:` address.
+
+        None for other addresses.
+        """
         head, comma, body = self.url.partition(";base64,")
         return (head.removeprefix("data:"), body) if comma and head.startswith("data:") else None
 
@@ -68,10 +70,11 @@ def find_image_references(text: str) -> list[Image]:
 
 
 def replace_images(text: str, keep: Collection[str] = ()) -> str:
-    """Return a text with `[image]` in place of each image, except for the phrases in `keep`.
+    """Return a text with `[image]` in place of each image.
 
-    The result keeps the note of where the text comes from.
+    - `keep`: the phrases that are not replaced.
     """
+    # The result keeps the note of where the text comes from.
     for image, _ in list(find_images(text)):
         if image.words not in keep:
             text = replace_words(text, image.words, "[image]")
@@ -86,7 +89,7 @@ class MessagePart(NamedTuple):
 
 
 def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return the phrases of `images` that occur in the messages as references to an image."""
+    """Return the phrases of `images` that occur in the messages."""
     # Models cannot generate images, so an assistant message has none.
     prompt_texts = (
         (message.content for message in messages if message.role != "assistant") if images else ()
@@ -103,12 +106,10 @@ def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> 
 def split_messages(
     messages: Sequence[Message], images: Collection[str]
 ) -> list[tuple[Message, list[MessagePart]]]:
-    """Split messages into text parts and image parts.
-
-    An image is inserted at its first mention. Every mention becomes `[image 1]`, `[image 2]`, …, so
-    that later texts can refer to the image. A system message can hold only text, so its images are
-    inserted at the start of the next user message.
-    """
+    """Split messages into text parts and image parts."""
+    # An image is inserted at its first mention. Every mention becomes `[image 1]`, `[image 2]`, …,
+    # so that later texts can refer to the image. A system message can hold only text, so its images
+    # are inserted at the start of the next user message.
     if not images:
         return [(message, [MessagePart(message.content)]) for message in messages]
     number_by_url: dict[str, int] = {}
@@ -144,7 +145,7 @@ def split_messages(
 
 
 def find_images(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
-    """Yield each image of a text with the regex match of its phrase."""
+    """Yield each image of a text with the place where it occurs."""
     # This quick test spares the pattern search for nearly all texts.
     if "://" in text or "data:image" in text:
         for match in _IMAGE.finditer(text):

@@ -1,8 +1,10 @@
 """A provider that sends each call to the least busy of several servers of one model.
 
-This provider is used if an address under `endpoints:` is a list. A server that fails is skipped for
-a number of calls and then tried again. The run stops only if no server can be reached.
+This provider is used if an address under `endpoints:` is a list.
 """
+
+# A server that fails is skipped for a number of calls and then tried again. The run stops only if
+# no server can be reached.
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class LoadBalancer:
 
     @property
     def notes(self) -> list[str]:
-        """The notes of all servers about capabilities that their models lack."""
+        """One sentence about each feature that the models of the servers lack."""
         return [note for server in self._servers for note in getattr(server, "notes", ())]
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
@@ -48,10 +50,8 @@ class LoadBalancer:
         )
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the limit of output tokens that is sent with the request, or None for no limit.
-
-        Reasoning tokens count as output tokens.
-        """
+        """Return the limit of output tokens that is sent with the request, or None for no limit."""
+        # Reasoning tokens count as output tokens.
         get_limit = getattr(self._servers[0], "max_output_tokens", None)
         limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
         return limit
@@ -81,10 +81,8 @@ class LoadBalancer:
             self._passed = [passed + 1 for passed in self._passed]
 
     def _load_of(self, index: int) -> int:
-        """Return the load of a server: its running calls, plus a penalty after a failure.
-
-        The penalty is the number of calls for which the server is still skipped.
-        """
+        # The running calls, plus the number of calls for which the server is still skipped after a
+        # failure.
         # 16 calls after the first failure, then doubled with each further failure in a row.
         penalty = min(MAX_PENALTY_CALLS, 2 ** min(self._failed[index] + 3, 20))
         remaining_penalty = max(0, penalty - self._passed[index]) if self._failed[index] else 0

@@ -1,7 +1,7 @@
 """The cost of tokens, from an offline price library (genai-prices).
 
-An unknown price is `None` and never zero. The gateway computes costs after every call, and the
-estimates use the prices before a run."""
+An unknown price is `None` and never zero.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +34,10 @@ class ModelPrice:
     share: float = 1.0
 
     def batch_price(self) -> ModelPrice:
-        """Return the price in a batch, half the normal price at all vendors (see `batches.py`).
-
-        Anthropic applies its cache discount in batches too. The other vendors do not document this
-        for every model, so their cached tokens are priced as uncached. The actual bill may be
-        lower.
-        """
+        """Return the price in a batch, half the normal price at all vendors."""
+        # Anthropic applies its cache discount in batches too. The other vendors do not document
+        # this for every model, so their cached tokens are priced as uncached. The actual bill may
+        # be lower.
         half = replace(self, share=0.5)
         if self.provider == "anthropic":
             return half
@@ -48,9 +46,9 @@ class ModelPrice:
     def cost(self, usage: Usage) -> float | None:
         """Return the cost in USD, or None if the server did not report the tokens.
 
-        A free model costs 0, even without a token count. A usage without a count of cached tokens
-        is priced as if none were cached.
+        A free model costs 0, even without a token count.
         """
+        # A usage without a count of cached tokens is priced as if none were cached.
         input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
         if self is FREE_PRICE:
             return 0.0
@@ -74,11 +72,9 @@ class ModelPrice:
         )
 
     def max_cost_usd(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the maximum cost in USD of these token counts.
-
-        Writing the input to the vendor's cache may cost more or less than plain input. The higher
-        cost counts.
-        """
+        """Return the highest possible cost in USD of these token counts."""
+        # Writing the input to the vendor's cache may cost more or less than plain input. The higher
+        # cost counts.
         if max(input_tokens, output_tokens) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:
             return self.share * (
                 input_tokens * max(self.input_usd, self.cache_write_usd)
@@ -106,7 +102,10 @@ def find_price(spec: ModelSpec) -> ModelPrice | None:
 def estimate_cost(
     spec: ModelSpec, input_tokens: int, output_tokens: int, cached: int = 0, *, batch: bool = False
 ) -> float | None:
-    """Return the estimated cost in USD of these token counts, or None if the price is unknown."""
+    """Return the estimated cost in USD of these token counts.
+
+    Returns None if the price is unknown.
+    """
     rate = find_price(spec)
     if rate is None:
         return None
@@ -115,7 +114,7 @@ def estimate_cost(
 
 
 def supports_batches(spec: ModelSpec) -> bool:
-    """Return True if the vendor has a batch API for the model and its batch price is known."""
+    """Return True if the vendor has a batch API for the model with a known price."""
     return not spec.local and spec.price_provider in ("openai", "anthropic", "google")
 
 

@@ -1,10 +1,11 @@
 """Requests to models and their completions: the types that every provider uses.
 
 A provider is an object with `complete_request` and `embed_texts`. Providers are registered under
-the entry-point group `folkmoot.providers`. The gateway is the only caller. Types that every call
-creates several times are NamedTuples. A NamedTuple is as immutable as a frozen dataclass and is
-created in a fifth of the time.
+the entry-point group `folkmoot.providers`.
 """
+
+# Types that every call creates several times are NamedTuples. A NamedTuple is as immutable as a
+# frozen dataclass and is created in a fifth of the time.
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ MAX_REPLY_BYTES = 8_000_000
 
 
 class Message(NamedTuple):
-    """One message of a request, with its message role and its content."""
+    """One message of a request, with the role of its author and its text."""
 
     role: Role
     content: str
@@ -49,11 +50,10 @@ class Message(NamedTuple):
 
 
 class RespondentHints(NamedTuple):
-    """Metadata about a question that helps the embedded respondent.
+    """Facts about a question that help the embedded respondent."""
 
-    All hints follow from the speaker, the answer type and the study author's `about`. Hints are not
-    sent to servers, not journaled and not fingerprinted.
-    """
+    # All hints follow from the speaker, the answer type and the study author's `about`. Hints are
+    # not sent to servers, not journaled and not fingerprinted.
 
     # Role of the speaker who is asked.
     role: str = ""
@@ -78,7 +78,7 @@ NO_HINTS = RespondentHints()
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call to a chat model, independent of any wire format."""
+    """One call to a chat model, in a form that suits every vendor."""
 
     # The provider and the model, such as `openai/gpt-4o`.
     model: str
@@ -143,11 +143,10 @@ class ModelRequest:
 
 
 class Usage(NamedTuple):
-    """The token counts that the provider reported. A count that was not reported is None.
+    """The token counts that the provider reported. A count that was not reported is None."""
 
-    `input_tokens` includes `cached_tokens` and `cache_write_tokens`. Cached tokens and tokens that
-    are written to the vendor's cache have separate prices.
-    """
+    # `input_tokens` includes `cached_tokens` and `cache_write_tokens`. Cached tokens and tokens
+    # that are written to the vendor's cache have separate prices.
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -160,22 +159,18 @@ NO_USAGE = Usage(0, 0, 0)
 
 
 def byte_count(*texts: str) -> int:
-    """Return the number of bytes of the texts in UTF-8.
-
-    The number is an upper bound for the tokens, because no current tokenizer produces more tokens
-    than bytes.
-    """
+    """Return the number of bytes of the texts in UTF-8."""
+    # The number is an upper bound for the tokens, because no current tokenizer produces more tokens
+    # than bytes.
     return sum(
         len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts
     )
 
 
 def estimate_tokens(*texts: str) -> int:
-    """Return an estimate of the tokens of the texts, at four UTF-8 bytes per token.
-
-    The estimate is close for English and for scripts with three bytes per character. The estimate
-    is used only if the vendor reported no token count.
-    """
+    """Return an estimate of the tokens of the texts, at four UTF-8 bytes per token."""
+    # The estimate is close for English and for scripts with three bytes per character. It is used
+    # only if the vendor reported no token count.
     return (byte_count(*texts) + 3) // 4
 
 
@@ -187,7 +182,10 @@ def parse_token_count(value: object) -> int | None:
 
 
 def part_text(part: object) -> str:
-    """Return the text of one part of a message, or an empty string if the part has no text."""
+    """Return the text of one part of a message.
+
+    Returns an empty string if the part has no text.
+    """
     text = part.get("text") if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else ""
 
@@ -211,9 +209,9 @@ _UNSTATED_REASONS = frozenset({"", "null", "none", "unknown", "finish_reason_uns
 
 
 def normalise_finish_reason(word: object) -> str:
-    """Return a vendor's finish reason as used in `Completion.finish`.
+    """Return a vendor's word for why a reply ended, translated for `Completion.finish`.
 
-    Raises TransientError if the reason states that the vendor failed during generation.
+    Raises TransientError if the vendor failed while the model was writing.
     """
     vendor_reason = word.strip().lower() if isinstance(word, str) else ""
     if _VENDOR_FAILURE_PATTERN.search(vendor_reason):
@@ -247,7 +245,7 @@ def strip_reasoning(text: str) -> str:
 
 
 class Completion(NamedTuple):
-    """The completion of one request."""
+    """The reply of a model to one request."""
 
     text: str
     usage: Usage = Usage()
@@ -279,7 +277,9 @@ class StudyPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """The settings that a provider's factory receives: `provider(settings) -> Provider`."""
+    """The settings with which a provider is opened."""
+
+    # The factory of a provider is called as `provider(settings) -> Provider`.
 
     # The address of the server. None means the provider's default.
     base_url: str | None = None
@@ -307,10 +307,13 @@ class ProviderSettings:
 class Provider(Protocol):
     """The interface of a provider, as the gateway uses it.
 
-    `complete_request` and `embed_texts` raise a ModelError that tells the gateway whether to retry.
-    They never retry themselves. `address` is the address of the call in the run. The embedded
-    respondent seeds its random draws with the address. Other providers ignore it.
+    - `address`: the address of the call in the run.
+
+    `complete_request` and `embed_texts` raise a ModelError and never try again themselves.
     """
+
+    # The error tells the gateway whether to retry. The embedded respondent seeds its random draws
+    # with the address. Other providers ignore it.
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion: ...
 

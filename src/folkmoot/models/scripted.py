@@ -22,13 +22,14 @@ DIMENSIONS = 64
 class ScriptedProvider:
     """A provider in this process that returns the replies of a function.
 
-    - `fn(request, address)`: returns a text or a Completion, or raises a ModelError. It may be
-      async.
+    - `fn(request, address)`: returns a text or a Completion, or raises a ModelError.
     - `latency`: the delay of each reply in seconds, or a function from address to delay.
     - `keep_requests`: if True, the attribute `seen` holds the address and the request of each call.
 
     The attribute `calls` is the number of calls so far.
     """
+
+    # `fn` may be async.
 
     def __init__(
         self,
@@ -62,10 +63,8 @@ class ScriptedProvider:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Return vectors of hashed word counts, shape (n, 64), float32.
-
-        Texts with the same words get the same direction.
-        """
+        """Return an embedding of each text, shape (n, 64), float32."""
+        # Hashed word counts: texts with the same words get the same direction.
         self.calls += 1
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         for row, text in enumerate(texts):

@@ -1,6 +1,4 @@
-"""Base URLs: join paths, find keys inside URLs, and check that keys are sent encrypted.
-
-The catalogue, the wire formats and all code that sends a key use these functions."""
+"""Base URLs: join paths, find keys inside URLs, and check that keys are sent encrypted."""
 
 from __future__ import annotations
 
@@ -34,10 +32,8 @@ UNENCRYPTED_MESSAGE = (
 
 @lru_cache(256)
 def join_url(base: str, path: str) -> str:
-    """Return the URL of a path below a base URL.
-
-    Both the base URL and the path may have a query. Raises ValueError for an invalid URL.
-    """
+    """Return the URL of a path below a base URL. Raises ValueError for an invalid URL."""
+    # Both the base URL and the path may have a query.
     parts = urlsplit(base)
     path, _, further_query = path.partition("?")
     query = "&".join(filter(None, (parts.query, further_query)))
@@ -47,7 +43,7 @@ def join_url(base: str, path: str) -> str:
 def ensure_version(base: str, version: str) -> str:
     """Return a base URL that ends with a version such as `/v1` or `/v1beta`.
 
-    `version` is added only if the URL does not end with a version.
+    - `version`: added only if the URL does not end with a version.
     """
     try:
         if re.search(r"/v\d+\w*$", urlsplit(base).path.rstrip("/")):
@@ -59,10 +55,9 @@ def ensure_version(base: str, version: str) -> str:
 
 
 def require_encryption(key: str | None, base_url: str | None, model: str = "") -> None:
-    """Raise InputError if a key would be sent unencrypted over a public network.
-
-    A password or key inside the URL counts as a key. This machine and private networks are exempt.
-    """
+    """Raise InputError if a key would be sent unencrypted over a public network."""
+    # A password or key inside the URL counts as a key. This machine and private networks are
+    # exempt.
     base_url = base_url or ""
     host = find_unencrypted_host(base_url)
     if host is not None and (key or find_secrets(base_url)):
@@ -77,11 +72,12 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
 
 
 def find_unencrypted_host(base_url: str) -> str | None:
-    """Return the host to which a URL sends data unencrypted over public networks, or None.
+    """Return the host to which a URL sends data unencrypted over public networks.
 
-    This machine, addresses of private networks and local names are not public. A local name
-    resolves only to private addresses. It has no dot, or ends in `.local` or a similar suffix.
+    Returns None if there is no such host.
     """
+    # This machine, addresses of private networks and local names are not public. A local name
+    # resolves only to private addresses. It has no dot, or ends in `.local` or a similar suffix.
     try:
         parts = urlsplit(base_url)
         host = parts.hostname or ""
@@ -108,7 +104,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def find_secrets(url: str) -> list[str]:
-    """Return the passwords and keys in a URL, from its user information and its query."""
+    """Return the passwords and keys in a URL."""
+    # From its user information and its query.
     try:
         parts = urlsplit(url)
         secrets = [

@@ -1,10 +1,11 @@
-"""Embeddings without a download: 512 numbers from hashed words and character n-grams.
+"""Embeddings without a download: 512 numbers from the words and letter sequences of a text.
 
-`embedding_model: synthetic` selects these embeddings. The default is `word_vectors`. Features are
-weighted by tf-idf with a fixed idf table (docs/decisions/0003). The vector of a text depends on the
-text alone and not on its batch. Like other embeddings, these vectors distinguish topic and wording
-better than stance.
+`embedding_model: synthetic` selects these embeddings.
 """
+
+# Features are weighted by tf-idf with a fixed idf table (docs/decisions/0003). The vector of a text
+# depends on the text alone and not on its batch. Like other embeddings, these vectors distinguish
+# topic and wording better than stance.
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ _COMMON_WORD_SET = frozenset(_COMMON_WORDS.split())
 
 
 def embed_texts(texts: Sequence[str]) -> FloatArray:
-    """Return vectors of texts, shape (n, 512), float32, rows of Euclidean norm 1.
+    """Return the embeddings of texts, shape (n, 512), float32, rows of Euclidean norm 1.
 
     A text without words gives a row of zeros.
     """
@@ -99,11 +100,10 @@ def embed_texts(texts: Sequence[str]) -> FloatArray:
 
 @lru_cache(maxsize=65536)
 def word_weight(word: str) -> float:
-    """Return a fixed substitute for the inverse document frequency of a word.
-
-    Stop words have the weight 0, and common words a small weight. Otherwise the weight grows with
-    the length of the word, because longer words are rarer (Zipf's law of abbreviation).
-    """
+    """Return the weight of a word, which is larger for rare words."""
+    # A fixed substitute for the inverse document frequency. Stop words have the weight 0, and
+    # common words a small weight. Otherwise the weight grows with the length of the word, because
+    # longer words are rarer (Zipf's law of abbreviation).
     if word in _STOP_WORDS or len(word) < 2:
         return 0.0
     if word in _COMMON_WORD_SET:
@@ -112,10 +112,8 @@ def word_weight(word: str) -> float:
 
 
 class _TokenIndex(dict[str, list[int]]):
-    """A cache that maps a token (text between white space) to the numbers of its words.
-
-    Words with the weight 0 get no number.
-    """
+    # Maps a token (text between white space) to the numbers of its words. Words with the weight 0
+    # get no number.
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {}
@@ -131,13 +129,9 @@ class _TokenIndex(dict[str, list[int]]):
 def _feature_weights(
     text_of_item: NDArray[np.intp], items: NDArray[np.intp], features: list[Features]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return where the features of all texts count in their vectors, and with which weights.
-
-    The first array holds indices into the concatenated vectors of all texts.
-
-    - `items`: for each occurrence of a word or word pair, its index in `features`.
-    - `text_of_item`: for each occurrence, the index of its text.
-    """
+    # Returns indices into the concatenated vectors of all texts, and a weight for each. `items` and
+    # `text_of_item`: the index in `features` and the index of the text, for each occurrence of a
+    # word or word pair.
     if not features:
         return np.zeros(0, dtype=np.intp), np.zeros(0)
     distinct, first_index, occurrences = np.unique(
@@ -163,10 +157,7 @@ def _feature_weights(
 
 
 def _hash_slot(feature: str) -> tuple[int, float]:
-    """Return the dimension and the sign (1 or −1) of a feature, from a hash of its text.
-
-    Random signs keep dot products unbiased on average.
-    """
+    # The dimension and the sign (1 or −1). Random signs keep dot products unbiased on average.
     code = zlib.crc32(feature.encode())
     return code % DIMENSIONS, 1.0 if code & 0x80000000 else -1.0
 
@@ -181,7 +172,7 @@ def _bigram_slot(first_word: str, second_word: str) -> Features:
 
 @lru_cache(maxsize=65536)
 def _word_features(word: str) -> Features:
-    """Return the dimensions and weights of a word and of its character 3- to 5-grams."""
+    # The features are the word itself and its character 3- to 5-grams.
     weight = word_weight(word)
     marked = f"<{word}>"
     grams = [marked[start : start + n] for n in (3, 4, 5) for start in range(len(marked) - n + 1)]

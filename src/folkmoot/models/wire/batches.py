@@ -1,14 +1,13 @@
 """The vendors' batch APIs: many requests in one job, results within 24 hours, half the price.
 
-There is one class for each vendor. `batch_queue.py` of the engine uses these classes.
-
-- OpenAI: https://platform.openai.com/docs/guides/batch and /docs/api-reference/batch
-- Anthropic: https://docs.claude.com/en/docs/build-with-claude/batch-processing
-- Gemini: https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api
-
-A result has the form of a response to a single call (status, headers, body). The wire formats
-therefore decode results and errors as usual.
+There is one class for each vendor.
 """
+
+# OpenAI: https://platform.openai.com/docs/guides/batch and /docs/api-reference/batch. Anthropic:
+# https://docs.claude.com/en/docs/build-with-claude/batch-processing. Gemini:
+# https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api. A result
+# has the form of a response to a single call (status, headers, body), so the wire formats decode
+# results and errors as usual.
 
 from __future__ import annotations
 
@@ -57,10 +56,9 @@ class BatchStatus(NamedTuple):
 
 
 class BatchApi(Protocol):
-    """The batch API of a vendor at one server.
+    """The batch API of a vendor at one server."""
 
-    All methods raise the errors of `HttpClient.send_bulk`.
-    """
+    # All methods raise the errors of `HttpClient.send_bulk`.
 
     # The limits of one batch: the number of its requests, and the sum of their bodies in bytes.
     max_calls: int
@@ -72,10 +70,12 @@ class BatchApi(Protocol):
         """Submit a batch of requests to `path` and return the vendor's id."""
 
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
-        """Return the id of a batch that was submitted as `name`, or None if the vendor has none.
+        """Return the id of the batch that was submitted as `name`.
 
-        The engine calls this method after a submission with an unknown outcome. `submitted_at`: the
-        time of the submission in seconds since 1970. `calls`: the number of requests.
+        - `submitted_at`: the time of the submission in seconds since 1970.
+        - `calls`: the number of requests.
+
+        Returns None if the vendor has no such batch.
         """
 
     async def get_status(self, batch: str) -> BatchStatus:
@@ -88,11 +88,10 @@ class BatchApi(Protocol):
 
 
 class OpenAIBatchApi:
-    """The batch API of OpenAI.
+    """The batch API of OpenAI."""
 
-    A file with requests is uploaded, and a batch is created from it. The results are a file of
-    replies and a file of errors.
-    """
+    # A file with requests is uploaded, and a batch is created from it. The results are a file of
+    # replies and a file of errors.
 
     max_calls = 50_000
     # The limit is 200 MB. The rest is left for the JSON around each body.
@@ -170,7 +169,9 @@ class OpenAIBatchApi:
 
 
 class AnthropicBatchApi:
-    """The batch API of Anthropic. One call submits all requests, and the results are one file."""
+    """The batch API of Anthropic."""
+
+    # One call submits all requests, and the results are one file.
 
     max_calls = 100_000
     # The limit is 256 MB. The rest is left for the JSON around each body.
@@ -188,11 +189,9 @@ class AnthropicBatchApi:
         return _read_id(response, "id")
 
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
-        """Return the id of a batch that fits in age and number of requests, or None.
-
-        Batches have no names at Anthropic, so the result may be a batch of another run. The caller
-        can tell by the keys in the results, because keys are unique to a run.
-        """
+        """Return the id of a batch with this age and number of requests, or None."""
+        # Batches have no names at Anthropic, so the result may be a batch of another run. The
+        # caller can tell by the keys in the results, because keys are unique to a run.
         page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])
         for batch in _dict_items(page.get("data")):
             counts = (batch.get("request_counts") or {}).values()
@@ -218,11 +217,10 @@ class AnthropicBatchApi:
 
 
 class GeminiBatchApi:
-    """The batch API of Gemini.
+    """The batch API of Gemini."""
 
-    One call submits all requests and returns an operation. The finished operation contains the
-    replies.
-    """
+    # One call submits all requests and returns an operation. The finished operation contains the
+    # replies.
 
     max_calls = 50_000
     # The limit for requests inside the call is 20 MB in total.
@@ -277,10 +275,8 @@ class GeminiBatchApi:
 
 
 def batch_start_error(model: str, problem: str) -> FolkmootError:
-    """Return the error for a batch that the vendor did not start.
-
-    The error pauses the run if the account lacks money. Any other error stops the run.
-    """
+    """Return the error for a batch that the vendor did not start."""
+    # The error pauses the run if the account lacks money. Any other error stops the run.
     is_unpaid = re.search(r"billing|quota|credit", problem, re.IGNORECASE)
     error_type = QuotaExhaustedError if is_unpaid else FatalModelError
     return error_type(f"{model} refused the batch ({problem})")
@@ -356,7 +352,7 @@ def _dict_items(items: object) -> list[JsonObject]:
 
 
 def _parse_timestamp(text: object) -> float | None:
-    """Return an RFC 3339 time in seconds since 1970, or None for other values."""
+    # RFC 3339, in seconds since 1970.
     try:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
@@ -368,10 +364,7 @@ def _encode_json_lines(rows: Iterable[JsonObject]) -> bytes:
 
 
 def _decode_json_lines(body: bytes) -> Iterator[JsonObject]:
-    """Yield the objects of a JSON Lines file.
-
-    A broken line is skipped, so its request counts as unanswered and is sent again.
-    """
+    # A broken line is skipped, so its request counts as unanswered and is sent again.
     for line in io.BytesIO(body):
         try:
             row = json_text.decode_json(line)
@@ -382,7 +375,7 @@ def _decode_json_lines(body: bytes) -> Iterator[JsonObject]:
 
 
 def _encode_multipart(fields: Mapping[str, str], name: str, file: bytes) -> tuple[str, bytes]:
-    """Return the content type and the body of a form with one file (RFC 7578)."""
+    # A form with one file (RFC 7578): the content type and the body.
     # A random boundary cannot occur in the file.
     boundary = f"folkmoot-{secrets.token_hex(16)}"
     head = "".join(

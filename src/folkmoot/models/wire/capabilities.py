@@ -1,9 +1,10 @@
-"""The capabilities of models: what a model at an endpoint accepts, and how requests adapt to it.
+"""What a model at an endpoint accepts, and how requests adapt to it.
 
-Structured answers are requested by JSON schema, by JSON mode, or by the prompt alone. A provider
-remembers for each model which parameters the endpoint rejected. Only the encoded request changes.
-The `ModelRequest` and its fingerprint do not change.
+A provider remembers for each model which parameters the endpoint rejected.
 """
+
+# Structured answers are requested by JSON schema, by JSON mode, or by the prompt alone. Only the
+# encoded request changes. The `ModelRequest` and its fingerprint do not change.
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ _ECHOED_ROLE_PATTERN = re.compile(r"role\W{3,8}(?:system|developer|user|assistan
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The capabilities of one model at one endpoint."""
+    """What one model at one endpoint accepts."""
 
     # `SCHEMA`, `JSON_MODE` or `PROMPT`.
     structured_output_mode: str = SCHEMA
@@ -78,10 +79,11 @@ class Capabilities:
 def reduce_capabilities(
     capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
-    """Return the capabilities without the capability that an error message rejects.
+    """Return the capabilities without the one that an error message rejects.
 
-    Returns None if the message rejects no capability. `modes`: the structured output modes of the
-    wire format, best first.
+    - `modes`: the structured output modes of the wire format, best first.
+
+    Returns None if the message rejects no capability.
     """
     # The order matters: a complaint about the output format often contains words that match the
     # later patterns.
@@ -115,10 +117,10 @@ def reduce_capabilities(
 
 
 class CapabilityCache:
-    """The known capabilities of the models at one endpoint. Each provider has one cache.
+    """The known capabilities of the models at one endpoint.
 
-    `default_capabilities`: function from a model to its initial capabilities. `notes`: a sentence
-    about each capability that a model turned out to lack.
+    - `default_capabilities`: function from a model to its initial capabilities.
+    - `notes`: a sentence about each capability that a model turned out to lack.
     """
 
     def __init__(
@@ -143,12 +145,12 @@ class CapabilityCache:
     def update_from_error(
         self, request: ModelRequest, used: Capabilities, body: bytes, status: int = 400
     ) -> bool:
-        """Update the known capabilities of a model from an error response.
+        """Learn from an error response what a model does not accept.
 
-        Returns True if the request should be sent again with fewer capabilities. Status 500 counts
-        as an error about capabilities too, because chat templates without a system message often
-        cause it.
+        Returns True if the request should be sent again.
         """
+        # Status 500 counts as an error about capabilities too, because chat templates without a
+        # system message often cause it.
         if status not in (400, 422, 500):
             return False
         if self.get(request) != used:
@@ -187,11 +189,9 @@ def _describe_reduction(used: Capabilities, reduced: Capabilities) -> str:
 
 
 def adapt_messages(request: ModelRequest, capabilities: Capabilities) -> list[Message]:
-    """Return the messages in the form that the endpoint accepts.
-
-    If the schema cannot be sent as a parameter, it is added to the last message. If system messages
-    are not supported, the system prompt becomes part of the first user message.
-    """
+    """Return the messages in the form that the endpoint accepts."""
+    # If the schema cannot be sent as a parameter, it is added to the last message. If system
+    # messages are not supported, the system prompt becomes part of the first user message.
     messages = list(request.messages)
     if request.schema is not None and capabilities.structured_output_mode != SCHEMA:
         messages = _append_schema(messages, request.schema)
@@ -217,11 +217,9 @@ def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
-    """Return the schema in strict form, and True if the whole schema could be made strict.
-
-    In strict form, every object is closed and every property is required. A mapping with free keys
-    cannot be closed.
-    """
+    """Return the schema in strict form, and True if all of it could be made strict."""
+    # In strict form, every object is closed and every property is required. A mapping with free
+    # keys cannot be closed.
     is_strict = True
 
     def close_node(node: Any) -> Any:
@@ -248,10 +246,8 @@ def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
 
 
 def inline_schema(schema: JsonObject) -> JsonObject:
-    """Return the schema with each `$ref` replaced by its definition.
-
-    A recursive reference becomes an object without restrictions.
-    """
+    """Return the schema with each `$ref` replaced by its definition."""
+    # A recursive reference becomes an object without restrictions.
     definitions = schema.get("$defs", {})
 
     def inline_node(node: Any, seen: tuple[str, ...]) -> Any:

@@ -1,8 +1,7 @@
-"""The common base of the wire formats.
+"""The common base of the wire formats: encode and send a request, and decode the reply."""
 
-A provider encodes and sends a request, and decodes the reply. If the reply shows that the model
-lacks a capability, the provider records this and sends an adapted request.
-"""
+# If the reply shows that the model lacks a capability, the provider records this and sends an
+# adapted request.
 
 from __future__ import annotations
 
@@ -22,10 +21,7 @@ MAX_CAPABILITY_RETRIES = 6
 
 
 class ChatProvider(ABC):
-    """The base class of providers for one server of a wire format.
-
-    The provider records the capabilities of each model.
-    """
+    """The base class of providers for one server of a wire format."""
 
     # The vendor's batch API at this server.
     batches: BatchApi
@@ -36,7 +32,7 @@ class ChatProvider(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """One sentence about each capability that a model was found to lack."""
+        """One sentence about each feature that a model was found to lack."""
         return self._capability_cache.notes
 
     @abstractmethod
@@ -49,16 +45,14 @@ class ChatProvider(ABC):
 
     @abstractmethod
     def decode_reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-        """Return the completion in a response. Raises the ModelError that the status stands for."""
+        """Return the reply in a response. Raises a ModelError for an error status."""
 
     def prepare_request(
         self, request: ModelRequest, *, batched: bool = False
     ) -> tuple[Capabilities, JsonObject]:
-        """Return the known capabilities of the model, and a request body that fits them.
-
-        With `batched`, the body asks for no prompt cache if the vendor charges extra for cache
-        writes. The cache may expire before the batch is processed.
-        """
+        """Return the known capabilities of the model, and a request body that fits them."""
+        # With `batched`, the body asks for no prompt cache if the vendor charges extra for cache
+        # writes. The cache may expire before the batch is processed.
         capabilities = self._capability_cache.get(request)
         bills_writes = batched and self.batches.bills_cache_writes
         return capabilities, self.encode_request(
@@ -69,10 +63,10 @@ class ChatProvider(ABC):
     def decode_or_relearn(
         self, request: ModelRequest, capabilities: Capabilities, response: HttpResponse
     ) -> Completion | None:
-        """Return the completion in a response, or None if the request should be sent again.
+        """Return the reply in a response.
 
-        The result is None if the response states that the model lacks one of `capabilities`. Raises
-        the ModelError that the status stands for.
+        Returns None if the model lacks a capability and the request should be sent again. Raises a
+        ModelError for any other error status.
         """
         if self._capability_cache.update_from_error(
             request, capabilities, response[2], response[0]

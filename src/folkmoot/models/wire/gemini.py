@@ -1,4 +1,4 @@
-"""The Gemini wire format (generateContent and batchEmbedContents). An entry point for providers."""
+"""The Gemini wire format (generateContent and batchEmbedContents)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ _THINKING_MODELS = re.compile(r"gemini-(?:2\.5|[3-9])")
 
 
 def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
-    """Return the JSON body of a request. The API model ID is part of the path."""
+    """Return the JSON body of a request."""
+    # The API model ID is part of the path.
     capabilities = capabilities or Capabilities()
     messages = split_messages(adapt_messages(request, capabilities), request.images)
     system = "\n\n".join(
@@ -85,7 +86,7 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """Return the completion in a response. Raises the ModelError that the status stands for."""
+    """Return the reply in a response. Raises a ModelError for an error status."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -116,7 +117,7 @@ def decode_embeddings(
 ) -> FloatArray:
     """Return embeddings, shape (expected, d), in the order of the texts.
 
-    Raises the ModelError that the status stands for.
+    Raises a ModelError for an error status.
     """
     if status >= 300:
         raise error_from_response(status, headers, body)
@@ -125,10 +126,9 @@ def decode_embeddings(
 
 
 class GeminiProvider(ChatProvider):
-    """A provider for one server with the Gemini wire format.
+    """A provider for one server with the Gemini wire format."""
 
-    The key is sent in a header and never in the URL, because URLs are logged.
-    """
+    # The key is sent in a header and never in the URL, because URLs are logged.
 
     def __init__(self, settings: ProviderSettings) -> None:
         base = ensure_version(settings.base_url or BASE_URL, "/v1beta")
@@ -149,8 +149,9 @@ class GeminiProvider(ChatProvider):
     def max_output_tokens(self, request: ModelRequest) -> int | None:
         """Return the largest number of output tokens that a reply can be billed for.
 
-        Reasoning tokens are included. Returns None if no limit is sent.
+        Returns None if no limit is sent.
         """
+        # Reasoning tokens are included.
         _, body = self.prepare_request(request)
         limit: int | None = body.get("generationConfig", {}).get("maxOutputTokens")
         return limit
@@ -176,7 +177,7 @@ class GeminiProvider(ChatProvider):
 
 
 def provider(settings: ProviderSettings) -> GeminiProvider:
-    """Return the provider for the entry point `gemini`."""
+    """Return the provider for the Gemini wire format."""
     return GeminiProvider(settings)
 
 
@@ -196,7 +197,7 @@ def _encode_part(part: MessagePart) -> JsonObject:
 
 
 def _parse_usage(data: object) -> Usage:
-    """Return the usage of a response. Reasoning tokens are billed as output."""
+    # Reasoning tokens are billed as output.
     if not isinstance(data, dict):
         return Usage()
     output_tokens = parse_token_count(data.get("candidatesTokenCount"))

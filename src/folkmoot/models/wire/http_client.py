@@ -1,7 +1,6 @@
-"""The HTTP client of the wire formats, and typed errors from responses.
+"""The HTTP client of the wire formats, and typed errors from responses."""
 
-The client never retries, because the gateway retries.
-"""
+# The client never retries, because the gateway retries.
 
 from __future__ import annotations
 
@@ -84,10 +83,9 @@ _NO_MODEL_PATTERN = re.compile(
 
 
 class HttpClient:
-    """A client for one server. The client posts JSON and returns status, headers and body.
+    """A client that sends JSON to one server.
 
-    The constructor raises InputError for a key that cannot be sent, or that would be sent
-    unencrypted (see `urls.require_encryption`).
+    Raises InputError for a key that cannot be sent, or would be sent unencrypted.
     """
 
     def __init__(
@@ -121,9 +119,9 @@ class HttpClient:
     async def post_json(self, path: str, body: Mapping[str, object]) -> HttpResponse:
         """Post a JSON body and return the response.
 
-        Raises TransientError for a time-out, or for a failed connection to a server that answered
-        before. Raises FatalModelError if no server ever answered at the base URL. Raises
-        RefusedError for a response that is too large.
+        Raises TransientError for a time-out, or if a server that answered before cannot be reached.
+        Raises FatalModelError if no server ever answered at the base URL. Raises RefusedError for a
+        response that is too large.
         """
         return await self._send_request("POST", path, json_text.encode_json(body))
 
@@ -196,10 +194,8 @@ class HttpClient:
     def read(
         self, decode: Callable[[int, Mapping[str, str], bytes], R], response: HttpResponse
     ) -> R:
-        """Return the response decoded by `decode`.
-
-        API keys are removed from the text of errors that `decode` raises.
-        """
+        """Return the response decoded by `decode`."""
+        # API keys are removed from the text of errors that `decode` raises.
         try:
             return decode(*response)
         except ModelError as error:
@@ -219,9 +215,9 @@ _RATE_HEADERS = tuple(
 def read_json(body: bytes) -> JsonObject:
     """Return the JSON object in a response body.
 
-    Raises TransientError for a broken or truncated body. Raises FatalModelError for an event
-    stream, because the server would answer every call with an event stream.
+    Raises TransientError for a broken or truncated body, and FatalModelError for an event stream.
     """
+    # A server that sends an event stream would answer every call with one.
     try:
         data = json_text.decode_json(body)
     except (ValueError, RecursionError):
@@ -238,10 +234,8 @@ def read_json(body: bytes) -> JsonObject:
 
 
 def unreadable_reply_error(description: str) -> TransientError:
-    """Return the error for a successful response without a readable reply.
-
-    The vendor may bill the reply.
-    """
+    """Return the error for a successful response without a readable reply."""
+    # The vendor may bill the reply.
     return TransientError(f"the server sent {description}", may_be_billed=True)
 
 
@@ -258,8 +252,9 @@ def _streamed_reply_error(body: bytes) -> FatalModelError:
 def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
     """Return embeddings, shape (expected, d), from the rows of a response.
 
-    `rows`: a function that returns the rows. Raises TransientError if the rows do not give an array
-    of this shape.
+    - `rows`: a function that returns the rows.
+
+    Raises TransientError if the rows do not have this shape.
     """
     try:
         vectors = np.array(rows(), dtype=np.float32)
@@ -306,11 +301,9 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
 def error_in_success_response(
     error: object, headers: Mapping[str, str], *, reply_had_started: bool = False
 ) -> ModelError:
-    """Return the ModelError for an error that a server sent in a response with status 200.
-
-    The status of the result is the code in `error`, or 502 if there is no code. With
-    `reply_had_started`, the server had accepted the request, and the reply may be billed.
-    """
+    """Return the error that a server sent in a response with status 200."""
+    # The status of the result is the code in `error`, or 502 if there is no code. With
+    # `reply_had_started`, the server had accepted the request, and the reply may be billed.
     code = error.get("code") if isinstance(error, Mapping) else None
     status = int(str(code)) if re.fullmatch(r"[45]\d\d", str(code)) else 502
     # The request was valid, so 400 describes a failure upstream.
@@ -322,10 +315,7 @@ def error_in_success_response(
 
 
 def _is_quota_exhausted(body: str) -> bool:
-    """Return True if the account has no quota left.
-
-    Google also uses "exceeded your quota" for limits per minute, which are transient.
-    """
+    # Google also uses "exceeded your quota" for limits per minute, which are transient.
     if "PerDay" in body:
         return True
     return (
@@ -334,11 +324,9 @@ def _is_quota_exhausted(body: str) -> bool:
 
 
 def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float | None:
-    """Return the number of seconds that the server asks the client to wait, or None.
-
-    The sources are the headers retry-after-ms and Retry-After (seconds or a date), and Google's
-    RetryInfo in the body.
-    """
+    """Return the number of seconds that the server asks the client to wait, or None."""
+    # The sources are the headers retry-after-ms and Retry-After (seconds or a date), and Google's
+    # RetryInfo in the body.
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if not value:
@@ -356,11 +344,9 @@ def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float 
 
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate limits in a provider's headers under Folkmoot's names.
-
-    The names begin with `requests` or `tokens` and end with `_limit`, `_remaining` or `_reset`
-    (seconds until the full limit is available).
-    """
+    """Return the rate limits in the headers of a response, times in seconds."""
+    # The names begin with `requests` or `tokens` and end with `_limit`, `_remaining` or `_reset`
+    # (seconds until the full limit is available).
     hints: dict[str, float] = {}
     # Most servers send no such headers. This spares them twelve look-ups.
     if not any("ratelimit" in name for name in headers):
@@ -382,10 +368,8 @@ def _parse_number(value: str | None) -> float | None:
 
 
 def _parse_duration(value: str | None) -> float | None:
-    """Return the seconds of a duration such as `6m0s`, `20ms` or `1.5`.
-
-    For an ISO time, return the seconds until then. Returns None for other values.
-    """
+    # In seconds, from a text such as `6m0s`, `20ms` or `1.5`. An ISO time gives the seconds until
+    # then.
     if not value:
         return None
     parts = re.findall(r"([0-9.]+)(ms|h|m|s)", value)

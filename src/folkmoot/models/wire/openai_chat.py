@@ -1,7 +1,6 @@
-"""The OpenAI wire format (chat completions and embeddings). An entry point for providers.
+"""The OpenAI wire format (chat completions and embeddings).
 
-The provider serves OpenAI and, by base URL, every server with a compatible API, such as Moonshot,
-Friendli, vLLM and Ollama.
+It serves OpenAI and every server with a compatible API, such as vLLM and Ollama.
 """
 
 from __future__ import annotations
@@ -62,10 +61,8 @@ _REASONING_MODELS = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
 def default_capabilities(model: str) -> Capabilities:
-    """Return the capabilities of a model that are known before its first call.
-
-    Reasoning models reject a temperature and need `max_completion_tokens`.
-    """
+    """Return what a model is known to accept before its first call."""
+    # Reasoning models reject a temperature and need `max_completion_tokens`.
     is_reasoning = bool(_REASONING_MODELS.search(model))
     return Capabilities(
         accepts_temperature=not is_reasoning, uses_max_completion_tokens=is_reasoning
@@ -73,7 +70,8 @@ def default_capabilities(model: str) -> Capabilities:
 
 
 def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
-    """Return the JSON body of a chat completion. `request.model` is the API model ID."""
+    """Return the JSON body of a chat completion."""
+    # `request.model` is the API model ID.
     capabilities = capabilities or default_capabilities(request.model)
     body: JsonObject = {
         "model": request.model,
@@ -135,7 +133,7 @@ def _encode_content(parts: Sequence[MessagePart]) -> str | list[JsonObject]:
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """Return the completion in a response. Raises the ModelError that the status stands for."""
+    """Return the reply in a response. Raises a ModelError for an error status."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -166,9 +164,9 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
 def decode_embeddings(
     status: int, headers: Mapping[str, str], body: bytes, expected: int
 ) -> tuple[FloatArray, Usage]:
-    """Return the embeddings in the order of the texts, shape (expected, d), and their usage.
+    """Return the embeddings, shape (expected, d), and their token counts.
 
-    Raises the ModelError that the status stands for.
+    Raises a ModelError for an error status.
     """
     if status >= 300:
         raise error_from_response(status, headers, body)
@@ -226,15 +224,16 @@ class OpenAIProvider(ChatProvider):
     def max_output_tokens(self, request: ModelRequest) -> int | None:
         """Return the largest number of output tokens that a reply can be billed for.
 
-        Reasoning tokens are included. Returns None if no limit is sent.
+        Returns None if no limit is sent.
         """
+        # Reasoning tokens are included.
         _, body = self.prepare_request(request)
         limit: int | None = body.get("max_completion_tokens", body.get("max_tokens"))
         return limit
 
 
 def provider(settings: ProviderSettings) -> OpenAIProvider:
-    """Return the provider for the entry point `openai`."""
+    """Return the provider for the OpenAI wire format."""
     return OpenAIProvider(settings)
 
 
