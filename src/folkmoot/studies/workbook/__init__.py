@@ -1,10 +1,6 @@
 """Workbook: an experiment that is defined by a spreadsheet (`folkmoot run experiment.xlsx`).
 
-Start reading with `config` (the model of a workbook) and `protocol` (the order of a run).
-`spreadsheet` reads files into the model, and `checks` finds problems of the design. `participants`
-draws sessions and roles. `sessions` and `asking` hold the state of a session and its questions.
-`expressions` and `placeholders` are the language of the cells. `answers` reads options and replies.
-No other study type imports this package.
+Start reading with `config`, the model of a workbook, and `protocol`, the order of a run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Read the options of cells, and parse the replies of participants.
 
-Cells hold Python literals. `ast.literal_eval` reads them, so no code of a cell is executed.
-Spreadsheet programs replace straight quotes by typographic ones and break lines inside literals.
-Both changes are reversed first. Replies are parsed in the form that the workbook requires (text,
-number, option or JSON object), with or without validation.
+Cells hold Python literals, which are read without executing code.
 """
 
 from __future__ import annotations
@@ -68,14 +65,14 @@ _COUNTED = re.compile(r"(?:list\s*\(\s*)?range\s*\([-+\d\s,]*\)(?:\s*\))?")
 
 
 class NotALiteral(ValueError):
-    """Raised for a text that looks like a literal but cannot be read.
+    """Raised for a text that looks like a literal but cannot be read."""
 
-    The message is for the researcher.
-    """
+    # The message is for the researcher.
 
 
 def looks_like_dict(text: str) -> bool:
-    """Return whether a cell holds a dict. A text that starts with a placeholder `{{` is no dict."""
+    """Return whether a cell holds a dict."""
+    # A text that starts with a placeholder `{{` is no dict.
     stripped = text.strip()
     # `{response_options}` in single braces is a placeholder.
     return bool(_DICT.match(stripped)) and not re.match(r"\{\s*\w+\s*\}", stripped)
@@ -94,7 +91,10 @@ def looks_like_literal(text: str) -> bool:
 
 
 def read_literal(text: str) -> object:
-    """Return the value of a literal. Raises NotALiteral with a message that names the problem."""
+    """Return the value of a literal.
+
+    Raises NotALiteral if the text cannot be read.
+    """
     if len(text) > MAX_TEXT:
         raise NotALiteral(f"longer than {MAX_TEXT:,} characters")
     # Report the problem of the text as it was typed, and not that of a repaired version.
@@ -124,7 +124,7 @@ def _straighten_delimiters(text: str) -> str:
 
 
 def _join_lines(text: str) -> str:
-    r"""Write line breaks inside quotes as \n, and those outside as spaces."""
+    # Line breaks inside quotes are written as \n, and those outside as spaces.
     characters: list[str] = []
     quote = ""
     escaped = False
@@ -226,7 +226,7 @@ def is_scalar(value: object) -> TypeGuard[Scalar]:
 
 
 def scalar_text(value: Scalar) -> str:
-    """Return a number, text or truth value as participants see it and as files contain it."""
+    """Return a value as participants see it and as files contain it."""
     if isinstance(value, (bool, str)):
         return str(value).strip()
     return number_text(value)
@@ -234,7 +234,7 @@ def scalar_text(value: Scalar) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FreeOptions:
-    """Options as plain text. Participants see the text, but it cannot be used to check replies."""
+    """Options as plain text, which cannot be used to check replies."""
 
     text: str
 
@@ -248,7 +248,7 @@ class ListedOptions:
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """The range of allowed numbers. Both bounds are included."""
+    """The smallest and the largest allowed number."""
 
     low: float
     high: float
@@ -272,7 +272,7 @@ class ShownOptions:
 def read_options(text: str) -> Options | dict[str, Options]:
     """Return the options of a cell, or a dict of options by role.
 
-    Raise NotALiteral with a message for the researcher.
+    Raises NotALiteral if the text cannot be read.
     """
     if not looks_like_literal(text):
         return FreeOptions(text.strip())
@@ -304,10 +304,8 @@ def _single_option(value: object) -> Options:
 
 
 def read_nested(text: str) -> Options:
-    """Return the options in a text such as "range(11)" or "['yes', 'no']".
-
-    Any other text becomes `FreeOptions`.
-    """
+    """Return the options in a text such as "range(11)" or "['yes', 'no']"."""
+    # Any other text becomes `FreeOptions`.
     # Dicts of options often hold their ranges as quoted text.
     if looks_like_literal(text):
         value = read_literal(text)
@@ -349,7 +347,11 @@ def _parse_range(values: Sequence[object]) -> NumberRange:
 
 
 def option_texts(options: Options | None) -> tuple[str, ...]:
-    """Return options as texts: the entries of a list, the bounds of a range, or the plain text."""
+    """Return options as texts.
+
+    Returns an empty tuple if `options` is None.
+    """
+    # A range gives its two bounds.
     if isinstance(options, ListedOptions):
         return options.options
     if isinstance(options, NumberRange):
@@ -365,10 +367,7 @@ def format_options(
     rng: np.random.Generator,
     source_id: str,
 ) -> ShownOptions:
-    """Return options as text for a prompt.
-
-    `rng` shuffles a list if `shuffle` is True. `source_id` is the id of the options' source.
-    """
+    """Return options as text for a prompt."""
     order = option_texts(options)
     if options is None or isinstance(options, FreeOptions):
         return ShownOptions(
@@ -454,16 +453,14 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     @property
     def form_kind(self) -> str:
-        """The answer kind: `choice`, `number` or `text`. The embedded respondent needs it."""
+        """The answer kind: `choice`, `number` or `text`."""
+        # The embedded respondent needs it.
         return "choice" if self.order else "number" if self.is_numeric else "text"
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The values that the question offers: the listed options, or the bounds of a number.
-
-        If options in plain text mention numbers, the bounds are the smallest and the largest of
-        these numbers.
-        """
+        """The listed options, or the smallest and the largest number that the question allows."""
+        # Options in plain text may mention numbers. Their smallest and largest are the bounds then.
         if isinstance(self.choices, FreeOptions) and self.is_numeric:
             numbers = [
                 float(digits)
@@ -540,7 +537,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return {"anyOf": [{"type": kind}, {"type": "string"}]}
 
     def parse_reply(self, reply: str) -> ParsedAnswer[GivenAnswer] | ParseFailure | Missing:
-        """Parse a reply. Without validation, every non-empty reply is an answer."""
+        """Parse a reply."""
+        # Without validation, every non-empty reply is an answer.
         if not reply.strip():
             return ParseFailure("The reply was empty.")
         text, score, parse_step, problem = self._unwrap_reply(reply)
@@ -564,7 +562,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return ParsedAnswer(GivenAnswer(text.strip(), "unchecked", score), "unformatted")
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
-        """Return what a reply mentions: options, or numbers within the bounds."""
+        """Return the options or numbers that a reply mentions."""
+        # Numbers outside the bounds do not count.
         answer_type = self._text_answer_type()
         if isinstance(answer_type, Number):
             return frozenset(
@@ -578,7 +577,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """Return the reply to the last re-ask as an invalid answer."""
+        """Return the reply to the last repeated question as an invalid answer."""
         text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")
@@ -593,10 +592,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return GivenAnswer(text.strip(), "invalid", score)
 
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
-        """Return (answer, rating of how speculative it is, parse step, problem) of a reply.
-
-        The problem is None if the reply could be read.
-        """
+        # Returns answer, speculation rating, parse step and problem, which is None for a readable
+        # reply.
         reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
             return reply, None, "", None

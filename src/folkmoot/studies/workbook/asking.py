@@ -73,10 +73,8 @@ class FilledPrompt:
 def fill_prompt(
     state: SessionState, task: TaskInPlay, speaker: SessionParticipant | str, options: str
 ) -> FilledPrompt:
-    """Return the prompt of a task for one speaker, with all placeholders filled in.
-
-    `speaker` is a participant or the label of a role. The prompt of a role has no personal values.
-    """
+    """Return the prompt of a task for one speaker, with all placeholders filled in."""
+    # The prompt of a role has no personal values.
     text, names = _fill_prompt(state, task, speaker, options)
     # Parts of the text that come from an answer or a computed value.
     answer_spans = [
@@ -122,7 +120,7 @@ def _fill_prompt(
     *,
     is_for_people: bool = False,
 ) -> tuple[SourcedText, frozenset[str]]:
-    """Return the filled prompt of a task, and the names in its template."""
+    # Also returns the names in the template.
     template = task.prompts[_label_of(state, speaker)]
     if is_for_people:
         template = _people_template(state, task, speaker)
@@ -140,11 +138,9 @@ def _fill_prompt(
 
 
 def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionParticipant | str]:
-    """Return the speakers of a task in speaking order.
-
-    Speakers with an empty prompt, for example from `{% if give_1 > 5 %}Why?{% endif %}`, are left
-    out. Answers of these speakers are recorded as missing with the reason `EMPTY_PROMPT`.
-    """
+    """Return the speakers of a task in speaking order, without those whose prompt is empty."""
+    # A prompt such as `{% if give_1 > 5 %}Why?{% endif %}` can be empty. The answer is then
+    # recorded as missing with the reason `EMPTY_PROMPT`.
     speakers: list[SessionParticipant | str] = []
     for speaker in state.in_play(task):
         if _fill_prompt(state, task, speaker, OPTIONS)[0]:
@@ -161,11 +157,12 @@ def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionPartic
 def say_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> Utterance | None:
-    """Record the question, and return it or None if it has no text.
+    """Record the question and return it.
 
-    `in_play` holds the speakers who are asked. The question is added to the histories of all
-    others.
+    Returns None if the question has no text.
     """
+    # Speakers who are asked read the question in their prompt. All others get it in their
+    # histories.
     # Speakers who are not asked hear the question in the words for the first role.
     first_seat = next(
         (speaker for speaker in in_play if isinstance(speaker, SessionParticipant)), None
@@ -198,11 +195,8 @@ def say_question_to(
     seat: SessionParticipant,
     public_question: Utterance | None,
 ) -> None:
-    """Add the question, as worded for a participant's role, to the participant's history.
-
-    `public_question` is the question as recorded for the group, or None. If the role has other
-    words, a new utterance is recorded.
-    """
+    """Add the question to a participant's history, as worded for the participant's role."""
+    # If the role has other words than the group, a new utterance is recorded.
     filled_prompt = fill_prompt(state, task, seat, "")
     is_same = public_question is not None and (public_question.text, public_question.images) == (
         filled_prompt.text,
@@ -240,10 +234,7 @@ def build_task_prompt(
     seat: SessionParticipant,
     peers: Sequence[Utterance] = (),
 ) -> TaskPrompt:
-    """Build the prompt of a task for one participant.
-
-    `rng` shuffles the options. `peers` are earlier answers that the prompt lists.
-    """
+    """Build the prompt of a task for one participant."""
     row, choices = task.task, task.options_for(seat.role)
     name = "turn" if row.type == "discussion" else "question"
     options = format_options(
@@ -312,10 +303,7 @@ async def ask_seat(
     turn: int,
     peers: Sequence[Utterance] = (),
 ) -> AskedTask:
-    """Put a task to one participant and return the result.
-
-    The prompt lists the answers in `peers`.
-    """
+    """Put a task to one participant and return the result."""
     row, history = task.task, state.histories.get(seat.id, EMPTY_TRANSCRIPT)
     task_prompt = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
     answer_type = task_prompt.answer_type
@@ -394,11 +382,8 @@ async def _ask_speculation(
 async def ask_special(
     scope: Scope, state: SessionState, task: TaskInPlay, label: str, turn: int
 ) -> Utterance:
-    """Ask the Facilitator or the Summarizer for an utterance and return it.
-
-    `label` is the label of the role, and `turn` the position in the transcript. Both roles read all
-    answers, including private ones.
-    """
+    """Ask the Facilitator or the Summarizer for an utterance and return it."""
+    # Both roles read all answers, including private ones.
     filled_prompt = fill_prompt(state, task, label, "")
     speaker = state.speakers[label]
     speaker_with_images = replace(speaker, images=(*speaker.images, *filled_prompt.images))
@@ -441,10 +426,8 @@ async def ask_special(
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
-    """Store and count an answer, and add it to the histories of its speaker and of special roles.
-
-    Other participants hear it only when the protocol says so.
-    """
+    """Store an answer and add it to the histories of its speaker and of special roles."""
+    # Other participants hear it only when the protocol says so.
     state.note(asked.response)
     state.messages += 1
     state.turns += 1

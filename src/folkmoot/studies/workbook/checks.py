@@ -1,7 +1,6 @@
-"""Check a whole experiment: whether its sheets fit together and whether it can be run.
+"""Check whether the sheets of an experiment fit together and whether it can be run.
 
-The checks need only the model of the workbook. Folkmoot runs the checks when the workbook is read,
-and a second time after `--set` has changed settings.
+The checks run when the workbook is read, and again after `--set` has changed settings.
 """
 
 from __future__ import annotations
@@ -71,7 +70,8 @@ def cells_with_images(config: WorkbookConfig) -> list[str]:
 
 
 def iterate_permutations(workbook: Workbook) -> Iterator[Experiment]:
-    """Yield the experiments of a workbook, at most `MOST_PERMUTATIONS_CHECKED` of them."""
+    """Yield the experiments of a workbook."""
+    # At most `MOST_PERMUTATIONS_CHECKED` of them, to keep the check fast.
     for number, values in enumerate(constant_combinations(workbook), 1):
         if number > MOST_PERMUTATIONS_CHECKED:
             return
@@ -98,10 +98,8 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
 
 
 def shown_images(experiment: Experiment) -> Iterator[tuple[Image, str]]:
-    """Yield each image in an experiment's texts with the address of its cell.
-
-    Unfilled texts are searched too, because some branches are only chosen in the run.
-    """
+    """Yield each image in an experiment's texts with the address of its cell."""
+    # Unfilled texts are searched too, because some branches are only chosen in the run.
     # Saves large workbooks the search.
     if not _may_show(experiment.workbook):
         return
@@ -118,15 +116,15 @@ def _may_show(workbook: Workbook) -> bool:
 
 
 def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """Yield (unfilled text, address of its cell) for each text that speakers see."""
+    """Yield each text that speakers see, with the address of its cell."""
+    # Placeholders are not filled in.
     yield from ((text, where) for text, _, where in _speaker_texts(experiment))
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
-    """Yield (text, address of its cell) for each text with placeholders.
+    """Yield each text with placeholders, filled in as before a run, with its cell's address.
 
-    The text is filled in with the values known before a run. If a text cannot be filled in, the
-    ExpressionProblem is yielded in its place.
+    If a text cannot be filled in, the ExpressionProblem is yielded in its place.
     """
     for text, role, where in _speaker_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():
@@ -141,10 +139,7 @@ def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProbl
 
 
 def _speaker_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]]:
-    """Yield (text, role, address of its cell) for each text that speakers see.
-
-    The role is None if all roles see the text.
-    """
+    # Yields text, role and cell address. The role is None if all roles see the text.
     for treatment in experiment.treatments.values():
         yield treatment.description, None, treatment.at.get("treatment_description", "")
     for role in experiment.roles.values():
@@ -163,10 +158,7 @@ FIXED_COLUMNS = ("experiment_id", "session", "treatment", "ID", "role", "invalid
 def design_problems(
     workbook: Workbook, seed: int | None = None, *, seated: bool = True
 ) -> list[Problem]:
-    """Return all problems that prevent a run of the workbook, in the order of the sheets.
-
-    With `seated=False` the assignment to sessions is not checked.
-    """
+    """Return all problems that prevent a run of the workbook, in the order of the sheets."""
     problems = Problems()
     _check_file_names(workbook, problems)
     _check_endpoint(workbook, problems)
@@ -313,11 +305,7 @@ def _check_shared(
 
 
 def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
-    """Return the names such as `role.label` that a text may use to quote a treatment or a role.
-
-    `space` is "treatment" or "role". An attribute counts only if every treatment (or every role of
-    participants) has it. With `label`, only the role with this label counts.
-    """
+    # `space` is "treatment" or "role". With `label`, only the role with this label counts.
     parts: Sequence[LabelledPart] = workbook.treatments
     if space == "role":
         parts = [
@@ -418,10 +406,7 @@ def _texts_of(task: Task) -> Iterator[tuple[str, str, str]]:
 
 
 def _orders_known(workbook: Workbook) -> dict[str, int | None]:
-    """Return the `task_order` after which each variable or computed value is known.
-
-    None means that the value is known from the start.
-    """
+    # None means that the value is known from the start.
     asked_tasks = [task for task in workbook.tasks if task.type != "context"]
     orders = sorted({task.task_order for task in asked_tasks})
     place_of = {order: place for place, order in enumerate(orders)}

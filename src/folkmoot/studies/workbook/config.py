@@ -44,19 +44,25 @@ _BRITISH = {"summariser": SUMMARIZER}
 
 
 def special_role(label: str) -> str | None:
-    """Return the special role with this label in any letter case, or None for other labels."""
+    """Return the special role with this label.
+
+    Returns None for other labels.
+    """
+    # The letter case does not matter.
     folded = label.strip().casefold()
     matches = (name for name in SPECIAL_ROLES if name.casefold() == folded)
     return next(matches, _BRITISH.get(folded))
 
 
 def written_label(label: str) -> str:
-    """Return a role's label. A special role gets its fixed spelling, such as Summarizer."""
+    """Return a role's label."""
+    # A special role gets its fixed spelling, such as Summarizer.
     return _BRITISH.get(label.strip().casefold(), label)
 
 
 def number_text(value: float) -> str:
-    """Return a number without float artefacts: 4.0 becomes `4`, and .1 + .2 becomes `0.3`."""
+    """Return a number as text without rounding noise, such as `4` for 4.0."""
+    # .1 + .2 becomes `0.3`.
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return str(int(value))
     # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
@@ -285,7 +291,10 @@ class Profiles(_Part):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def column_index(self, name: str) -> int | None:
-        """Return the index of the column with this short name or question, or None."""
+        """Return the index of the column with this short name or question.
+
+        Returns None if there is no such column.
+        """
         # Short names come first, because they are unique and questions need not be.
         for titles in (self.names, self.questions):
             if name in titles:
@@ -298,7 +307,8 @@ class Profiles(_Part):
 
     @property
     def column_titles(self) -> tuple[str, ...]:
-        """The column titles: the short names if one of them is "ID", otherwise the questions."""
+        """The titles of the columns."""
+        # They are the short names if one of them is "ID", otherwise the questions.
         return self.names if "ID" in self.names else self.questions
 
     def ids(self) -> list[str]:
@@ -430,16 +440,14 @@ def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
 
 
 def count_permutations(workbook: Workbook) -> int:
-    """Return the number of experiments: one for each combination of the constants' values."""
+    """Return the number of experiments."""
+    # There is one for each combination of the constants' values.
     return math.prod(len(constant.values) for constant in workbook.constants)
 
 
 def experiment_ids(workbook: Workbook) -> list[str]:
-    """Return the ids of the experiments in order.
-
-    A single experiment has the id `<experiment_id>`. Several have `<experiment_id>_1`, `_2` and so
-    on.
-    """
+    """Return the ids of the experiments in order."""
+    # A single experiment has the id `<experiment_id>`. Several have `<experiment_id>_1` and so on.
     base, count = workbook.settings.experiment_id, count_permutations(workbook)
     return [base] if count == 1 else [f"{base}_{i}" for i in range(1, count + 1)]
 
@@ -456,7 +464,7 @@ _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
 @dataclass(frozen=True)
 class Measure:
-    """A numeric outcome of participants: one variable, or one variable in several rounds."""
+    """A number that participants give, in one round or in several."""
 
     name: str
     # (Round number, variable) pairs.
@@ -473,7 +481,7 @@ class Measure:
 
     @property
     def label(self) -> str:
-        """The name with the unit of a mean, such as "give per participant and round"."""
+        """The name with its unit, such as "give per participant and round"."""
         return f"{self.words} per participant{' and round' * (len(self.rounds) > 1)}"
 
     @property
@@ -484,11 +492,9 @@ class Measure:
 def measures_of(
     variables: Iterable[tuple[str, bool]], book: Workbook | None = None
 ) -> list[Measure]:
-    """Return the measures for (variable name, is computed) pairs.
-
-    Variables such as `give_1` and `give_2` are the rounds of one measure. `book` says which
-    computed values are shares (0 to 1).
-    """
+    """Return the measures of these variables."""
+    # Variables such as `give_1` and `give_2` are the rounds of one measure. The boolean beside a
+    # name says whether its value is computed.
     shares = {item.name for item in book.computed if item.kind == "share"} if book else set()
     # A computed and an asked variable are never rounds of one measure.
     stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
@@ -508,12 +514,9 @@ def measures_of(
 
 
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
-    """Return the claims on differences between treatments and between experiments.
-
-    Each numeric variable and each computed value of participants is a measure. Contrasts with the
-    first treatment are primary, up to a maximum number. If the workbook has computed values, only
-    contrasts of computed values can be primary. Contrasts between experiments are exploratory.
-    """
+    """Return the claims on differences between treatments and between experiments."""
+    # Contrasts with the first treatment are primary, up to a maximum number. If there are computed
+    # values, only these can be primary. Contrasts between experiments are exploratory.
     book = config.workbook
     asked_names = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
     # A session value has no participants, so it is not compared between them.
@@ -608,10 +611,7 @@ def _between_experiments(
 def _counted_rows(
     book: Workbook, measure: Measure
 ) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
-    """Return the filters that select the rows of a measure, as (column, allowed values) pairs.
-
-    None as an allowed value stands for an empty cell.
-    """
+    # Returns (column, allowed values) pairs. None as an allowed value stands for an empty cell.
     if measure.computed:
         return (("name", measure.variable_names),)
     participant_roles = tuple(role.label for role in book.roles if not role.special_name)

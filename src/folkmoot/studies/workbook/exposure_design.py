@@ -1,4 +1,4 @@
-"""The exposure of participants: the texts that the prompt of each answer should contain."""
+"""The texts that the prompt of each answer should contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Spoken = Mapping[str, object]
 
 
 def label_source(source: Source) -> str:
-    """Return the label of a source in the exposure results, or "" if the source does not count."""
+    """Return the label of a source in the exposure results.
+
+    Returns "" if the source does not count.
+    """
     if source.id.startswith(TREATMENTS):
         return TREATMENT
     if source.kind != "utterance":
@@ -27,7 +30,8 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield each answer of a participant as a decision, to check which texts the prompt held."""
+    """Yield each answer of a participant as a decision."""
+    # The exposure results check which texts the prompt held.
     workbook = WorkbookConfig.model_validate(run.config).workbook
     treatments = {
         (experiment, treatment): {cell_id("treatments.description", experiment, treatment)}

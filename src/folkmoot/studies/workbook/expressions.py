@@ -1,11 +1,7 @@
 """The expression language of a workbook, for computed values and placeholders.
 
-Python's parser parses an expression. This module allows only listed kinds of nodes and evaluates
-them one by one, so it never executes code. `value | round(1)` means `round(value, 1)`.
-
-`sum(x)`, `mean(x)`, `min(x)`, `max(x)` and `count(x)` are aggregates over all participants of the
-session with a value for `x`. `sum(others(x))` leaves out the participant for whom the expression is
-evaluated.
+Only listed kinds of syntax are allowed, and no code is executed. `value | round(1)` means
+`round(value, 1)`, and `sum(others(x))` leaves out the participant.
 """
 
 from __future__ import annotations
@@ -105,10 +101,9 @@ FAILURES = (ArithmeticError, TypeError, ValueError, RecursionError)
 
 
 class ExpressionProblem(ValueError):
-    """Raised for an expression or a text that cannot be used.
+    """Raised for an expression or a text that cannot be used."""
 
-    The message is for the researcher. `hint` says how to correct the text.
-    """
+    # The message is for the researcher. `hint` says how to correct the text.
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -123,11 +118,10 @@ class _Absent(Exception):
 
 
 class MissingValue(SourcedText):
-    """The text that a prompt shows for a missing value.
+    """The text that a prompt shows for a missing value."""
 
-    A missing value is false in conditions, and arithmetic and functions return it unchanged. A
-    missing value has no source, because no speaker wrote the text.
-    """
+    # A missing value is false in conditions. Arithmetic and functions return it unchanged. It has
+    # no source, because no speaker wrote the text.
 
     __slots__ = ()
 
@@ -154,7 +148,10 @@ class EvaluationContext:
 # The size suits a very long workbook. Parsing a text takes a hundred times as long as using it.
 @lru_cache(maxsize=32_768)
 def parse_expression(text: str) -> ast.expr:
-    """Return the syntax tree of an expression. Raises ExpressionProblem if it is not allowed."""
+    """Return the syntax tree of an expression.
+
+    Raises ExpressionProblem if the expression is not allowed.
+    """
     if len(text) > MAX_EXPRESSION:
         raise ExpressionProblem(f"longer than {MAX_EXPRESSION:,} characters", "split it in two")
     # Spreadsheet users often start an expression with "=".
@@ -203,10 +200,7 @@ class _Pipes(ast.NodeTransformer):
 
 
 def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
-    """Raise ExpressionProblem if the language of expressions lacks this node or one below it.
-
-    `depth` is the number of aggregates (such as `sum(x)`) around the node.
-    """
+    # `depth` is the number of aggregates such as `sum(x)` around the node.
     if not isinstance(node, _NODES):
         message = f"{type(node).__name__} is not allowed"
         raise ExpressionProblem(message, "use numbers, names, + - * / and functions")
@@ -251,7 +245,7 @@ def _check_call(node: ast.Call) -> None:
 
 
 def _check_fixed(node: ast.expr) -> None:
-    """Refuse an expression if a constant part such as `9 ** 9 ** 9` cannot be calculated."""
+    # A constant part such as `9 ** 9 ** 9` cannot be calculated.
     if not names_used(node) and not any(map(_is_aggregate, ast.walk(node))):
         value = _calculate_value(node, Evaluator(EMPTY_CONTEXT), None)
         if isinstance(value, Missing):
@@ -281,11 +275,8 @@ def has_aggregate(node: ast.expr) -> bool:
 
 
 def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
-    """Return the names of values in the syntax tree of an expression.
-
-    `treatment.label` is one name. With `outside_only`, names inside aggregates (such as `sum(x)`)
-    are left out.
-    """
+    """Return the names of values in an expression."""
+    # `treatment.label` is one name.
     if outside_only and _is_aggregate(node):
         return set()
     if isinstance(node, (ast.Name, ast.Attribute)):
@@ -315,11 +306,12 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 def evaluate_expression(
     expression: str, context: EvaluationContext, participant: str | None
 ) -> Scalar | Missing:
-    """Return the value of an expression for one participant, or Missing with the reason.
+    """Return the value of an expression for one participant.
 
-    `participant` is None for a value of the session. Numbers are finite. True and False are
-    returned as 1 and 0.
+    Returns Missing with the reason if there is no value.
     """
+    # `participant` is None for a value of the session. Numbers are finite. True and False are
+    # returned as 1 and 0.
     return evaluate_for(expression, context, [participant])[0]
 
 
@@ -355,8 +347,7 @@ def _calculate_value(
 
 @dataclass(frozen=True)
 class _Column:
-    """The values of an aggregate's argument by participant, such as those of `x` in `sum(x)`."""
-
+    # The values of the argument `x` in `sum(x)`, by participant.
     values: Mapping[str, Any]
     # The exceptions of the participants for whom the argument has no value.
     failures: Mapping[str, Exception]
@@ -376,7 +367,7 @@ class Evaluator:
         """Return the value of an expression for a participant.
 
         Raises ArithmeticError, TypeError, ValueError or RecursionError if the calculation fails.
-        Raises an exception of this module if a value in the expression is missing.
+        Raises an exception of this module if a value is missing.
         """
         return self._BY_KIND[type(node)](self, node, participant)
 
@@ -533,7 +524,7 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
 
 # Each result is equal to `_combine_values` of the other values, bit for bit.
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return the aggregate over all other values, for each value (sum of 1, 2, 3: [5, 4, 3])."""
+    # For each value, the aggregate over all others: the sums of 1, 2, 3 are 5, 4, 3.
     if name in ("min", "max"):
         choose = min if name == "min" else max
         prefix_results = list(accumulate(values, choose))
@@ -569,9 +560,9 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
 
 
 def in_order(computed: Sequence[Computed]) -> list[Computed]:
-    """Return computed values in dependency order: each one after the values in its expression.
+    """Return computed values so that each follows the values in its expression.
 
-    Raises ExpressionProblem if computed values depend on each other in a cycle.
+    Raises ExpressionProblem if they depend on each other in a cycle.
     """
     by_name = {item.name: item for item in computed}
     dependencies = {
@@ -588,10 +579,9 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
 
 def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[str, int]:
-    """Return the index of the task after which each computed value is known, by name.
+    """Return the index of the task after which each computed value is known.
 
-    The index is -1 for values that are known from the start. `ordered` is the result of `in_order`.
-    `places` holds the task's index for each variable.
+    The index is -1 for values that are known from the start.
     """
     known_places: dict[str, int] = {}
     for item in ordered:

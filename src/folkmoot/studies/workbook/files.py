@@ -1,6 +1,6 @@
 """The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-As sessions finish, both files are written anew. Sessions are always in the order of the plan.
+They are written anew as sessions finish.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AnswerRecord(TypedDict):
 
 
 class PersonRecord(TypedDict):
-    """One participant: answers by variable, computed values by name, and the complete history."""
+    """The answers, computed values and history of one participant."""
 
     ID: str
     role: str
@@ -91,7 +91,7 @@ class ExperimentRecord(TypedDict):
 
 
 def session_record(state: SessionState) -> SessionRecord:
-    """Return a session as JSON data: assignment, order, answers, computed values and histories."""
+    """Return a session as JSON data."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
     return {
         "session_id": state.plan.label,
@@ -206,10 +206,7 @@ class ExperimentFiles:
         experiments: Sequence[Experiment],
         numbers: Sequence[int],
     ) -> None:
-        """Start with no finished sessions.
-
-        `numbers` holds the session numbers that each experiment will have.
-        """
+        # `numbers` holds the session numbers that each experiment will have.
         self._session = session
         self._experiments = experiments
         self._numbers = numbers
@@ -219,7 +216,8 @@ class ExperimentFiles:
         self._written = dict.fromkeys(self._done, 0)
 
     def add_session(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
-        """Add a finished session. Write the files if enough sessions were added."""
+        """Add a finished session."""
+        # The files are written when enough sessions were added.
         # Sessions arrive in the order in which they finish.
         records, written_count = self._done[experiment.id], self._written[experiment.id]
         records[number] = record
@@ -259,11 +257,12 @@ class ExperimentFiles:
 
 
 def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
-    """Return the CSV text of an experiment: one row per participant and one column per variable.
+    """Return the CSV text of an experiment: a row per participant, a column per variable.
 
     `NA` marks a question without an answer. A cell is blank if the participant did not have the
-    task. The column `invalid` lists variables with answers that failed validation and were kept.
+    task.
     """
+    # The column `invalid` lists variables with answers that failed validation and were kept.
     workbook = experiment.workbook
     variables = [task.var_name for task in workbook.tasks if task.type != "context"]
     computed_names = [item.name for item in workbook.computed]
@@ -356,11 +355,9 @@ def harmless_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
 
 def escape_formula(value: object) -> str:
-    """Return a cell as text that a spreadsheet program does not calculate.
-
-    A text that looks like a formula gets a leading apostrophe. Numbers get none, even negative
-    ones.
-    """
+    """Return a cell as text that a spreadsheet program does not calculate."""
+    # A text that looks like a formula gets a leading apostrophe. Numbers get none, even negative
+    # ones.
     if value is None:
         return ""
     # Truth values are numbers in Python, so they are tested first.
