@@ -1,8 +1,6 @@
 """The findings of a workbook run: sessions, rounds, treatments, answers, constants and quality.
 
-The session is the independent unit, because its participants influence each other. All experiments
-of a run have the same sessions with the same participants. So each session is compared with the
-same session of another experiment.
+The session is the independent unit, because its participants influence each other.
 """
 
 from __future__ import annotations
@@ -97,11 +95,9 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the tables `responses` and `computed` without the values of `excluded` answers.
-
-    An excluded answer keeps its row, with empty cells. A session with an excluded answer loses its
-    computed values, because they may depend on the answer.
-    """
+    """Return the tables `responses` and `computed` without the values of excluded answers."""
+    # An excluded answer keeps its row, with empty cells. A session with an excluded answer loses
+    # its computed values, because they may depend on the answer.
     excluded_keys = {
         (session_id.rpartition(".")[0], task, participant_id)
         for address, participant_id in excluded.select("address", "speaker_id").iter_rows()
@@ -142,10 +138,8 @@ def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
 
 
 def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
-    """Return all valid numeric answers and computed values, one number per row.
-
-    Columns: name, experiment, session, treatment, participant, number, computed.
-    """
+    """Return all valid numeric answers and computed values, one number per row."""
+    # Columns: name, experiment, session, treatment, participant, number, computed.
     number = pl.col("number").cast(pl.Float64)
     # Invalid numbers are in the files, but do not count.
     answered = responses.filter(pl.col("number").is_not_null() & (pl.col("status") != "invalid"))
@@ -164,7 +158,7 @@ def rows_of(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
 
 
 def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with one row per participant: the mean over the measure's rounds."""
+    """Return the mean of a measure over its rounds, one row per participant."""
     grouped = rows_of(measure, values).group_by(PERSON, maintain_order=True)
     return grouped.agg(pl.col("number").mean())
 
@@ -182,7 +176,8 @@ def _session_count(data: pl.DataFrame) -> int:
 
 
 def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Finding:
-    """Build the finding that counts the sessions, and the sessions that a limit ended."""
+    """Build the finding that counts the sessions."""
+    # It also counts the sessions that a limit ended.
     rows: list[kit.Row] = []
     for treatment in treatments:
         treatment_sessions = sessions.filter(treatment=treatment)
@@ -302,10 +297,7 @@ def by_treatment(
     *,
     main: bool = True,
 ) -> Finding:
-    """Build the finding that compares a measure between treatments.
-
-    With `main`, the finding is a headline of the report.
-    """
+    """Build the finding that compares a measure between treatments."""
     participants = per_participant(measure, values)
     estimates = {
         treatment: _mean_of_people(participants.filter(treatment=treatment))
@@ -376,10 +368,7 @@ def _mean_cells(measure: Measure, estimate: Estimate) -> kit.Row:
 def _minus_first(
     measure: Measure, result: Result | None, has_joint_intervals: bool = False
 ) -> kit.Row:
-    """Return the table cells for the difference between a treatment and the first treatment.
-
-    All cells are None if there is no result.
-    """
+    # All cells are None if there is no result.
     suffix = "_points" if measure.is_share else ""
     differences = (f"{name}{suffix}" for name in ("minus_first", "minus_low", "minus_high"))
     joint_names = [f"minus_joint_low{suffix}", f"minus_joint_high{suffix}"]
@@ -427,10 +416,6 @@ def _between_constants(
     constants: Mapping[str, Sequence[str]],
     results: Sequence[Result],
 ) -> Finding | None:
-    """Build the finding that compares one measure between experiments, with paired differences.
-
-    Return None if fewer than two experiments have values of the measure.
-    """
     labels = {experiment: ", ".join(assignments) for experiment, assignments in constants.items()}
     people_by_experiment = {
         experiment: people.filter(experiment_id=experiment) for experiment in labels
@@ -491,11 +476,9 @@ def _between_constants(
 def distribution_finding(
     measure: Measure, values: pl.DataFrame, treatments: Sequence[str]
 ) -> Finding:
-    """Build the finding on the distribution of numbers in each treatment.
-
-    With up to `MOST_BARS` distinct numbers, each number gets one bar. With more distinct numbers,
-    the bars are equal intervals.
-    """
+    """Build the finding on the distribution of numbers in each treatment."""
+    # With up to `MOST_BARS` distinct numbers, each number gets one bar. With more distinct numbers,
+    # the bars are equal intervals.
     data = rows_of(measure, values)
     numbers = data["number"].to_numpy()
     distinct = np.unique(numbers)
@@ -533,10 +516,7 @@ def option_shares(
     treatments: Sequence[str],
     options_by_variable: Mapping[str, Sequence[str]],
 ) -> list[Finding]:
-    """Build one finding per variable with listed options: the share of each option by treatment.
-
-    `options_by_variable` holds the options in the order of the sheet.
-    """
+    """Build a finding for each variable: how often each option was chosen in each treatment."""
     chosen = responses.filter(
         pl.col("options").is_not_null() & (pl.col("status") == "valid") & pl.col("number").is_null()
     )
@@ -634,10 +614,8 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
 
 
 def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
-    """Build the finding on the quality checks that all studies share.
-
-    The check of position bias uses the recorded order of options.
-    """
+    """Build the finding on the quality checks that all studies share."""
+    # The check of position bias uses the recorded order of options.
     # The position is known only for closed lists.
     closed_answers = responses.filter(pl.col("position").is_not_null())
     # Participants of a session answer each other, so the session is the independent unit.
@@ -654,10 +632,8 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
 
 
 def repeated_answers(run: RunFolder) -> list[Repeat]:
-    """Return pairs of answers that a participant gave to the same question in different tasks.
-
-    The rounds of a game are the usual case.
-    """
+    """Return pairs of answers that a participant gave to the same question in different tasks."""
+    # The rounds of a game are the usual case.
     if not run.has_table("variables"):
         return []
     # Invalid and missing answers cannot be compared.

@@ -1,9 +1,9 @@
 """Build one experiment per combination of constants, and assign participants to sessions.
 
-All participants of a session have the same treatment. Each draw has a separate random stream, so
-adding a treatment moves no participant to another session. All experiments of a workbook share one
-assignment and differ only in their constants. The assignment is drawn before the first call.
+All participants of a session have the same treatment.
 """
+# Each draw has a separate random stream, so adding a treatment moves no participant to another
+# session. All experiments of a workbook share one assignment, drawn before the first call.
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ Filler = Callable[[str, str], SourcedText]
 
 @dataclass(frozen=True)
 class TaskInPlay:
-    """A task of one experiment, with labels and options filled in.
+    """A task of one experiment, with labels and options filled in."""
 
-    The placeholders of prompts are filled in when the task is asked.
-    """
+    # The placeholders of prompts are filled in when the task is asked.
 
     task: Task
     # The template of each role by label, in speaking order.
@@ -82,19 +81,23 @@ class Experiment:
     workbook: Workbook
 
     def find_special_role(self, name: str) -> Role | None:
-        """Return the workbook's role that acts as the special role `name`, or None."""
+        """Return the role that acts as this special role.
+
+        Returns None if the workbook has no such role.
+        """
         return next((role for role in self.roles.values() if role.special_name == name), None)
 
 
 def constant_combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
-    """Yield the Cartesian product of all constants. The last constant varies fastest."""
+    """Yield each combination of the constants' values. The last constant varies fastest."""
     names = [constant.name for constant in workbook.constants]
     for values in itertools.product(*(constant.values for constant in workbook.constants)):
         yield dict(zip(names, values, strict=True))
 
 
 def build_experiments(workbook: Workbook) -> list[Experiment]:
-    """Return all experiments of a workbook. The workbook must have passed the design checks."""
+    """Return all experiments of a workbook."""
+    # The workbook must have passed the design checks.
     ids = experiment_ids(workbook)
     results = (
         build_experiment(workbook, values, number, name)
@@ -108,7 +111,8 @@ def build_experiments(workbook: Workbook) -> list[Experiment]:
 def build_experiment(
     workbook: Workbook, constants: Mapping[str, Scalar], number: int, name: str
 ) -> tuple[Experiment, list[Problem]]:
-    """Return one experiment and its problems. A text that cannot be filled in stays a template."""
+    """Return one experiment and its problems."""
+    # A text that cannot be filled in stays a template.
     problems = Problems()
     sources = {
         constant: Source("value", cell_id("permutations.value", name, constant))
@@ -222,7 +226,7 @@ def _build_task(
 def _by_role(
     texts: str | Mapping[str, str], where: str, users: Sequence[str], fill: Filler
 ) -> dict[str, str]:
-    """Return the template of each role in `users`. A single text is the template of all of them."""
+    # A single text is the template of all roles in `users`.
     if isinstance(texts, str):
         return dict.fromkeys(users, texts) if texts else {}
     return {str(fill(label, where)): text for label, text in texts.items()}
@@ -259,8 +263,7 @@ class SessionPlan:
 
 @dataclass(frozen=True)
 class _Group:
-    """The participants of one session, as row indices of the profiles."""
-
+    # `rows` are row indices of the profiles.
     label: str
     rows: tuple[int, ...]
 
@@ -277,10 +280,8 @@ def assign_sessions(experiment: Experiment, seed: int) -> tuple[list[SessionPlan
 
 
 def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, dict[str, str]]:
-    """Return the persona of a participant: question and answer by column.
-
-    The ID, the columns that assign participants, and blank answers are left out.
-    """
+    """Return a participant's answers to the profile questions, by column."""
+    # The ID, the columns that assign participants, and blank answers are left out.
     profiles, settings = experiment.workbook.profiles, experiment.workbook.settings
     assignment_columns = (settings.treatment_column, settings.session_column, settings.role_column)
     # Columns that assign participants would tell them about the design.
@@ -304,7 +305,7 @@ def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "valu
 
 
 def assign_balanced(count: int, group_count: int, rng: np.random.Generator) -> list[int]:
-    """Assign participants to groups at random, and return the group index of each participant.
+    """Draw groups at random, and return the group index of each participant.
 
     The sizes of the groups differ by at most one.
     """
@@ -327,8 +328,6 @@ def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | No
 
 
 class _Assignment:
-    """The assignment of participants to the sessions of one experiment."""
-
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self.experiment, self.seed = experiment, seed
         self.settings = experiment.workbook.settings

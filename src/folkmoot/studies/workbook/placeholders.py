@@ -1,8 +1,8 @@
 """Fill the texts of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark #}`.
 
-An expression is as in the module `expressions`, but without aggregates such as `sum(x)`. A value
-that is filled in is never searched for placeholders.
+An expression is as in the module `expressions`, but without aggregates such as `sum(x)`.
 """
+# A value that is filled in is never searched for placeholders.
 
 from __future__ import annotations
 
@@ -48,11 +48,15 @@ _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
 
 class UnknownName(ExpressionProblem):
-    """Raised if a text uses an unknown name. The checks suggest the most similar known name."""
+    """Raised if a text uses an unknown name."""
+
+    # The checks suggest the most similar known name.
 
 
 class Figure(QuotedFloat):
-    """A number with a source, without float artefacts (0.3, not 0.30000000000000004)."""
+    """A number with its source, printed without rounding noise."""
+
+    # 0.3, not 0.30000000000000004.
 
     def __str__(self) -> str:
         return number_text(float(self))
@@ -66,18 +70,17 @@ class Figure(QuotedFloat):
 
 
 class Truth(QuotedInt):
-    """A boolean with a source, which compares as 1 or 0 and prints as True or False."""
+    """A boolean with its source."""
+
+    # It compares as 1 or 0 and prints as True or False.
 
     def __str__(self) -> str:
         return str(bool(self))
 
 
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
-    """Return a value that placeholders can show, together with its source.
-
-    `recorded` is the text of the value in its source. If the value prints differently, it is marked
-    as altered.
-    """
+    """Return a value that placeholders can show, together with its source."""
+    # If the value prints differently from `recorded`, it is marked as altered.
     # Exposure looks up values as recorded, so a value that prints otherwise is marked as altered.
     source = source._replace(altered=str(value) != recorded)
     if isinstance(value, bool):
@@ -89,8 +92,6 @@ def with_source(value: Scalar, source: Source, recorded: str) -> object:
 
 @dataclass(frozen=True)
 class _Branch:
-    """One branch of an `if` in a text."""
-
     # None for `else`.
     condition: ast.expr | None
     # The condition as the researcher wrote it.
@@ -111,7 +112,7 @@ _Names = set[str]
 
 @lru_cache(maxsize=32_768)
 def _parse_template(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
-    """Parse a text and return its parts and the names in it."""
+    # Also returns the names in the text.
     if len(text) > MAX_TEXT:
         raise ExpressionProblem(f"the text is longer than {MAX_TEXT:,} characters", "shorten it")
     names = _Names()
@@ -126,10 +127,7 @@ def _parse_template(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
 
 
 def _split_template(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the pieces of a text in order as (kind, content).
-
-    The kind is "" for plain text, and `{{` or `{%` for a tag.
-    """
+    # The kind is "" for plain text, and `{{` or `{%` for a tag.
     position, is_trimmed = 0, False
     while opening := _OPENS.search(text, position):
         kind, start = opening[0], opening.end()
@@ -147,11 +145,8 @@ def _split_template(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_body(pieces: Iterator[tuple[str, str]], names: _Names) -> tuple[list[_Part], str, str]:
-    """Read pieces of a text up to the next `elif`, `else` or `endif` of the current `if`.
-
-    Return the parts, the first word of that tag, and the rest of the tag. The word is "" at the end
-    of the text.
-    """
+    # Reads up to the tag that ends the current branch. Returns the parts, the first word of the
+    # tag, and its rest. The word is "" at the end of the text.
     parts: list[_Part] = []
     for kind, piece in pieces:
         if kind == "{{":
@@ -224,8 +219,8 @@ def names_in(text: str) -> frozenset[str]:
 def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     """Return a text with its placeholders filled in, without white space at its ends.
 
-    The result carries the sources of the values. Raises UnknownName for a name without a value.
-    Raises ExpressionProblem for a text, value or output that cannot be used.
+    Raises UnknownName for a name without a value. Raises ExpressionProblem for a text or value that
+    cannot be used.
     """
     if isinstance(text, SourcedText) and not _OPENS.search(text):
         # It was filled in before. Its values may hold braces, which are text.
@@ -301,7 +296,7 @@ def empty_branches(text: str) -> list[str]:
 
 
 def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
-    """Return whether these parts can give an empty text, and under which conditions."""
+    # Returns whether the text can be empty, and under which conditions.
     is_empty, conditions = True, list[str]()
     for part in parts:
         if not isinstance(part, _If):
@@ -319,10 +314,7 @@ def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
 
 
 def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
-    """Return the problems of a text's placeholders.
-
-    Each problem suggests the known name that is most similar.
-    """
+    """Return the problems of a text's placeholders."""
     try:
         names = names_in(text)
     except ExpressionProblem as problem:

@@ -69,7 +69,10 @@ _RANK = {
 
 
 def load_workbook_config(path: Path) -> WorkbookConfig:
-    """Return the study file of a workbook. Raises InputError with all problems of the workbook."""
+    """Return the study file of a workbook.
+
+    Raises InputError with all problems of the workbook.
+    """
     workbook, problems = read_workbook(path)
     if workbook is not None:
         found_problems = design_problems(
@@ -112,10 +115,8 @@ def _concerns_assignment(problems: list[Problem], workbook: Workbook) -> bool:
 
 
 def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
-    """Return the problems that depend on the settings of the run.
-
-    Examples are too many experiments, and a design that `--set` has made impossible.
-    """
+    """Return the problems that depend on the settings of the run."""
+    # Examples are too many experiments, and a design that `--set` has made impossible.
     count = count_permutations(config.workbook)
     if count <= config.max_permutations:
         found = design_problems(config.workbook, config.random_seed)
@@ -132,7 +133,7 @@ def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
 
 
 def limit_sessions(config: WorkbookConfig, session_limit: int) -> WorkbookConfig:
-    """Return a copy of `config` with at most `session_limit` sessions of each experiment."""
+    """Return the study file with at most `session_limit` sessions of each experiment."""
     return config.model_copy(update={"first_sessions": session_limit})
 
 
@@ -386,7 +387,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
 
 
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`: sessions divided among treatments."""
+    """Return the number of sessions in each treatment, for `folkmoot power`."""
     settings = config.workbook.settings
     # A workbook without treatments counts as two arms, since power needs a comparison.
     treatment_count = max(2, len(config.workbook.treatments))

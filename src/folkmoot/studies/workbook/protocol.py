@@ -1,9 +1,7 @@
 """The protocol of a workbook.
 
-1. Fill in the constants. Each combination of their values is a separate experiment.
-2. Draw treatments, sessions, roles and the order of tasks. Record them before the first call.
-3. Play each session: give the context, then ask the tasks in the drawn order.
-4. Write both files of an experiment as its sessions finish.
+It draws treatments, sessions, roles and the order of tasks before the first call. Then it plays
+each session and writes the files of its experiment.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from folkmoot.studies.workbook.tables import record_design, record_session
 
 @dataclass(frozen=True)
 class PlannedSession:
-    """A session that is not played yet: its experiment, its plan, and its tasks in order."""
+    """A session that is not played yet."""
 
     experiment: Experiment
     plan: SessionPlan
@@ -98,7 +96,8 @@ async def run_protocol(session: Session[WorkbookConfig]) -> None:
 
 
 def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
-    """Return the seats that humans can take: each participant of each session and experiment."""
+    """Return the seats that humans can take."""
+    # Each participant of each session and experiment has one.
     experiments = build_experiments(config.workbook)
     plans = sessions_of(config, experiments[0])
     planned_sessions = [
@@ -118,7 +117,10 @@ def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
 
 
 def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionPlan]:
-    """Return the sessions of an experiment. Raises InputError if the design has problems."""
+    """Return the sessions of an experiment.
+
+    Raises InputError if the design has problems.
+    """
     plans, problems = assign_sessions(experiment, config.random_seed)
     if problems:
         raise InputError(problems)
@@ -126,7 +128,8 @@ def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionP
 
 
 def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple[TaskInPlay, ...]:
-    """Return the tasks of a session in order. The order is the same in all experiments."""
+    """Return the tasks of a session in order."""
+    # The order is the same in all experiments.
     # The path holds the session's number and not the experiment, so all experiments share the
     # order.
     rng = generator(seed, ("order", str(plan.number)))
@@ -135,10 +138,8 @@ def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple
 
 
 def order_tasks(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, ...]:
-    """Return the tasks sorted by `task_order`, with tasks of the same number in random order.
-
-    Among tasks with the same number, context tasks come first.
-    """
+    """Return the tasks sorted by `task_order`, with tasks of the same number in random order."""
+    # Among tasks with the same number, context tasks come first.
     ordered = sorted(tasks, key=lambda task: (task.task_order, task.type != "context"))
     order: list[Task] = []
     for _, tied_tasks in groupby(
@@ -205,7 +206,8 @@ async def play_session(
 async def run_discussion(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put a question to the group. Participants answer in turn and hear earlier answers."""
+    """Let participants discuss a question in turn."""
+    # Each hears the earlier answers.
     question = say_question(scope, state, task, in_play)
     speaker_scopes = [
         (speaker, scope.child(speaker if isinstance(speaker, str) else speaker.id))
@@ -245,11 +247,9 @@ async def run_discussion(
 async def public_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put a question to each participant in turn.
-
-    The prompt lists the answers so far. Participants who have already answered hear each later
-    answer immediately.
-    """
+    """Put a question to each participant in turn."""
+    # The prompt lists the answers so far. Participants who have already answered hear each later
+    # answer immediately.
     say_question(scope, state, task, in_play)
     answers: list[Utterance] = []
     # Participants who sit out hear every answer at once.
@@ -285,11 +285,9 @@ async def public_question(
 async def private_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put a question to all participants in parallel, and reveal their answers afterwards.
-
-    In some layouts the answers stay private. A special role, such as the Summarizer, answers after
-    the participants before it.
-    """
+    """Put a question to all participants in parallel, and reveal their answers afterwards."""
+    # In some layouts the answers stay private. A special role, such as the Summarizer, answers
+    # after the participants before it.
     say_question(scope, state, task, in_play)
     utterances: list[Utterance] = []
     # Number the turns beforehand, because the order in which parallel answers arrive is not fixed.

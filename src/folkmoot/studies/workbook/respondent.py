@@ -1,8 +1,6 @@
 """The embedded respondent for workbooks, which ask the study author's own questions.
 
-Most answers depend only on the answer kind. In games with tokens and in donations, the answer is an
-amount that the participant gives to others. The amount starts from a stable inclination. It changes
-with arguments and the gifts of others, and it declines from round to round.
+In games and donations, it gives an amount that changes with arguments and the gifts of others.
 """
 
 from __future__ import annotations
@@ -150,16 +148,14 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """Return the share (0 to 1) that a participant would give in round 1 without any arguments."""
+    """Return the share from 0 to 1 that a participant would give in round 1 without arguments."""
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence
 
 
 def argument_push(mind: SimulatedRespondent) -> float:
-    """Return by how much arguments change the share of an amount that the participant gives.
-
-    The change is positive if the texts hold more distinct words for giving than against it.
-    """
+    """Return by how much arguments change the share that the participant gives."""
+    # The change is positive if the texts hold more distinct words for giving than against it.
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (
         {match.casefold() for text in texts for match in pattern.findall(text)}
@@ -172,11 +168,9 @@ def argument_push(mind: SimulatedRespondent) -> float:
 
 
 def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
-    """Return what a participant gives, as a share (0 to 1) of the range from `low` to `high`.
-
-    The share falls with each round that the participant has played, and noise is added. The last
-    amounts of others pull it towards their mean.
-    """
+    """Return what a participant gives, as a share from 0 to 1 of the allowed range."""
+    # The share falls with each round that the participant has played, and noise is added. The last
+    # amounts of others pull it towards their mean.
     own_passages = of_kind(mind.reading.passages, "utterance", own=True)
     rounds = len(
         {passage.source.id for passage in own_passages if _AMOUNT.fullmatch(passage.text.strip())}
@@ -257,7 +251,7 @@ def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
 
 
 def _side_of_words(words: str) -> int | None:
-    """Return the side that a text takes: 0 for giving, 2 for keeping, None for neither."""
+    # 0 for giving, 2 for keeping, None for neither.
     give, keep = len(_FOR.findall(words)), len(_AGAINST.findall(words))
     return None if give == keep else 0 if give > keep else 2
 
@@ -303,7 +297,7 @@ def _frame_opening(frame: str) -> str:
 
 
 def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
-    """Return the name that other participants use, by participant id."""
+    # The names that other participants use, by participant id.
     passages = of_kind(mind.reading.passages, "value")
     names = {
         passage.source.speaker: passage.text
@@ -314,7 +308,6 @@ def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
 
 
 def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return the last statement of each participant, by participant id."""
     statements: dict[str, str] = {}
     for passage in _said_by_others(mind):
         if len(passage.text.split()) > 3 and "?" not in passage.text:

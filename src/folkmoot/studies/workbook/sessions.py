@@ -1,7 +1,4 @@
-"""The state of one session, and the system prompts of its speakers.
-
-`asking` puts the tasks of the session to the speakers.
-"""
+"""The state of one session, and the system prompts of its speakers."""
 
 from __future__ import annotations
 
@@ -142,7 +139,8 @@ class SessionState:
         ]
 
     def in_play(self, task: TaskInPlay) -> list[SessionParticipant | str]:
-        """Return the speakers of a task in order: participants, and labels of special roles."""
+        """Return the speakers of a task in order."""
+        # They are participants, or labels of special roles.
         order: list[SessionParticipant | str] = []
         for label in task.prompts:
             role = self.experiment.roles.get(label)
@@ -168,10 +166,8 @@ class SessionState:
         return limit - self.messages if limit is not None else 1_000_000
 
     def stop_session(self, task: TaskInPlay, why: str) -> None:
-        """End the session at this task for the reason `why`.
-
-        Questions that were not asked get missing answers.
-        """
+        """End the session at this task for the reason `why`."""
+        # Questions that were not asked get missing answers.
         if self.ended == "completed":
             self.ended, self.stopped_in = why, task.task.task_id
 
@@ -192,7 +188,8 @@ class SessionState:
         self._calculate_waiting(self._places[task.var_name])
 
     def finish(self) -> None:
-        """Calculate the remaining computed values after a limit has ended the session early."""
+        """Calculate the remaining computed values."""
+        # A limit has ended the session early.
         for place in sorted(self._waiting):
             self._calculate_waiting(place)
 
@@ -211,7 +208,7 @@ class SessionState:
         return [*self._seats] if item.scope == "participant" else [None]
 
     def evaluation_context(self) -> EvaluationContext:
-        """Return the names and values that expressions can use at this point of the session."""
+        """Return the names and values that expressions can use now."""
         return EvaluationContext(
             participants=[session_participant.id for session_participant in self.taken_seats],
             personal=self._personal,
@@ -237,11 +234,12 @@ class SessionState:
         )
 
     def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
-        """Return the value of a name for a participant, or for the session (`participant` None).
+        """Return the value of a name for a participant, or for the session.
 
-        Return Missing if an expected value is missing. Return None if the study has no such value
+        Returns Missing if an expected value is missing. Returns None if the study has no such value
         for the participant.
         """
+        # `participant` is None for a value of the session.
         if (name, participant) in self._calculated:
             return self._calculated[name, participant]
         if name in self._shared:
@@ -287,11 +285,8 @@ class SessionState:
     def placeholder_values(
         self, speaker: SessionParticipant | str, names: Collection[str]
     ) -> dict[str, object]:
-        """Return the values of placeholders for one speaker, with their sources.
-
-        `speaker` is a participant, or the label of a role if the text is for no single participant.
-        A speaker sees no values of other participants.
-        """
+        """Return the values of placeholders for one speaker, with their sources."""
+        # A speaker sees no values of other participants.
         label = speaker.role if isinstance(speaker, SessionParticipant) else speaker
         role = self.experiment.roles.get(label) or self.experiment.find_special_role(label)
         values = known_beforehand(self.experiment, self.plan.treatment, role)
@@ -310,7 +305,7 @@ class SessionState:
         return values
 
     def _value_source(self, name: str, holder: str | None) -> Source:
-        """Return the source of a value: an answer's utterance, or the row of a computed value."""
+        # The source is an answer's utterance, or the row of a computed value.
         answer = self._answers.get((name, holder or ""))
         if answer is not None:
             return Source("utterance", answer.utterance_id, answer.speaker_id)
@@ -328,11 +323,9 @@ class SessionState:
         turn: int | None = None,
         **columns: Any,
     ) -> Utterance:
-        """Record an utterance in a task and return it.
-
-        `turn` is the position in the session's transcript. Without `turn` the utterance is private:
-        a prompt to one participant, or a participant's reply in its raw form.
-        """
+        """Record an utterance in a task and return it."""
+        # `turn` is the position in the session's transcript. Without it the utterance is private: a
+        # prompt to one participant, or a participant's reply in its raw form.
         columns.setdefault("public", turn is not None)
         return scope.say(
             speaker,
@@ -349,7 +342,8 @@ class SessionState:
 
 
 def parse_cell(text: str) -> Scalar:
-    """Return a profile cell, as a number if it looks like a number. `007` and `10%` stay texts."""
+    """Return a profile cell, as a number if it looks like a number."""
+    # `007` and `10%` stay texts.
     if not _NUMBER.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)
@@ -358,7 +352,7 @@ def parse_cell(text: str) -> Scalar:
 def known_beforehand(
     experiment: Experiment, treatment: str, role: Role | None
 ) -> dict[str, object]:
-    """Return the values that placeholders have before the first answer, by placeholder."""
+    """Return the values that placeholders have before the first answer."""
     parts = {"treatment": experiment.treatments.get(treatment), "role": role}
     attributes = {
         f"{space}.{name}": text
@@ -370,7 +364,8 @@ def known_beforehand(
 
 
 def format_value(value: Scalar | Missing | None, source: Source) -> object:
-    """Return a value as a prompt shows it. A missing value is shown in words."""
+    """Return a value as a prompt shows it."""
+    # A missing value is shown in words.
     if value is None or isinstance(value, Missing):
         return NOT_AVAILABLE
     if isinstance(value, (str, bool)):
@@ -379,10 +374,8 @@ def format_value(value: Scalar | Missing | None, source: Source) -> object:
 
 
 async def brief_speakers(scope: Scope, state: SessionState) -> None:
-    """Create all speakers with their system prompts.
-
-    If the workbook wants backstories, models write them first.
-    """
+    """Create all speakers with their system prompts."""
+    # If the workbook wants backstories, models write them first.
     settings = state.experiment.workbook.settings
 
     async def ask_backstory(seat_scope: Scope, seat: SessionParticipant) -> str:
@@ -425,11 +418,8 @@ def participant_speaker(
     *,
     profile: bool = True,
 ) -> Speaker:
-    """Return a participant with the system prompt: persona, role, treatment and context.
-
-    Use `profile=False` for a human who gives their own answers. The prompt then holds nothing from
-    the profiles sheet.
-    """
+    """Return a participant with the system prompt: persona, role, treatment and context."""
+    # Humans who answer for themselves get `profile=False`, so nothing from the profiles sheet.
     role, treatment, context = render_system_texts(state, seat, state.experiment.roles[seat.role])
     shows_profile = profile and state.experiment.workbook.settings.show_profile
     profile_lines = [*profile_of(state.experiment, seat).values()] if shows_profile else []
@@ -470,7 +460,7 @@ def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker
 def render_system_texts(
     state: SessionState, speaker: SessionParticipant | str, role: Role
 ) -> tuple[str, str, str]:
-    """Return the texts of a system prompt as (role, treatment, context)."""
+    """Return the texts of a system prompt in the order role, treatment, context."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
     is_in_system = treatment and state.experiment.workbook.settings.treatment_in_system
     texts = (
@@ -494,10 +484,8 @@ def _role_of(state: SessionState, speaker: SessionParticipant | str, role: Role)
 
 
 def quote_material(text: SourcedText, template: str, source_id: str) -> SourcedText:
-    """Mark a text of the workbook with its cell (`source_id`) as the source.
-
-    The source is marked as altered if `text` differs from the cell's `template`.
-    """
+    """Mark a text of the workbook with its cell as the source."""
+    # The source is marked as altered if `text` differs from the cell's `template`.
     return enclose_text(text, Source("material", source_id, altered=text != template))
 
 

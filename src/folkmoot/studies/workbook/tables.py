@@ -172,11 +172,12 @@ TABLES = (
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return the reason why a whole run has no usable data, or "" if the run has usable data.
+    """Return the reason why a run has no usable data.
 
-    A run with validation needs at least one valid response. A run without validation is always
-    usable.
+    Returns "" if it has usable data.
     """
+    # A run with validation needs at least one valid response. A run without validation is always
+    # usable.
     # A run without validation has only unchecked answers, which are usable.
     statuses = set(run.read_table("responses")["status"])
     return (
@@ -187,7 +188,8 @@ def unusable_reason(run: RunFolder) -> str:
 
 
 def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
-    """Return the definition of each variable. Asked variables come before computed ones."""
+    """Return the definition of each variable."""
+    # Asked variables come before computed ones.
     asked = [
         {
             "var_name": task.var_name,
@@ -322,11 +324,8 @@ def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, st
 
 
 def missing_responses(state: SessionState) -> list[Response]:
-    """Return a response without an answer for each question that was not asked.
-
-    A question is not asked if the session was cut because its conversation reached the maximum
-    length.
-    """
+    """Return a response without an answer for each question that was not asked."""
+    # A question is not asked if the session was cut at the maximum length of its conversation.
     answered = {(response.task.var_name, response.speaker_id) for response in state.responses}
     # Contexts ask no question.
     rounds = [task_in_play for task_in_play in state.order if task_in_play.task.type != "context"]

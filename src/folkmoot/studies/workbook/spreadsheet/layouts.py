@@ -1,9 +1,6 @@
-"""Find the layout of a workbook, read its sheets as tables, and write new workbooks.
-
-Each layout in `layouts.yaml` gives the names of sheets, settings and columns that differ from the
-default ones. `folkmoot new workbook` writes a blank workbook with drop-downs and notes, and an
-example from `template.yaml`. Equal input gives identical bytes.
-"""
+"""Find the layout of a workbook, read its sheets as tables, and write new workbooks."""
+# `layouts.yaml` holds names of sheets, settings and columns that differ from the default ones.
+# Equal input gives identical bytes.
 
 from __future__ import annotations
 
@@ -56,10 +53,9 @@ NOTES_SHEET = "notes"
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of sheets, settings and columns in one layout.
+    """The names of sheets, settings and columns in one layout."""
 
-    Names that the layout does not change are the default ones (as in `COLUMNS`).
-    """
+    # Names that the layout does not change are the default ones, as in `COLUMNS`.
 
     name: str
     title: str
@@ -91,8 +87,7 @@ class Layout:
 
 
 class _Names(TypedDict):
-    """The content of `layouts.yaml`."""
-
+    # The content of `layouts.yaml`.
     settings: list[str]
     columns: dict[str, list[str]]
     # Each entry lists different names of one column.
@@ -147,10 +142,8 @@ def sheet_problems(
     sheet_names: Collection[str],
     hidden: Collection[str] = (),
 ) -> list[Problem]:
-    """Return one problem with a hint for each missing or unknown sheet, including hidden ones.
-
-    `found` maps canonical names to the names of existing sheets.
-    """
+    """Return a problem for each missing, unknown or hidden sheet."""
+    # `found` maps canonical names to the names of existing sheets.
     unexpected = [
         sheet_name
         for sheet_name in sheet_names
@@ -214,12 +207,18 @@ class Row:
         return {column: self.address_of(column) for column in self.columns}
 
     def text(self, column: str) -> str:
-        """Return the text of a cell. Returns "" if the cell is blank."""
+        """Return the text of a cell.
+
+        Returns "" if the cell is blank.
+        """
         cell = self.cells.get(column)
         return cell.text if cell else ""
 
     def long_text(self, column: str) -> str:
-        """Return the text of a cell with its spaces and line breaks, or "" if it is blank."""
+        """Return the text of a cell with its spaces and line breaks.
+
+        Returns "" if the cell is blank.
+        """
         cell = self.cells.get(column)
         if cell is None:
             return ""
@@ -256,10 +255,8 @@ class Row:
 
 
 def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
-    """Return the number of the row that holds most column names. Row 1 wins a tie.
-
-    Rows above the header are not read, and a note says so.
-    """
+    """Return the number of the row that holds most column names."""
+    # Row 1 wins a tie. Rows above the header are not read, and a note says so.
     match_counts = {
         row: sum(text in names for text in sheet.texts(row).values())
         for row in [1, *sorted(sheet.rows)[:MAX_ABOVE]]
@@ -290,11 +287,8 @@ def warn_empty_rows(sheet: Sheet, rows: Collection[int], problems: Problems) -> 
 
 
 def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> list[Row]:
-    """Return the rows of a sheet below its header.
-
-    `columns` maps canonical names to names in the header. Missing, repeated and unknown columns are
-    reported.
-    """
+    """Return the rows of a sheet below its header."""
+    # Missing, repeated and unknown columns are reported.
     known_titles = {name for title in columns.values() for name in names_for(title)}
     header = header_row(sheet, known_titles, problems)
     remaining = sheet.texts(header)
@@ -372,8 +366,7 @@ def parse_choice(
 ) -> str | None:
     """Return the allowed value that a text names, ignoring case and spaces.
 
-    Without such a value, report a problem and return None. `title` and `where` name the cell in the
-    problem.
+    Returns None and adds a problem if there is no such value.
     """
     # People write "Complete random" or "complete-random" for complete_random.
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
@@ -387,7 +380,7 @@ def parse_choice(
 def as_bool(cell: Cell | None) -> bool | None:
     """Return a cell such as 0, 1, 1.0, True, "TRUE" or "false" as a boolean.
 
-    Return None for any other cell.
+    Returns None for any other cell.
     """
     if cell is None:
         return None
@@ -400,7 +393,10 @@ def as_bool(cell: Cell | None) -> bool | None:
 
 
 def as_integer(cell: Cell | None) -> int | None:
-    """Return a cell such as 4, 4.0, "4" or "4.0" as a whole number, and None for other cells."""
+    """Return a cell such as 4, 4.0, "4" or "4.0" as a whole number.
+
+    Returns None for any other cell.
+    """
     number = as_number(cell)
     # Beyond 1e15 neighbouring whole numbers are the same float.
     if number is None or not number.is_integer() or abs(number) > 1e15:
@@ -409,7 +405,10 @@ def as_integer(cell: Cell | None) -> int | None:
 
 
 def as_number(cell: Cell | None) -> float | None:
-    """Return a cell as a finite number, or None for other cells, including booleans."""
+    """Return a cell as a finite number.
+
+    Returns None for any other cell, including booleans.
+    """
     if cell is None or isinstance(cell.value, bool):
         return None
     try:
@@ -442,7 +441,7 @@ Rows = Sequence[Sequence[Scalar | None]]
 
 
 def template_files() -> dict[str, str | bytes]:
-    """Return the files that `folkmoot new workbook` writes: content by file name."""
+    """Return the content of the files that `folkmoot new workbook` writes, by file name."""
     return {BLANK_NAME: blank_workbook(), EXAMPLE_NAME: example_workbook()}
 
 
@@ -475,7 +474,7 @@ _DESCRIBED: Mapping[str, tuple[type[BaseModel], str]] = {
 def note_of(sheet: str, column: str) -> str:
     """Return the description of a setting or column, for the note on its cell.
 
-    `sheet` and `column` are canonical names. Return "" without a description.
+    Returns "" if there is no description.
     """
     if sheet == "profiles":
         return Workbook.model_fields[sheet].description or ""
@@ -520,10 +519,8 @@ def example_workbook() -> bytes:
 def workbook_bytes(
     content: Mapping[str, Rows], layout: Layout = AGENT_ROLES, notes: Sequence[str] = ()
 ) -> bytes:
-    """Return an .xlsx file in a layout. Rows hold values in the column order of `COLUMNS`.
-
-    `notes` are written to a separate sheet.
-    """
+    """Return an .xlsx file with these rows."""
+    # Rows hold values in the column order of `COLUMNS`. `notes` are written to a separate sheet.
     book = Book()
     book.remove(book.active)
     book.properties.creator = "folkmoot"

@@ -1,8 +1,6 @@
-"""Read a workbook into the model of an experiment, and collect all problems.
-
-Start with `read_workbook`. A wrong cell is reported and replaced by a harmless value. So the checks
-of the design can still run, and the researcher sees all problems at once.
-"""
+"""Read a workbook into the model of an experiment, and collect all problems."""
+# A wrong cell is reported and replaced by a harmless value. So the checks of the design can still
+# run, and the researcher sees all problems at once.
 
 from __future__ import annotations
 
@@ -229,7 +227,7 @@ class _Settings:
         self._report_keys(unknown)
 
     def _report_keys(self, unknown: dict[int, str]) -> None:
-        """Report missing settings and unknown settings. `unknown` holds names by row number."""
+        # `unknown` holds names by row number.
         sheet, key_column = self.sheet, self.column - 1
         for key in self.layout.setting_keys:
             if key in self.rows or key in self.layout.optional:
@@ -319,7 +317,8 @@ class _Settings:
 
 
 def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
-    """Return the settings. Wrong or missing values are reported and replaced."""
+    """Return the settings."""
+    # Wrong or missing values are reported and replaced.
     reader = _Settings(sheet, layout, problems)
     limit = "max_rounds" if layout is SHORT else "max_conversation_length"
     values: dict[str, object] = {
@@ -452,7 +451,7 @@ def _var_type(row: Row, kind: str, problems: Problems) -> VarType | None:
 def _prompts_of(
     row: Row, column: str, problems: Problems, *, is_required: bool = True
 ) -> str | dict[str, str]:
-    """Return the text of a task for all roles, or a dict of texts by role."""
+    # A dict holds the texts by role.
     if is_required:
         row.required(column, problems)
     text, where = row.long_text(column), row.address_of(column)
@@ -541,7 +540,7 @@ def _parse_computed(row: Row, problems: Problems) -> Computed:
 
 
 def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
-    """Return the profiles: short names, questions, and one row of texts per respondent."""
+    """Return the profiles of all respondents."""
     header = names_row(sheet, problems)
     names, questions = sheet.texts(header), sheet.texts(header + 1)
     data = {row: cells for row, cells in sorted(sheet.rows.items()) if row > header + 1}
@@ -615,11 +614,9 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
 
 
 def names_row(sheet: Sheet, problems: Problems) -> int:
-    """Return the number of the row with the short names of the questions.
-
-    It is the first row that contains "ID", or else row 1. If that row holds the full questions, the
-    short names are in the row above it.
-    """
+    """Return the number of the row with the short names of the questions."""
+    # It is the first row that contains "ID", or else row 1. If that row holds the full questions,
+    # the short names are in the row above it.
     rows_with_id = [
         row for row in sorted(sheet.rows)[:MAX_ABOVE] if "ID" in sheet.texts(row).values()
     ]

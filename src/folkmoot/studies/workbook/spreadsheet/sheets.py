@@ -1,8 +1,6 @@
-"""Read the sheets of a workbook as a human sees them, and collect problems with cell addresses.
-
-The value of a merged cell counts for all rows of the cell. Hidden rows are read too. Notes tell the
-researcher about merged cells and hidden rows. No other module opens a spreadsheet.
-"""
+"""Read the sheets of a workbook as a human sees them, and collect problems with cell addresses."""
+# The value of a merged cell counts for all rows of the cell. Hidden rows are read too. Notes tell
+# the researcher about both.
 
 from __future__ import annotations
 
@@ -41,7 +39,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One sheet: cells by row and column number, both from 1. Blank cells are left out."""
+    """One sheet, with its cells by row number and column number."""
+
+    # Both numbers start at 1. Blank cells are left out.
 
     name: str
     rows: dict[int, dict[int, Cell]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Sheet:
         return f"{self.name}!{get_column_letter(column)}{row}"
 
     def iterate_cells(self) -> Iterator[tuple[int, int, Cell]]:
-        """Yield (row number, column number, cell) for each cell, row by row."""
+        """Yield the row number, column number and cell of each cell, row by row."""
         for row, cells in sorted(self.rows.items()):
             for column, cell in sorted(cells.items()):
                 yield row, column, cell
@@ -63,7 +63,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A whole spreadsheet: its sheets in order, and the problems and notes of their cells."""
+    """A whole spreadsheet: its sheets in order, with problems and notes."""
 
     sheets: dict[str, Sheet]
     problems: Problems
@@ -72,7 +72,10 @@ class Book:
 
 
 def read_book(path: Path) -> Book:
-    """Read a spreadsheet file. Raises InputError if the file cannot be used at all."""
+    """Read a spreadsheet file.
+
+    Raises InputError if the file cannot be used at all.
+    """
     raw_sheets = read_spreadsheet(path)
     problems = Problems()
     sheets: dict[str, Sheet] = {}
@@ -187,7 +190,7 @@ def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
 
 
 def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
-    """Copy the value of each merged range to all its rows, and return notes on these ranges."""
+    # Returns notes on the merged ranges.
     if len(raw.merged) > MAX_MERGED:
         raise InputError(Problem(f"more than {MAX_MERGED:,} merged ranges", where=sheet.name))
     rows = sheet.rows
@@ -267,7 +270,8 @@ def _decode_garbled(text: str) -> str:
 
 
 def rows_in_words(rows: Iterable[int], max_ranges: int = MAX_RANGES) -> str:
-    """Return row numbers as `row 3` or `rows 3–5, 9`. At most `max_ranges` ranges are listed."""
+    """Return row numbers as `row 3` or `rows 3–5, 9`."""
+    # At most `max_ranges` ranges are listed.
     ranges: list[list[int]] = []
     for row in sorted(rows):
         if ranges and row == ranges[-1][1] + 1:
