@@ -1,8 +1,4 @@
-"""Run a function in a child process (`python -m` this module).
-
-Child processes do work that takes much memory, and read untrusted files under limits. A malicious
-file can end only the child process.
-"""
+"""Run a function in a child process, for work that takes much memory or reads untrusted files."""
 
 from __future__ import annotations
 
@@ -55,11 +51,13 @@ def run_in_child(
 ) -> object:
     """Return `fn(*args)`, computed in a child process with one thread.
 
-    `blocked_modules`: optional modules that the child cannot import, so that it starts faster.
-    `folder`: where an unnamed file passes the arguments. Raises StorageError for a disk error,
-    LimitReached if the child exceeds a limit, and FolkmootError with the last line of the child's
-    error.
+    - `blocked_modules`: optional modules that the child cannot import.
+    - `folder`: where the temporary file with the arguments lies.
+
+    Raises LimitReached if the child exceeds a limit. Raises StorageError for a disk error. Raises
+    FolkmootError for any other error in the child.
     """
+    # A child without the blocked modules starts faster.
     folder = folder or Path(tempfile.gettempdir())
     name = f"{fn.__module__}.{fn.__qualname__}"
     with storage_errors(folder), tempfile.TemporaryFile(dir=folder) as request_file:

@@ -24,11 +24,8 @@
     ├── LimitReached          a child process exceeded its memory or time limit
     └── ProtocolError         a study broke a rule of the engine: a bug in it         exit 1
 
-An exception in the code of an external study gives exit code 2, and the command line prints the
-file and line of the exception. An exception in Folkmoot's own code gives exit code 1. A run that
-Ctrl-C stops raises RunInterruptedError, a KeyboardInterrupt (exit code 130).
-
-Messages say what to do. An error is never turned into data, and no message contains a key.
+An exception in the code of an external study gives exit code 2. An exception in Folkmoot's own code
+gives exit code 1.
 """
 
 from __future__ import annotations
@@ -72,7 +69,7 @@ class Problem:
 
 
 class InputError(FolkmootError):
-    """The user's input is wrong. The error lists every problem and not only the first."""
+    """The user's input is wrong. The error lists every problem."""
 
     exit_code = EXIT_INPUT
 
@@ -86,10 +83,7 @@ class InputError(FolkmootError):
 
 
 class LimitReached(FolkmootError):
-    """A child process exceeded its memory or time limit.
-
-    The code that catches this error writes the message for the user.
-    """
+    """A child process exceeded its memory or time limit."""
 
 
 class StorageError(FolkmootError):
@@ -107,48 +101,47 @@ class RunLockedError(StorageError):
 
 
 class ForeignJournalError(StorageError):
-    """The journal is corrupt, changed by hand or not made by Folkmoot.
-
-    The file of the journal is left unchanged.
-    """
+    """The journal is corrupt, changed by hand or not made by Folkmoot."""
 
 
 class EmptyJournalError(ForeignJournalError):
-    """The file of a journal holds no entry yet."""
+    """The journal holds no entry yet."""
 
 
 class NotJournaledError(StorageError):
-    """A replay reached an address that is not in the journal. A replay calls no model."""
+    """A replay needs a reply that the journal does not hold."""
 
 
 class DriftError(FolkmootError):
-    """A replayed request differs from the journaled one."""
+    """A replayed request differs from the request in the journal."""
 
     exit_code = EXIT_INPUT
 
 
 class NothingUsableError(FolkmootError):
-    """The run finished but has no usable results. `Run.unusable` gives the reason."""
+    """The run finished but has no usable results."""
+
+    # `Run.unusable` gives the reason.
 
     exit_code = EXIT_UNUSABLE
 
 
 class RunPausedError(FolkmootError):
-    """The run stopped and all work is kept. The same command with `--resume` continues the run."""
+    """The run stopped and all work is kept. `--resume` continues the run."""
 
     exit_code = EXIT_PAUSED
 
 
 class QuotaExhaustedError(RunPausedError):
-    """The provider reports that the account's quota is used up."""
+    """The quota of the account is used up."""
 
 
 class BudgetReachedError(RunPausedError):
-    """The budget in `budget_usd` (USD) or `budget_calls` is used up."""
+    """The researcher's budget of calls or USD is used up."""
 
 
 class RunInterruptedError(KeyboardInterrupt):
-    """Ctrl-C stopped a run. All work is kept, and `--resume` continues the run (exit code 130)."""
+    """Ctrl-C stopped a run. All work is kept, and `--resume` continues the run."""
 
 
 class ModelError(FolkmootError):
@@ -162,10 +155,7 @@ class ModelError(FolkmootError):
 
 
 class TransientError(ModelError):
-    """A temporary error that is worth a retry.
-
-    Examples are time-outs, dropped connections, broken bodies, and status 408, 409, 429 and 5xx.
-    """
+    """A temporary error, such as a time-out or status 503. A retry may succeed."""
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, may_be_billed: bool = False
@@ -176,15 +166,17 @@ class TransientError(ModelError):
 
 
 class RateLimitedError(TransientError):
-    """Status 429: too many requests. All calls to the model must slow down."""
+    """Status 429: too many requests."""
 
 
 class QuotaError(ModelError):
-    """The account has no quota left. Unlike a rate limit, the error persists."""
+    """The account has no quota left."""
+
+    # Unlike a rate limit, the error persists.
 
 
 class FatalModelError(ModelError):
-    """The key, the access or the model is wrong, so no call to this model can succeed."""
+    """No call to this model can succeed: the key, the access or the model is wrong."""
 
     exit_code = EXIT_INPUT
 
@@ -194,10 +186,9 @@ class NotFoundError(FatalModelError):
 
 
 class RefusedError(ModelError):
-    """The server refuses this request, so the question gets no answer.
+    """The server refuses this request, so the question gets no answer."""
 
-    `reason` becomes the reason of `Missing`.
-    """
+    # `reason` becomes the reason of `Missing`.
 
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
@@ -205,20 +196,18 @@ class RefusedError(ModelError):
 
 
 class RejectedError(RefusedError):
-    """The server rejects this request with status 400 or 422 and gives no known reason.
+    """The server rejects this request with status 400 or 422 and gives no known reason."""
 
-    The replies to other requests show whether this prompt is the cause (see `retries.py`).
-    """
+    # The replies to other requests show whether this prompt is the cause (see `retries.py`).
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="rejected")
 
 
 class ProtocolError(FolkmootError):
-    """A study broke a rule of the engine, such as one address for two calls.
+    """A study broke a rule of the engine, such as one address for two calls."""
 
-    `location`: the file and line in the study's code, or None if the traceback shows the line.
-    """
+    # `location` is None if the traceback shows the line in the study's code.
 
     def __init__(self, message: str, location: tuple[str, int] | None = None) -> None:
         super().__init__(message)

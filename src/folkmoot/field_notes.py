@@ -1,8 +1,6 @@
-"""Notes on the fields of configuration classes for which pydantic has no place, such as units.
-
-The notes become part of the JSON Schema of a study file. `folkmoot.authoring` makes tables of keys
-and templates from the schema.
-"""
+"""Notes on the fields of configuration classes for which pydantic has no place, such as units."""
+# The notes become part of the JSON Schema of a study file. `folkmoot.authoring` makes tables of
+# keys and templates from the schema.
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ def field_notes(
 ) -> dict[str, JsonValue]:
     """Return the notes of a field, for `Field(json_schema_extra=…)`.
 
-    `unit`: the unit of the values. `essential`: True if a new study file sets the field. `label`:
-    the title of the field in a form, if its key is not clear enough.
+    - `unit`: the unit of the values.
+    - `essential`: True if a new study file sets the field.
+    - `label`: the title of the field in a form.
     """
     notes: dict[str, JsonValue] = {}
     if unit:

@@ -25,15 +25,15 @@ _DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, err
 def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Replace a file by these bytes, or leave the file unchanged if the write fails.
 
-    The permissions of the file are `mode` without the bits of the umask. Raises StorageError for a
-    disk error.
+    Raises StorageError for a disk error.
     """
+    # The umask takes bits away from `mode`, as for any new file.
     with storage_errors(path), whole_file(path, mode) as file:
         file.write(data)
 
 
 def write_with(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Replace a file by the output of `write`, or leave the file unchanged if `write` fails.
+    """Replace a file by what `write` writes, or leave the file unchanged if `write` fails.
 
     Raises StorageError for a disk error.
     """
@@ -45,7 +45,7 @@ READ_CSV_OPTIONS = "save it as CSV in UTF-8, with commas, as many in each row as
 
 
 class CsvTable(NamedTuple):
-    """A CSV file as text."""
+    """The cells of a CSV file as text, with the line number of each row."""
 
     # The names of the columns.
     columns: tuple[str, ...]
@@ -54,11 +54,11 @@ class CsvTable(NamedTuple):
 
 
 def read_csv(text: str, name: str) -> CsvTable:
-    """Return the table of a CSV text with a header.
+    """Return the table of a CSV text with a header. A missing cell is an empty text.
 
-    White space around cells is removed, and missing cells become empty. `name` is the file name for
-    error messages. Raises InputError for a faulty header or a row with too many cells.
+    Raises InputError for a faulty header or a row with too many cells.
     """
+    # `name` is the file name for error messages.
     lines = csv.reader(io.StringIO(text))
     columns = tuple(column.strip() for column in next(lines, ()))
     if problem := header_problem(columns):
@@ -80,7 +80,7 @@ def read_csv(text: str, name: str) -> CsvTable:
 
 
 def header_problem(columns: Sequence[str], separator: str = ",") -> str:
-    """Return the problem of the header of a CSV file, or an empty string."""
+    """Return what is wrong with the header of a CSV file, or an empty text."""
     names_by_separator = {";": "semicolons", "\t": "tabs", ",": "commas"}
     if len(columns) == 1:
         for other, separator_name in names_by_separator.items():
@@ -102,12 +102,12 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def packaged_yaml(module_file: str, name: str) -> Any:
-    """Return the data in a packaged YAML file, as in `packaged_yaml(__file__, "names_us.yaml")`."""
+    """Return the data of a YAML file in the folder of a module, which `__file__` names."""
     return yaml.safe_load(Path(module_file).with_name(name).read_text(encoding="utf-8"))
 
 
 def user_cache_dir() -> Path:
-    """Return the user's cache folder for Folkmoot, at the usual location of the system."""
+    """Return the user's cache folder for Folkmoot."""
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -121,7 +121,7 @@ def user_cache_dir() -> Path:
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Context manager: open a binary file that replaces `path` only if the block succeeds.
 
-    Raises StorageError for a disk error. All other errors of the block are raised unchanged.
+    Raises StorageError for a disk error.
     """
     # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
@@ -147,7 +147,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Context manager: convert a disk error to a StorageError with a message in plain words."""
+    """Context manager: raise a StorageError in plain words instead of an OSError."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,7 @@
-"""Find and remove invisible characters.
-
-Such characters make two labels look alike, reverse the reading direction, move a terminal's cursor,
-or break a chart. A study file, a workbook or an id with an invisible character is rejected, and the
-error message gives the location. Invisible characters are removed from texts of humans, and from
-printed or drawn texts.
-"""
+"""Find and remove invisible characters."""
+# Such characters make two labels look alike, reverse the reading direction, move a terminal's
+# cursor, or break a chart. A study file, a workbook or an id with an invisible character is
+# rejected. Invisible characters are removed from texts of humans, and from printed or drawn texts.
 
 from __future__ import annotations
 
@@ -25,9 +22,9 @@ _BREAKS = re.compile("[\t\r\n]")
 
 
 def hidden_in(text: str, *, label: bool = False) -> str:
-    """Return the first hidden character by name, such as "U+202E, right-to-left override", or "".
+    """Return the name of the first hidden character, or an empty text if there is none.
 
-    With `label`, tabs and line breaks inside the text count as hidden too.
+    - `label`: if True, tabs and line breaks inside the text count as hidden too.
     """
     # This quick test decides most texts.
     if text.isascii() and text.isprintable():

@@ -12,20 +12,15 @@ _SCORERS = ((fuzz.ratio, 65), (fuzz.WRatio, 75))
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to `name`, or None if no name is similar.
-
-    Case is ignored, and spaces and hyphens count as underscores.
-    """
+    """Return the known name that is most similar to `name`. Returns None if no name is similar."""
+    # Case is ignored, and spaces and hyphens count as underscores.
     return next(iter(_similar_names(name, known, 1)), None)
 
 
 def did_you_mean(
     name: str, known: Iterable[str], otherwise: str = "", *, max_guesses: int = 1
 ) -> str:
-    """Return `did you mean …?` with up to `max_guesses` similar names.
-
-    Returns `otherwise` if no name is similar.
-    """
+    """Return a question with similar names, or `otherwise` if no name is similar."""
     guesses = _similar_names(name, known, max_guesses)
     return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
 
@@ -44,7 +39,7 @@ def join_first(names: Sequence[str], max_names: int = 3) -> str:
 
 
 def shorten(text: str, max_characters: int = 80) -> str:
-    """Return the text, cut to `max_characters` characters. A cut text ends with an ellipsis."""
+    """Return at most `max_characters` characters of the text. A cut text ends with "…"."""
     return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
 
 
@@ -69,7 +64,7 @@ def _normalise_name(name: str) -> str:
 
 
 def lacks_extra(feature: str, extra: str, package: str) -> str:
-    """Return a message that `feature` needs an optional package, with the command to install it."""
+    """Return the message that `feature` needs a package that is not installed."""
     return (
         f"{feature} needs {package}, which is not installed (the extra {extra}): "
         f'pip install "folkmoot[{extra}]"'

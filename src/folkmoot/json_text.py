@@ -1,9 +1,7 @@
-"""JSON for requests and the journal, encoded and decoded with orjson where possible.
-
-orjson is thirty times as fast as the standard library. The standard library is used for values that
-orjson rejects: lone surrogates (half an emoji at the end of a reply) and integers beyond 64 bits.
-`storage.json_files` writes the JSON files that humans read.
-"""
+"""Encode and decode JSON for requests and the journal."""
+# orjson is thirty times as fast as the standard library. The standard library is used for values
+# that orjson rejects: lone surrogates (half an emoji at the end of a reply) and integers beyond 64
+# bits. `storage.json_files` writes the JSON files that humans read.
 
 from __future__ import annotations
 
@@ -17,7 +15,8 @@ Schema = dict[str, Any]
 
 
 def encode_json(value: object) -> bytes:
-    """Return compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can decode."""
+    """Return the value as compact JSON in UTF-8."""
+    # A lone surrogate becomes `?`, which any server can decode.
     try:
         # Copy the result, because orjson reserves at least 4 KB for each one.
         return bytes(memoryview(orjson.dumps(value)))
@@ -28,10 +27,11 @@ def encode_json(value: object) -> bytes:
 
 
 def decode_json(text: bytes | str) -> Any:
-    """Return the value of a JSON text. Integers beyond 64 bits become floats.
+    """Return the value of a JSON text.
 
-    Raises ValueError for invalid JSON, and RecursionError for JSON that is nested too deeply.
+    Raises ValueError for invalid JSON. Raises RecursionError for JSON that is nested too deeply.
     """
+    # Integers beyond 64 bits become floats.
     try:
         return orjson.loads(text)
     except ValueError:

@@ -1,8 +1,7 @@
-"""Participants: personas, their sources, the pool of personas, and assignment to conditions.
-
-The functions take plain values, and studies and the command line combine them. No module here
-imports the engine. Only `sources.persona_hub.fetch_file` uses the network, and only functions with
-a path argument use the disk."""
+"""Participants: personas, their sources, the pool of personas, and assignment to conditions."""
+# The functions take plain values, and studies and the command line combine them. No module here
+# imports the engine. Only `sources.persona_hub.fetch_file` uses the network, and only functions
+# with a path argument use the disk.
 
 from folkmoot.people.assignment import assign_conditions
 from folkmoot.people.enrichment import Demographics, enrich_persona

@@ -1,4 +1,4 @@
-"""Random assignment of participants to conditions in equal numbers, before the first call."""
+"""Random assignment of participants to conditions in equal numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from folkmoot.errors import InputError
 def assign_conditions(
     ids: Sequence[str], conditions: Sequence[str], rng: np.random.Generator
 ) -> dict[str, str]:
-    """Return `{id: condition}` in the order of `ids`. Group sizes differ by at most one.
+    """Return a random condition for each id. Group sizes differ by at most one.
 
-    If the ids cannot be divided evenly, some conditions get one more participant. These conditions
-    are drawn at random, so that no condition is favoured. Raises InputError for repeated ids or
-    conditions, or without conditions.
+    Raises InputError for repeated ids or conditions. Raises InputError without conditions.
     """
     if not conditions or len(set(conditions)) != len(conditions):
         raise InputError("conditions: name at least one, and each only once")

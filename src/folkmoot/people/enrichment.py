@@ -1,7 +1,4 @@
-"""Turn a raw persona line into a full persona with two calls: demographics, then a description.
-
-The table `base_personas` records the demographics of each line.
-"""
+"""Turn a raw persona line into a full persona with two calls to a model."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ SCALES: dict[str, tuple[str, ...]] = {
 
 
 def normalise_sex(sex: object) -> object:
-    """Return F or M for common words. Other values are returned unchanged."""
+    """Return F or M for common words such as "female", and any other value unchanged."""
     words = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
     return words.get(sex.strip().casefold(), sex) if isinstance(sex, str) else sex
 
@@ -49,7 +46,7 @@ def normalise_sex(sex: object) -> object:
 def match_listed_value(value: object, listed: Iterable[str]) -> object:
     """Return the listed value that equals `value` except for case or apostrophes.
 
-    Without such a listed value, `value` is returned unchanged.
+    Returns `value` unchanged if none does.
     """
     if not isinstance(value, str):
         return value
@@ -101,7 +98,7 @@ RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 class Recruiting(Protocol):
-    """The methods of a scope that enrichment needs."""
+    """The methods of a scope that the making of a persona needs."""
 
     async def ask(
         self,
@@ -118,12 +115,14 @@ class Recruiting(Protocol):
 async def enrich_persona(
     base: str, scope: Recruiting, *, persona_id: str = "", prompts: Path | None = None
 ) -> Persona | Missing:
-    """Return the full persona for a raw line, or the `Missing` of the call that failed.
+    """Return the full persona for a raw line.
 
-    The first call asks for demographics as JSON. The second call asks for a paragraph that
-    completes "You are …". `prompts`: a folder with optional files `demographics.md` and
-    `enrichment.md`, which replace the packaged prompts.
+    Returns Missing if one of the two calls fails.
+
+    - `prompts`: a folder with files that replace the packaged prompts.
     """
+    # The files are `demographics.md` and `enrichment.md`. The first call asks for demographics as
+    # JSON, the second for a paragraph that completes "You are …".
     prompt = demographics_prompt(base, prompts)
     demographics = await scope.ask(
         RECRUITER, prompt, answer_type=DEMOGRAPHICS, about="demographics of a persona"
@@ -149,15 +148,13 @@ async def enrich_persona(
 
 
 def key_of(base: str) -> str:
-    """Return the key of a raw line.
-
-    The key is used in addresses and in the table `base_personas`.
-    """
+    """Return the short key of a raw persona line."""
+    # The key is used in addresses and in the table `base_personas`.
     return digest(base, size=8).hex()
 
 
 def demographics_prompt(base: str, prompts: Path | None = None) -> str:
-    """Return the prompt of the first call, which asks for demographics that fit the raw line."""
+    """Return the prompt that asks for demographics that fit the raw line."""
     return _render_prompt(
         "demographics",
         prompts,
@@ -167,7 +164,7 @@ def demographics_prompt(base: str, prompts: Path | None = None) -> str:
 
 
 def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | None = None) -> str:
-    """Return the prompt of the second call, which asks for a description."""
+    """Return the prompt that asks for a description of the persona."""
     facts = {
         name: quote_value(value, "value", cell_id(f"{BASE_PERSONAS}.{name}", key_of(base)))
         for name, value in demographics.model_dump().items()
@@ -182,10 +179,7 @@ def _quote_base(base: str) -> str:
 
 
 def clean_description(text: str) -> str:
-    """Return the reply as one paragraph that can follow "You are".
-
-    A "You are" at the start of the reply is removed.
-    """
+    """Return the reply as one paragraph without a leading "You are"."""
     flat = " ".join(text.split()).strip('"“”')
     return flat[8:] if flat.casefold().startswith("you are ") else flat
 

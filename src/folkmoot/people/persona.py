@@ -1,4 +1,4 @@
-"""The persona of a participant, independent of its source."""
+"""The persona of a participant."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ DEMOGRAPHIC_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """The description of one participant, made by one of the sources.
+    """The description of one participant.
 
     - `text`: the full description, which completes the sentence "You are …".
-    - `base`: the raw line from which the persona was made. Two personas with the same line count as
-      the same persona.
+    - `base`: the raw line from which the persona was made.
     - `demographics`: the known values of `DEMOGRAPHIC_KEYS`.
     - `source`: `persona_hub`, `quota`, `grounded`, `table` or `migrated`.
-    - `extra`: further values of a source (JSON values only).
+    - `extra`: further values of a source, as JSON values.
     """
 
     id: str
@@ -40,15 +39,15 @@ class Persona:
 
     @property
     def key(self) -> str:
-        """The key by which two personas count as the same, see `persona_key`."""
+        """The normalised raw line. Two personas with one key count as the same."""
         return persona_key(self.base or self.text)
 
     def with_id(self, new_id: str) -> Persona:
-        """Return the persona under another id (`p_0001` in one run, `p_0042` in the next)."""
+        """Return the persona under another id."""
         return replace(self, id=new_id)
 
     def to_json(self) -> dict[str, object]:
-        """Return the persona as a JSON object, which `from_json` reads."""
+        """Return the persona as a JSON object for `from_json`."""
         out: dict[str, object] = {
             "id": self.id,
             "name": self.name,
@@ -63,9 +62,9 @@ class Persona:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object], *, source: str = "") -> Persona:
-        """Return the persona from an object that `to_json` or an earlier version wrote.
+        """Return the persona that a JSON object of `to_json` describes.
 
-        Raises ValueError if there is no description or a field has the wrong type.
+        Raises ValueError if the description is missing or a field has the wrong type.
         """
         # Pools and runs of earlier versions use different keys for the description.
         text = data.get("enriched_persona") or data.get("text")
@@ -90,13 +89,10 @@ class Persona:
 
 
 def indefinite_article(following: str) -> str:
-    """Return "a" or "an" for the following word: an artist, an 18-year-old, a user."""
+    """Return "a" or "an" for the following word."""
     return "an" if re.match(r"[aeio]|8|(?:11|18)\b", following.lower()) else "a"
 
 
 def persona_key(base: str) -> str:
-    """Return the key of a raw persona line.
-
-    Lines that differ only in case, spaces or a final full stop have the same key.
-    """
+    """Return the line in lower case, with single spaces and no final full stop."""
     return " ".join(base.casefold().split()).rstrip(".")

@@ -1,9 +1,7 @@
-"""The persistent pool of personas (`data/personas.json`), which all runs share.
-
-A run draws its personas from a pool of at least 1.5 × their number. So runs share the cost of
-enrichment, but two draws differ in about a third of their personas. A file that is not a pool
-raises an error and stays unchanged.
-"""
+"""The pool of personas in `data/personas.json`, which all runs share."""
+# A run draws its personas from a pool of at least 1.5 × their number. So runs share the cost of
+# enrichment, but two draws differ in about a third of their personas. A file that is not a pool
+# raises an error and stays unchanged.
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ LOCK_SECONDS = 60.0
 
 
 def target_pool_size(count: int) -> int:
-    """Return the pool size for a draw of `count` personas: 1.5 × count, rounded up."""
+    """Return the pool size for a draw of `count` personas: one and a half times as many."""
     return math.ceil(1.5 * count)
 
 
@@ -36,8 +34,9 @@ def draw_personas(
 ) -> list[Persona]:
     """Return `count` different personas, drawn at random.
 
-    Raises InputError if there are fewer than `count` personas. The error names the file `source`.
+    Raises InputError if there are fewer than `count` personas.
     """
+    # The error names the file `source`.
     if count > len(personas):
         hint = "add people, or run fewer participants with --limit"
         problem = f"{count} personas are needed, {len(personas)} exist"
@@ -47,10 +46,9 @@ def draw_personas(
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The pool of personas in the file `path`.
+    """The pool of personas in the file `path`."""
 
-    Readers see only complete files. Writers use a lock file next to the pool.
-    """
+    # Readers see only complete files. Writers use a lock file next to the pool.
 
     path: Path = DEFAULT_POOL
 
@@ -70,11 +68,9 @@ class Pool:
         return self._parse_personas(raw)
 
     def add_personas(self, personas: Iterable[Persona]) -> int:
-        """Add personas to the pool, and return how many were added.
-
-        A persona is dropped if the pool already has its raw line (`Persona.base`). The file is read
-        again under the lock, so two processes that add personas at the same time both succeed.
-        """
+        """Add the personas that the pool does not hold yet. Returns how many were added."""
+        # The file is read again under the lock, so two processes that add personas at the same time
+        # both succeed.
         with self._locked_pool():
             present = self.load_personas()
             # Compare base lines, because each run assigns other ids.
@@ -91,7 +87,7 @@ class Pool:
         return len(fresh)
 
     def missing_count(self, count: int) -> int:
-        """Return the number of personas that must be made before a draw of `count` personas."""
+        """Return how many personas must be made before a draw of `count` personas."""
         return max(0, target_pool_size(count) - len(self.load_personas()))
 
     def _parse_personas(self, raw: str) -> list[Persona]:
@@ -154,7 +150,7 @@ def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """The counts of one migration, made by `migrate_personas`."""
+    """How many personas of earlier runs were added, known already or unfit."""
 
     # New personas.
     added: int
@@ -169,13 +165,12 @@ class MigrationResult:
 
 
 def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult:
-    """Add the personas in `participants.json` of earlier runs to the pool.
+    """Add the personas of earlier runs to the pool.
 
-    A persona is known if its raw line (`Persona.base`) is in the pool or in a folder that was read
-    before. Known personas are not added again. If a folder has no readable `participants.json`, the
-    result lists the problem, and no error is raised. A record without a raw line or description
-    counts as unfit.
+    The result lists each folder without a readable `participants.json`.
     """
+    # A persona is known if its raw line is in the pool or in a folder that was read before. A
+    # record without a raw line or description counts as unfit.
     seen = {persona.key for persona in pool.load_personas()}
     new_personas: list[Persona] = []
     known = unfit = runs = 0

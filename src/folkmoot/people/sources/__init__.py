@@ -1,10 +1,7 @@
-"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and sources of other packages.
-
-A package can register a source as a function `(n, rng) -> list[Persona]` in the entry-point group
-`folkmoot.personas`. Its name is used in `personas: {source: NAME}` and in `folkmoot personas build
---source NAME`. Sources that read files or ask models (`table`, `persona_hub`) have other settings,
-and their functions are called directly.
-"""
+"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and those of other packages."""
+# A package registers a source as a function `(n, rng) -> list[Persona]` in the entry-point group
+# `folkmoot.personas`. Sources that read files or ask models (`table`, `persona_hub`) have other
+# settings, and their functions are called directly.
 
 from __future__ import annotations
 
@@ -22,14 +19,15 @@ PersonaSource = Callable[[int, np.random.Generator], list[Persona]]
 
 
 def installed_sources() -> dict[str, EntryPoint]:
-    """Return the entry points of the installed sources by name, without importing them."""
+    """Return the entry points of the installed sources by name."""
+    # No source is imported for this.
     return installed_entry_points(PERSONAS)
 
 
 def find_persona_source(name: str) -> PersonaSource:
-    """Return the source with this name.
+    """Return the source of personas with this name.
 
-    Raises InputError with the known names if there is no such source.
+    Raises InputError if there is no such source.
     """
     sources = installed_sources()
     if name not in sources:

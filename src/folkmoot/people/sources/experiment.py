@@ -1,7 +1,4 @@
-"""Read a table of human answers as the answers of an experiment.
-
-The study type `replay` asks the same questions again.
-"""
+"""Read a table of human answers as the answers of an experiment."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ EVERYBODY = "everybody"
 
 @dataclass(frozen=True, slots=True)
 class HumanAnswer:
-    """The answers of one person about one item, before and after reading a text."""
+    """What one person answered about one item, before and after reading a text."""
 
     person: str
     item: str
@@ -47,7 +44,7 @@ class HumanAnswer:
 
     @property
     def persona(self) -> str:
-        """The description of the person, which completes "You are …"."""
+        """The description of the person, as it follows "You are"."""
         known = {
             key: attribute
             for key, attribute in self.attributes.items()
@@ -60,12 +57,11 @@ class HumanAnswer:
 def read_experiment(path: Path) -> list[HumanAnswer]:
     """Return all rows of a table with numeric answers, in order.
 
-    A person may answer about several items, also in different arms. Raises InputError with the row
-    of each of these problems:
+    Raises InputError with the row of each of these problems:
 
     - a missing column
     - a cell that is empty or not a number
-    - a person who answers twice about one item, in one arm or two
+    - a person who answers twice about one item
     - a row without an arm, if other rows have one
     """
     table = read_people(path)

@@ -26,10 +26,8 @@ class NameBook:
     family: tuple[str, ...]
 
     def given_for(self, sex: str, age: int) -> tuple[str, ...]:
-        """Return the given names of people with this age.
-
-        `sex`: "F", "M", or "X" for the names of both.
-        """
+        """Return the given names of people of this sex and age."""
+        # For "X", the names of both other sexes.
         if sex == "X":
             return (*self.given_for("F", age), *self.given_for("M", age))
         born = REFERENCE_YEAR - age
@@ -54,11 +52,9 @@ def draw_names(
     rng: np.random.Generator,
     taken: Collection[str] = (),
 ) -> list[str]:
-    """Return a different full name for each pair (sex, age), in order.
-
-    Given names in `taken` are not used. A given name repeats only after all names of people of the
-    same sex and age were used. In very large groups, names get middle initials.
-    """
+    """Return a different full name for each pair of sex and age, in order."""
+    # Given names in `taken` are not used. A given name repeats only after all names of people of
+    # the same sex and age were used. In very large groups, names get middle initials.
     book = name_book()
     used_given: set[str] = set(taken)
     used_full: set[str] = set()
@@ -93,10 +89,7 @@ def _draw_full_name(
     used: set[str],
     rng: np.random.Generator,
 ) -> str | None:
-    """Return an unused full name, or None if no random try finds one.
-
-    `initials_number` selects the middle initials: 0 for none, 1 for "A.", 27 for "A. A.".
-    """
+    # `initials_number` selects the middle initials: 0 for none, 1 for "A.", 27 for "A. A.".
     initials = ""
     while initials_number:
         initials_number, letter = divmod(initials_number - 1, 26)

@@ -1,14 +1,16 @@
 """The table of human answers: one row for each answer of a person about an item.
 
-Columns: `person`, `item` (what was asked), `before` and `after` (numbers or options), `arm` (the
-condition), `text_shown` (what the person read before the second answer), and attributes of the
-person. The same table has four uses:
+- `person`: the id of the person.
+- `item`: what was asked.
+- `before` and `after`: the two answers, as numbers or options.
+- `arm`: the condition.
+- `text_shown`: what the person read before the second answer.
 
-- a source of personas (`table.read_personas`)
-- an experiment to replay (`experiment.read_experiment`)
-- a comparison with a run (`folkmoot compare --people`)
-- human benchmarks (`folkmoot bands`)
+All other columns are attributes of the person.
 """
+# The same table is a source of personas (`table.read_personas`), an experiment to replay
+# (`experiment.read_experiment`), a comparison with a run (`folkmoot compare --people`) and a human
+# benchmark (`folkmoot bands`).
 
 from __future__ import annotations
 
@@ -41,18 +43,18 @@ MISSING = ("", "NA", "NaN")
 
 
 def read_people(path: Path) -> pl.DataFrame:
-    """Return the rows of the table in order, with the names of COLUMNS for known columns.
+    """Return the rows of a table of human answers, in order.
 
-    Other accepted names of known columns are replaced. Known columns are text without surrounding
-    spaces, and null if a cell is missing. Other columns are numbers if all of their cells are, and
-    otherwise text or truth values. Raises InputError if the file cannot be read, has no rows, or
-    has two columns with the same meaning.
+    Raises InputError if the file cannot be read, has no rows or repeats a column.
     """
+    # Other accepted names of known columns are replaced. Known columns are text without surrounding
+    # spaces, and null if a cell is missing. Other columns are numbers if all of their cells are,
+    # and otherwise text or truth values.
     return name_people_columns(read_frame(path), path)
 
 
 def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Return the table of a file with the columns that `read_people` describes."""
+    """Return the table with the usual column names and cleaned cells."""
     names: dict[str, str] = {}
     for column in table.columns:
         cleaned = clean_name(column)
@@ -73,11 +75,8 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield a problem for each row without a clear person, item or arm.
-
-    A row is unclear if `person` or `item` is empty, or if the person has already answered about the
-    item. Arms are checked by `list_unclear_arms`. `table` is the result of `read_people`.
-    """
+    """Yield a problem for each row without a clear person, item or arm."""
+    # `table` is the result of `read_people`.
     ids = [name for name in (PERSON, ITEM) if name in table.columns]
     first_rows: dict[tuple[str, ...], int] = {}
     for number, row in enumerate(table.select(ids).iter_rows(), first_line(path)):
@@ -92,10 +91,8 @@ def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
 
 
 def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield a problem for each row without an arm and for each arm that is spelled in two ways.
-
-    Two spellings of an arm differ only in case or spaces. A table without arms has no problem.
-    """
+    """Yield a problem for each row without an arm and for each arm with two spellings."""
+    # Two spellings of an arm differ only in case or spaces. A table without arms has no problem.
     if ARM not in table.columns or table[ARM].null_count() == table.height:
         return
     for number, arm in enumerate(table[ARM], first_line(path)):
@@ -111,7 +108,7 @@ def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
 
 
 def parse_number(cell: str | None) -> float | None:
-    """Return the number in a cell, None if the cell is missing, or NaN if it holds other text."""
+    """Return the number in a cell. None stands for a missing cell, NaN for other text."""
     try:
         return None if cell is None else float(cell)
     except ValueError:
@@ -137,17 +134,18 @@ def _parse_column(column: pl.Series) -> pl.Series:
 
 
 def holds_answers(columns: Sequence[str]) -> bool:
-    """Return True if a table has one row for each answer, and not one row for each person."""
+    """Return True if a table has one row for each answer instead of each person."""
     cleaned = [clean_name(column) for column in columns]
     meanings = {ALSO_CALLED.get(name, name) for name in cleaned}
     return {PERSON, BEFORE} <= meanings
 
 
 def people_in_answers(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Return one row for each person in a table of answers: `id`, the attributes, `first_answers`.
+    """Return a table with one row for each person who answered.
 
-    `first_answers` has a sentence for each answered item. Raises InputError with each row that has
-    an empty `person`, or an attribute that differs from an earlier row of the same person.
+    - `first_answers`: one sentence for each answered item.
+
+    Raises InputError if a row names no person or contradicts an earlier row.
     """
     answers = name_people_columns(table, path)
     attributes = [name for name in answers.columns if name not in COLUMNS]

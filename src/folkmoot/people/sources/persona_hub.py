@@ -1,8 +1,7 @@
-"""Draw personas from a persona-hub file: JSON lines `{"persona": "…"}`, local or by URL.
-
-The file is never loaded into memory. One pass draws a random number (ticket) for each line and
-keeps the lines with the lowest tickets as candidates. Only candidates go through language
-identification. `enrich_persona` then makes full personas of the lines."""
+"""Draw personas from a file of JSON lines `{"persona": "…"}`, local or by URL."""
+# The file is never loaded into memory. One pass draws a random number (ticket) for each line and
+# keeps the lines with the lowest tickets as candidates. Only candidates go through language
+# identification. `enrich_persona` then makes full personas of the lines.
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The counts of one pass over a file, made by `sample_lines`."""
+    """How many lines of a file were read, broken, examined, not English or repeated."""
 
     lines: int
     broken: int
@@ -75,12 +74,13 @@ def sample_lines(
     exclude: Collection[str] = (),
     english_only: bool = True,
 ) -> tuple[list[str], Reading]:
-    """Return `count` different usable lines of the file, drawn at random, and counts of lines.
+    """Return `count` different English lines of the file, drawn at random, and how many were read.
 
-    The same generator state and file give the same lines. `exclude`: `Persona.key` of each persona
-    to skip, such as those of the pool. Raises InputError if the file is missing or has fewer than
-    `count` usable lines.
+    - `exclude`: the `Persona.key` of each persona to skip.
+
+    Raises InputError if the file is missing or has too few usable lines.
     """
+    # The same generator state and file give the same lines.
     seed = int(rng.integers(2**63))
     # Keep some spare candidates, because a few lines are repeated or not English.
     wanted = count + count // 8 + 32
@@ -107,7 +107,7 @@ def sample_lines(
 
 
 def is_english(text: str) -> bool:
-    """Return whether a line is English. A doubtful line counts as English."""
+    """Return True if a line is English or its language is doubtful."""
     ranked = dict(_language_identifier().rank(text))
     return 1.0 - float(ranked["en"]) <= NOT_ENGLISH
 
@@ -115,10 +115,7 @@ def is_english(text: str) -> bool:
 def _select_usable_lines(
     candidates: list[str], count: int, exclude: Collection[str], english_only: bool
 ) -> tuple[list[str], int, int, int]:
-    """Return the first `count` usable candidates, and three counts.
-
-    The counts are: examined lines, lines that are not English, and repeated lines.
-    """
+    # The counts are: examined lines, lines that are not English, and repeated lines.
     kept: list[str] = []
     seen: set[str] = set()
     examined = foreign = repeated = 0
@@ -141,12 +138,9 @@ def _select_usable_lines(
 def _lowest_tickets(
     path: Path, wanted: int, seed: int
 ) -> tuple[list[str], int, int, tuple[int, ...]]:
-    """Return `wanted` random texts of the file, and counts of the file.
-
-    The texts are those with the lowest random numbers ("tickets"). Broken lines get tickets too, so
-    that correcting one line does not change the tickets of other lines. The counts are the number
-    of lines, the number of broken lines, and the line numbers of the first broken lines.
-    """
+    # Each text has a random number, its ticket. Broken lines get tickets too, so that correcting
+    # one line does not change the tickets of other lines. The counts are the number of lines, the
+    # number of broken lines, and the line numbers of the first broken lines.
     tickets = _draw_tickets(seed)
     heap: list[tuple[float, int, str]] = []
     lines = broken = 0
@@ -197,7 +191,7 @@ def _language_identifier() -> LanguageIdentifier:
 
 
 def cache_path(url: str = URL, cache_dir: Path | None = None) -> Path:
-    """Return the path at which `fetch_file` caches the file of a URL."""
+    """Return the path at which the downloaded file of a URL is kept."""
     name = hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
     return (cache_dir or user_cache_dir()) / f"personas-{name}.jsonl"
 
@@ -210,11 +204,12 @@ async def fetch_file(
     refresh: bool = False,
     timeout: float = 60.0,
 ) -> Path:
-    """Return the local copy of the file at `url`. Download the file unless the cache has it.
+    """Return the local copy of the file at `url`, which is downloaded if necessary.
 
-    The download calls `progress(received bytes, total bytes or None)`. An incomplete download
-    leaves no copy. `timeout`: the longest time without data in seconds, not the total time. Raises
-    InputError with alternatives if the URL cannot be read.
+    - `progress`: called with the received and the total bytes. The total may be None.
+    - `timeout`: the longest time without data, in seconds.
+
+    Raises InputError if the URL cannot be read.
     """
     target = cache_path(url, cache_dir)
     if target.is_file() and not refresh:

@@ -1,8 +1,7 @@
-"""Make personas from stated ratios, without network or model.
-
-Each ratio is met as exactly as the number of personas allows. Attributes are drawn independently of
-each other, with two exceptions. The occupation depends on sex, age and education, and degrees have
-a minimum age. Use `grounded` for personas with realistic correlations between attributes."""
+"""Make personas from stated ratios, without network or model."""
+# Each ratio is met as exactly as the number of personas allows. Attributes are drawn independently
+# of each other, with two exceptions. The occupation depends on sex, age and education, and degrees
+# have a minimum age. `grounded` makes personas with realistic correlations between attributes.
 
 from __future__ import annotations
 
@@ -32,20 +31,21 @@ _AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
 
 
 def default_ratios() -> dict[str, dict[str, float]]:
-    """Return the packaged shares, which describe adults of 18–65 in the United States.
-
-    The sources are in `quota_us.yaml`.
-    """
+    """Return the packaged shares, which describe adults of 18–65 in the United States."""
+    # The sources are in `quota_us.yaml`.
     return {key: dict(shares) for key, shares in _load_wordings()["ratios"].items()}
 
 
 def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list[Persona]:
-    """Return `count` different personas that meet the ratios (largest remainder).
+    """Return `count` different personas that meet the ratios.
 
-    `ratios` replaces single attributes of `default_ratios`. `age` takes bands ("30-44") or single
-    years. A new attribute (`tenant: {yes: .6, no: .4}`) is added to demographics and text. Raises
-    InputError with every invalid ratio.
+    - `ratios`: shares that replace those of `default_ratios`, such as `{"sex": {"F": 0.6, "M":
+      0.4}}`.
+
+    Raises InputError with every invalid ratio.
     """
+    # `age` takes bands ("30-44") or single years. A new attribute (`tenant: {yes: .6, no: .4}`) is
+    # added to demographics and text. Rounding is by largest remainder.
     shares = {**default_ratios(), **{key: dict(value) for key, value in (ratios or {}).items()}}
     problems = check_ratios(shares)
     if problems:
@@ -78,7 +78,7 @@ def _uniform_draws(count: int, rng: np.random.Generator) -> Iterator[float]:
 
 
 def check_ratios(ratios: Ratios) -> list[Problem]:
-    """Return all problems of ratios: empty or negative ratios, and unknown values."""
+    """Return a problem for each ratio that is empty or negative or has an unknown value."""
     problems = []
     for key, shares in ratios.items():
         ratio_key = f"ratios.{key}"
@@ -119,10 +119,8 @@ def _deal_values(
 
 
 def _swap_degrees_of_too_young(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
-    """Swap degrees between people so that each person is old enough for the degree, if possible.
-
-    A swap changes no ratio.
-    """
+    # After the swaps, each person is old enough for the degree, if possible. A swap changes no
+    # ratio.
     ages = np.array([row["age"] for row in rows])
     needed = np.array([_DEGREE_AGE[row["education"]] for row in rows])
     for i in np.flatnonzero(ages < needed):

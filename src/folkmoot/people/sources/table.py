@@ -49,20 +49,17 @@ ALSO_CALLED = {
 def read_personas(
     path: Path, columns: Mapping[str, str] | None = None, *, with_first_answers: bool = False
 ) -> list[Persona]:
-    """Return every row of a table as a persona, in the order of the file.
+    """Return every person of a table as a persona, in the order of the file.
 
-    These column names have a meaning: `id`, `name`, one of `TEXT_COLUMNS` (the description),
-    `base_persona`, and the seven demographics. `ALSO_CALLED` holds other accepted names for them.
-    All other columns are kept in `extra`. Without a description, `base_persona` is the description.
-    If that is missing too, the description is made from all other columns.
+    - `columns`: the column of the file for a known name, such as `{"age": "AGE_YRS"}`.
+    - `with_first_answers`: if True, the description contains the first answers of the person.
 
-    A table of people's answers to questions (`people_table`) gives one persona for each person.
-    `with_first_answers`: add the first answers of the person to the description.
-
-    `columns` maps a name with a meaning to the name of the column in the file (`{"age":
-    "AGE_YRS"}`). Empty cells are left out. Raises InputError for an unreadable file, a repeated id,
-    or rows without any information (named by line).
+    Raises InputError for an unreadable file, a repeated id or an empty row.
     """
+    # Known names are `id`, `name`, one of `TEXT_COLUMNS` (the description), `base_persona` and the
+    # seven demographics. `ALSO_CALLED` holds other accepted names for them. All other columns are
+    # kept in `extra`. Without a description, `base_persona` is the description. If that is missing
+    # too, the description is made from all other columns. Empty cells are left out.
     table = _read_people_frame(path, with_first_answers)
     given = columns or {}
     unknown = [theirs for theirs in given.values() if theirs not in table.columns]
@@ -130,11 +127,8 @@ def _clean_cell(value: object) -> object:
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
-    """Return a name for each column: the known name of its meaning (such as `age`) or its own name.
-
-    Each known name is given once. If several columns have the same meaning, the column that already
-    has the known name gets it, or else the first.
-    """
+    # Each known name is given once. If several columns have the same meaning, the column that
+    # already has the known name gets it, or else the first.
     meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())
     for column, name in list(meant.items()):
@@ -180,7 +174,7 @@ def _build_persona(number: int, cells: dict[str, object]) -> Persona | None:
 def describe_person(
     name: str, demographics: Mapping[str, object], extra: Mapping[str, object]
 ) -> str:
-    """Return a description that completes "You are …" from the cells of a row."""
+    """Return the cells of a row as a description, as it follows "You are"."""
     age = f"{demographics['age']}-year-old " if "age" in demographics else ""
     sex = {"F": "woman", "M": "man"}.get(str(normalise_sex(demographics.get("sex"))), "")
     noun = f"{age}{sex or 'person'}"

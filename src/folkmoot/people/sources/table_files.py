@@ -1,8 +1,6 @@
-"""Read a file with one table, of personas or of human answers: CSV, Parquet, JSON lines or xlsx.
-
-All modules read tables about people with these functions. So each file format has the same limits
-and messages everywhere.
-"""
+"""Read a file with one table: CSV, Parquet, JSON lines or xlsx."""
+# All modules read tables about people with these functions. So each file format has the same limits
+# and messages everywhere.
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 
 def first_line(path: Path) -> int:
-    """Return the line number of the first person in a file, or the row number in a spreadsheet."""
+    """Return the line number of the first person in a file."""
     return 2 if path.suffix.lower() in (*_SEPARATORS, ".xlsx") else 1
 
 
@@ -42,11 +40,12 @@ def clean_name(column: str) -> str:
 
 
 def read_frame(path: Path) -> pl.DataFrame:
-    """Return the table in a file. Raises InputError if the file cannot be read.
+    """Return the table in a file.
 
-    Cells keep their spelling: a text column becomes numeric only if each number would be written
-    exactly as in its cell.
+    Raises InputError if the file cannot be read.
     """
+    # Cells keep their spelling: a text column becomes numeric only if each number would be written
+    # exactly as in its cell.
     kind = path.suffix.lower()
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -106,10 +105,7 @@ def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
 
 
 def _without_nameless_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Return the table without columns that have neither a name nor cells.
-
-    Spreadsheet programs write such columns. Raises InputError if a column without a name has cells.
-    """
+    # Spreadsheet programs write columns that have neither a name nor cells.
     nameless = [name for name in table.columns if not name.partition("_duplicated_")[0].strip()]
     for name in nameless:
         filled = table[name].is_not_null().arg_true()
@@ -131,7 +127,7 @@ def _without_fractions(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def are_whole(column: pl.Series) -> bool:
-    """Return True if a column holds whole numbers and missing cells only."""
+    """Return True if a column holds only whole numbers and missing cells."""
     known = column.drop_nulls()
     # Above 2 ** 53 a float does not tell one whole number from the next.
     return bool((known.is_finite() & (known == known.floor()) & (known.abs() < 2**53)).all())

@@ -1,6 +1,5 @@
-"""Grounded personas: participants drawn from a population that follows published, cited figures.
-
-Start with `PersonaGenerator`. A `Profile` is one participant. All figures are in `us.yaml`."""
+"""Grounded personas: participants drawn from a population that follows published, cited figures."""
+# Start with `PersonaGenerator`. A `Profile` is one participant. All figures are in `us.yaml`.
 
 from __future__ import annotations
 
@@ -30,8 +29,6 @@ __all__ = [
 
 
 def make(count: int, rng: np.random.Generator) -> list[Persona]:
-    """Return `count` personas of the packaged population.
-
-    This function is registered as the source `grounded`.
-    """
+    """Return `count` personas of the packaged population."""
+    # This function is registered as the source `grounded`.
     return PersonaGenerator().personas(count, rng)

@@ -1,7 +1,5 @@
-"""Draw traits, buying behaviour, voice and opinion of a participant from the demographics.
-
-Weights and published figures are in `us.yaml`. How traits affect the way of talking is assumed.
-"""
+"""Draw traits, buying behaviour, voice and opinion of a participant from the demographics."""
+# Weights and published figures are in `us.yaml`. How traits affect the way of talking is assumed.
 
 from __future__ import annotations
 
@@ -45,11 +43,8 @@ _TALK_NOISE = 0.5
 
 
 def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> Traits:
-    """Return five trait scores for a participant of this age and sex.
-
-    Means depend on age and sex, and the scores of a participant are correlated. Scores in `fixed`
-    are kept. The other scores are drawn as if none were fixed.
-    """
+    """Return five trait scores for a participant of this age and sex."""
+    # Scores in `fixed` are kept. The other scores are drawn as if none were fixed.
     terms = figures()["ocean"]
     residual = residual_factor() @ rng.standard_normal(len(TRAITS))
     scores: dict[str, int] = {}
@@ -61,12 +56,8 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
 
 
 def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
-    """Return the expected score of a trait for this age and sex, in standard deviations.
-
-    `terms` holds the published differences by sex and age.
-
-    There are no figures for nonbinary people ("X"), so they get the mean of women and men.
-    """
+    """Return the expected score of a trait for this age and sex, in standard deviations."""
+    # There are no figures for nonbinary people ("X"), so they get the mean of women and men.
     if sex == "X":
         return (
             expected_z_score(trait, age, "F", terms) + expected_z_score(trait, age, "M", terms)
@@ -78,16 +69,14 @@ def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
 
 @lru_cache(maxsize=1)
 def residual_factor() -> NDArray[np.float64]:
-    """Return the matrix that makes independent random values correlate as published traits do.
-
-    Age and sex already explain a part of the published correlations. This part is subtracted.
-    """
+    """Return the matrix, shape (5, 5), that makes drawn trait scores correlate as published."""
+    # Age and sex already explain a part of the published correlations. This part is subtracted.
     remaining = published_correlations() - _by_age_and_sex()
     return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)
 
 
 def _by_age_and_sex() -> NDArray[np.float64]:
-    """Return the covariance matrix (5, 5) of the expected trait scores over all ages and sexes."""
+    # The covariances, shape (5, 5), of the expected trait scores over all ages and sexes.
     data = figures()
     terms = data["ocean"]
     cells: list[list[float]] = []
@@ -103,7 +92,7 @@ def _by_age_and_sex() -> NDArray[np.float64]:
 
 
 def published_correlations() -> NDArray[np.float64]:
-    """Return the published correlation matrix in the order of `TRAITS`."""
+    """Return the published correlations of the five traits, shape (5, 5)."""
     pairs = figures()["ocean"]["correlations"]
     matrix = np.eye(len(TRAITS))
     for pair, correlation in pairs.items():
@@ -116,7 +105,7 @@ def published_correlations() -> NDArray[np.float64]:
 
 
 def scores_of(circumstances: Circumstances, traits: Traits) -> dict[str, float]:
-    """Return the standardised scores of circumstances and traits, by name of the attribute."""
+    """Return the standardised scores of circumstances and traits by name."""
     return {
         **circumstances.standardised_scores(),
         **{trait: traits.standard_score(trait) for trait in TRAITS},
@@ -128,11 +117,9 @@ def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> f
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
-    """Return the consumer segment (VALS type) of a participant with these scores.
-
-    Participants with the most resources are innovators, and those with the fewest survivors. For
-    the others, motivation and resources decide together.
-    """
+    """Return the consumer segment of a participant with these scores."""
+    # Participants with the most resources are innovators, and those with the fewest survivors. For
+    # the others, motivation and resources decide together.
     terms = data["vals"]
     spread = math.sqrt(math.fsum(weight * weight for weight in terms["resources"].values()))
     rank = _NORMAL.cdf(weighted_sum(terms["resources"], scores) / (1.12 * spread))
@@ -156,7 +143,7 @@ def draw_consumer(
     data: Figures,
     fixed: Fixed,
 ) -> ConsumerProfile:
-    """Return the buying behaviour: scores 0–100, shopping channels and stage of adoption."""
+    """Return the buying behaviour of a participant."""
     drawn = {
         name: _draw_score(weighted_sum(weights, scores), weights, rng)
         for name, weights in data["consumer"]["weights"].items()
@@ -178,10 +165,7 @@ def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Gener
 def _draw_adoption_stage(
     rng: np.random.Generator, scores: Mapping[str, float], data: Figures
 ) -> Any:
-    """Return how early the participant buys new products, from innovator to laggard.
-
-    The size of each stage is its published share.
-    """
+    # The size of each stage is its published share.
     terms = data["adoption"]
     spread = math.sqrt(
         math.fsum(weight * weight for weight in terms["weights"].values()) + terms["noise"] ** 2
@@ -219,12 +203,7 @@ def _draw_shopping_channels(
 def draw_voice(
     rng: np.random.Generator, scores: Mapping[str, float], traits: Traits
 ) -> VoiceProfile:
-    """Return the way of talking of a participant.
-
-    Verbosity depends on extraversion, formality on education and age, directness on low
-    agreeableness, and vocabulary on education and openness. The participant also gets two habits of
-    speech, which follow from the most extreme traits.
-    """
+    """Return the participant's way of talking, with two habits of speech."""
     extraversion, agreeableness, openness = (
         scores["extraversion"],
         scores["agreeableness"],
@@ -252,10 +231,7 @@ def _three_step_value(value: float, rng: np.random.Generator, names: tuple[T, T,
 
 
 def _draw_speech_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
-    """Return two habits of speech: one for each of the two most extreme traits.
-
-    The second habit may be a general habit instead.
-    """
+    # The second habit may be a general one, which belongs to no trait.
     most_extreme_first = sorted(
         TRAITS, key=lambda trait_name: -abs(getattr(traits, trait_name) - 50)
     )
@@ -273,7 +249,7 @@ def _draw_speech_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, 
 
 
 def valence_label(valence: float) -> str:
-    """Return the label of a first opinion, from its valence (−1 against, 1 for)."""
+    """Return the label of a first opinion between −1 (against) and 1 (for)."""
     return LABELS[sum(valence >= limit for limit in LIMITS)]
 
 
@@ -285,11 +261,8 @@ def draw_opinion(
     fixed: Fixed,
     appeal: float = 0.0,
 ) -> Opinion:
-    """Return the first opinion about a concept: its valence (−1 against, 1 for) and a sentence.
-
-    The valence depends on openness, price sensitivity and engagement, and on the `appeal` of the
-    concept. A valence or sentence in `fixed` is kept.
-    """
+    """Return the first opinion of a participant about a concept."""
+    # A valence or sentence in `fixed` is kept.
     terms = data["opinion"]
     inputs = {
         "openness": scores["openness"],
@@ -307,11 +280,9 @@ def draw_opinion(
 
 
 def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
-    """Return a sentence that fits a valence (a first opinion from −1 to 1).
-
-    `parts`: how much each attribute contributes to the valence. The sentence is about the attribute
-    that contributes most. `pick` (0 to 1) selects one of its sentences.
-    """
+    """Return a sentence that expresses a first opinion between −1 and 1."""
+    # `parts` holds how much each attribute contributes to the valence. `pick` (0 to 1) selects one
+    # of the sentences.
     sign = -1.0 if valence < 0 else 1.0
     strongest = max(parts, key=lambda name: sign * parts[name])
     theme_of = {"openness": "newness", "price_sensitivity": "price", "engagement": "category"}

@@ -1,7 +1,4 @@
-"""Describe a profile in plain words: five bands per trait, without scores.
-
-The description of a grounded persona and the system prompts of the focus group use these functions.
-"""
+"""Describe a profile in plain words, without scores."""
 
 from __future__ import annotations
 
@@ -15,13 +12,13 @@ from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, Vo
 
 
 def score_band(score: int) -> int:
-    """Return the fifth of the scale in which a score of 0–100 lies: 0 to 4."""
+    """Return the fifth of the scale, from 0 to 4, in which a score of 0–100 lies."""
     return min(4, score // 20)
 
 
 @lru_cache(maxsize=1)
 def load_wordings() -> dict[str, Any]:
-    """Return the packaged sentences that describe a profile, by trait or other attribute."""
+    """Return the packaged sentences that describe a profile, by attribute."""
     data: dict[str, Any] = packaged_yaml(__file__, "character.yaml")
     return data
 
@@ -32,16 +29,14 @@ def trait_sentence(trait: str, score: int) -> str:
 
 
 def describe_temperament(traits: Traits) -> str:
-    """Return one sentence for each of the five traits.
-
-    The most extreme trait comes first, because readers remember the first sentence best.
-    """
+    """Return one sentence for each of the five traits."""
+    # The most extreme trait comes first, because readers remember the first sentence best.
     order = sorted(TRAITS, key=lambda trait: -abs(getattr(traits, trait) - 50))
     return " ".join(trait_sentence(trait, getattr(traits, trait)) for trait in order)
 
 
 def describe_manner(voice: VoiceProfile) -> str:
-    """Return a description of the participant's way of talking, with habits of speech."""
+    """Return a description of the participant's way of talking."""
     scales = ("verbosity", "formality", "directness", "vocabulary")
     manner = " ".join(str(load_wordings()[scale][getattr(voice, scale)]) for scale in scales)
     habits = " and ".join(_second_person(habit) for habit in voice.habits)
@@ -49,7 +44,7 @@ def describe_manner(voice: VoiceProfile) -> str:
 
 
 def describe_buying(profile: Profile) -> str:
-    """Return a description of the participant's buying behaviour, without a product category."""
+    """Return a description of how the participant buys."""
     consumer = profile.consumer
     channels = join_words(consumer.channels)
     parts = [
@@ -63,14 +58,14 @@ def describe_buying(profile: Profile) -> str:
 
 
 def category_engagement(profile: Profile, category: str) -> str:
-    """Return a sentence on the importance of a product category to the participant."""
+    """Return a sentence on how much a product category matters to the participant."""
     return str(load_wordings()["engagement"][score_band(profile.consumer.engagement)]).format(
         category=category
     )
 
 
 def describe_introduction(profile: Profile) -> str:
-    """Return the first sentence after "You are": name, age, occupation, household and location."""
+    """Return name, age, occupation, household and location, as they follow "You are"."""
     age = f"{profile.age}-year-old"
     return (
         f"{profile.name}, {indefinite_article(age)} {age} {profile.occupation} who lives "
@@ -96,7 +91,7 @@ def describe_circumstances(profile: Profile) -> str:
 
 
 def describe_profile(profile: Profile) -> str:
-    """Return the whole profile as one paragraph that completes "You are …"."""
+    """Return the whole profile as one paragraph, as it follows "You are"."""
     return " ".join(
         (
             describe_introduction(profile),
@@ -107,7 +102,7 @@ def describe_profile(profile: Profile) -> str:
 
 
 def _second_person(habit: str) -> str:
-    """Return a habit of speech in the second person: "says …" → "say …"."""
+    # "says little" becomes "say little".
     verb, _, rest = habit.partition(" ")
     base = {"loses": "lose", "apologizes": "apologize", "pauses": "pause"}.get(
         verb, verb[:-1] if verb.endswith("s") else verb

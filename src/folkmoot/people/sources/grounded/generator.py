@@ -1,4 +1,4 @@
-"""`PersonaGenerator`: generate groups of grounded participants, by quota or from real profiles."""
+"""Generate groups of grounded participants, by quota or from real profiles."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ class PersonaGenerator:
     ) -> list[Profile]:
         """Return `count` profiles with different names.
 
-        The same state of `rng` gives the same profiles. `quotas`: the share or number of each value
-        of an attribute, such as `{"age": {"25-34": .5, "35-44": .5}}`. Quotas are met as exactly as
-        whole numbers allow. All other attributes are drawn from the part of the population that
-        fits. Raises InputError if a requested combination does not occur.
+        - `quotas`: the share or number of each value, such as `{"age": {"25-34": .5, "35-44":
+          .5}}`.
+
+        Raises InputError if nobody in the population fits the quotas.
         """
+        # The same state of `rng` gives the same profiles. Quotas are met as exactly as whole
+        # numbers allow.
         # A seed per participant: an additional draw for one of them changes no other.
         seeds: list[int] = rng.integers(2**63, size=count).tolist()
         if quotas:
@@ -73,11 +75,11 @@ class PersonaGenerator:
     def from_profiles(
         self, rows: Sequence[Mapping[str, object]], rng: np.random.Generator
     ) -> list[Profile]:
-        """Return profiles for partly known people.
+        """Return profiles for partly known people. All unknown values are drawn.
 
-        Known values are kept, and the other values are drawn. The keys of a row are those of
-        `Given`. Raises InputError with every invalid value.
+        Raises InputError with every invalid value.
         """
+        # The keys of a row are those of `Given`.
         problems = [
             problem
             for i, row in enumerate(rows, 1)
@@ -97,7 +99,7 @@ class PersonaGenerator:
         return [person.model_copy(update={"source": "table"}) for person in profiles]
 
     def with_new_opinion(self, profile: Profile, rng: np.random.Generator) -> Profile:
-        """Return the profile with a new first opinion, drawn for the concept of this generator."""
+        """Return the profile with a newly drawn first opinion."""
         scores = {trait: profile.traits.standard_score(trait) for trait in TRAITS}
         opinion = draw_opinion(rng, scores, profile.consumer, figures(), {}, self.appeal)
         return profile.model_copy(update={"opinion": opinion})
@@ -105,7 +107,7 @@ class PersonaGenerator:
     def personas(
         self, count: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Persona]:
-        """Return generated profiles as personas with a description, for use in any study type."""
+        """Return `count` generated personas with a description."""
         return [
             profile.to_persona(character.describe_profile(profile))
             for profile in self.generate_profiles(count, rng, quotas)
@@ -152,12 +154,8 @@ class PersonaGenerator:
     def _by_quota(
         self, count: int, seeds: Sequence[int], quotas: Quotas
     ) -> tuple[list[Profile], list[Fixed]]:
-        """Return profiles that meet the quotas, and the known attributes of each participant.
-
-        Candidates are drawn until one fits the remaining quotas. With a table of people (`panel`),
-        the candidates are its rows. A row is used a second time only after all other rows were
-        used.
-        """
+        # Candidates are drawn until one fits the remaining quotas. With a `panel`, the candidates
+        # are its rows. A row is used a second time only after all other rows were used.
         remaining = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
         people: list[Profile] = []
         known: list[Mapping[str, object]] = []
@@ -224,10 +222,8 @@ def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str
 
 
 def _quota_cell(profile: Profile, key: str, cells: Mapping[str, int]) -> str | None:
-    """Return the cell of a quota to which a profile belongs, or None if it fits no cell.
-
-    `key`: the attribute of the quota, such as "age". `cells`: the sizes of the cells, by name.
-    """
+    # `key` is the attribute of the quota, such as "age". `cells` holds the sizes of the cells by
+    # name.
     if key != "age":
         value = profile.consumer.adoption if key == "adoption" else str(getattr(profile, key))
         return value if value in cells else None
@@ -252,7 +248,7 @@ def age_band(text: str) -> tuple[int, int] | None:
 
 
 def check_quotas(quotas: Quotas) -> list[Problem]:
-    """Return all problems of quotas: unknown attributes or values, and negative or empty shares."""
+    """Return a problem for each quota that cannot be met as written."""
     problems: list[Problem] = []
     valid_values = {"sex": ("F", "M"), **LISTED}
     for name, shares in quotas.items():

@@ -1,11 +1,9 @@
-"""The population of the United States as one table, built from several published tables.
-
-No published table has all attributes of a persona. Each published table has two or three
-attributes. The associations between the other attributes come from counts of survey respondents.
-`rake_table` adjusts these counts until they agree with all published tables. `sample_people` turns
-the fitted table into people with an occupation and an income. Every figure is in `us.yaml` with its
-source.
-"""
+"""The population of the United States as one table, built from several published tables."""
+# No published table has all attributes of a persona. Each published table has two or three
+# attributes. The associations between the other attributes come from counts of survey respondents.
+# `rake_table` adjusts these counts until they agree with all published tables. `sample_people`
+# turns the fitted table into people with an occupation and an income. Every figure is in `us.yaml`
+# with its source.
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ _MAX_NOISE_SD = 2.2
 
 @lru_cache(maxsize=1)
 def us_figures() -> dict[str, Any]:
-    """Return all figures of the United States."""
+    """Return all published figures of the United States."""
     figures: dict[str, Any] = packaged_yaml(__file__, "us.yaml")
     return figures
 
@@ -78,7 +76,7 @@ def _read_figures_table(name: str) -> pl.DataFrame:
 
 
 def age_bands() -> tuple[str, ...]:
-    """Return the age bands of the population, such as "25-34", youngest first."""
+    """Return the age bands of the population, youngest first."""
     return tuple(us_figures()["age"]["bands"])
 
 
@@ -90,10 +88,8 @@ def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -
 
 @lru_cache(maxsize=1)
 def core_margins() -> tuple[RakingMargin, ...]:
-    """Return the published tables that the joint table of demographics must agree with.
-
-    The order matters: if published tables contradict each other, the last ones are met exactly.
-    """
+    """Return the published shares that the demographics of the population agree with."""
+    # The order matters: if published tables contradict each other, the last ones are met exactly.
     figures_us = us_figures()
     ages = np.array([*figures_us["age"]["bands"].values()], dtype=float)
     ages = ages / ages.sum()
@@ -171,11 +167,9 @@ def _with_degrees(groups: Array, per_cent: Sequence[float]) -> Array:
 
 
 def _race_shares(counts: Sequence[float]) -> Array:
-    """Return the shares of `RACES` from counts of all, white, Black, Asian and Hispanic people.
-
-    The published counts of white and Black people include Hispanic people. 90 % of Hispanic people
-    are assumed to be in the white count, and 3 % in the Black count.
-    """
+    # `counts`: all, white, Black, Asian and Hispanic people. The published counts of white and
+    # Black people include Hispanic people. 90 % of Hispanic people are assumed to be in the white
+    # count, and 3 % in the Black count.
     total, white, black, asian, hispanic = counts
     alone = np.array([white - 0.9 * hispanic, black - 0.03 * hispanic, asian, hispanic])
     alone = np.maximum(alone, 0.001 * total)
@@ -184,7 +178,7 @@ def _race_shares(counts: Sequence[float]) -> Array:
 
 @lru_cache(maxsize=1)
 def core_shares() -> Array:
-    """Return shares of people, with the axes sex, age, education, activity, race and home."""
+    """Return the shares of people, with axes sex, age, education, activity, race and home."""
     seed = np.zeros(
         (len(SEXES), len(age_bands()), len(_GSS_DEGREES), len(ACTIVITIES), len(_MARITAL))
     )
@@ -263,11 +257,8 @@ def raked_occupations() -> Jobs:
 
 
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
-    """Return an occupation of people with this sex, age and education.
-
-    `at`: a random number (0 to 1) that selects the occupation. Frequent occupations come up more
-    often.
-    """
+    """Return an occupation of people with this sex, age and education."""
+    # `at` is a random number (0 to 1) that selects the occupation by its share.
     ages = [int(band.split("-")[1]) for band in age_bands()]
     band = min(int(np.searchsorted(ages, age)), len(ages) - 1)
     table = raked_occupations().table[:, SEXES.index(sex), :, DEGREES.index(education)].sum(axis=-1)
@@ -291,12 +282,9 @@ def _schooling_rows(frame: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
 def _degree_shares(
     job: str, school: float, associate: float, bachelor: float, graduate: float
 ) -> Array:
-    """Return the shares of degrees in an occupation.
-
-    The survey counts some college without a degree as high school. So some workers with high school
-    are assumed to have some college. Their share is larger if many workers in the occupation have
-    degrees.
-    """
+    # The survey counts some college without a degree as high school. So some workers with high
+    # school are assumed to have some college. Their share is larger if many workers in the
+    # occupation have degrees.
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
     doctors = graduate * _DOCTORATE_SHARES.get(job, 0.03)
     shares = np.array([school - began, associate + began, bachelor, graduate - doctors, doctors])
@@ -310,11 +298,11 @@ def _degree_shares(
 
 @lru_cache(maxsize=1)
 def sample_people() -> pl.DataFrame:
-    """Return 20,000 people of equal weight. Every call returns the same people.
+    """Return 20,000 people, the same at each call.
 
-    Columns: `age`, `sex`, `education`, `race`, `activity`, `occupation`, `household`, `children`,
-    `own_income_usd`, `income_usd` (of the household, in dollars of 2022), `adults` (in the
-    household) and `weight`.
+    - `income_usd`: the income of the household in dollars of 2022.
+    - `adults`: the number of adults in the household.
+    - `weight`: the same for everyone.
     """
     rng = generator(0, ("people", "us"))
     shares = core_shares().ravel()
@@ -367,7 +355,7 @@ def sample_people() -> pl.DataFrame:
 def _draw_jobs(
     sex: Index, band: Index, education: Index, race: Index, rng: np.random.Generator
 ) -> Index:
-    """Return an occupation for each person: the present, the last, or the desired occupation."""
+    # A person without work gets the last or the desired occupation.
     table = np.moveaxis(raked_occupations().table, 0, -1)
     kinds = np.ravel_multi_index((sex, band, education, race), table.shape[:-1])
     edges = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
@@ -431,17 +419,13 @@ def _draw_own_incomes(
 
 
 def _living_alone_factors(activity: Index, home: Index) -> Array:
-    """Return the factor by which each person's income is multiplied.
-
-    It is above 1 for people of the activity "at home" who live alone, and 1 for all others.
-    """
+    # The factor is above 1 for people "at home" who live alone, and 1 for all others.
     other = us_figures()["other_income"]
     keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))
     return np.where(keeps, other["at home alone"] / other["at home"], 1.0)
 
 
 def _centred_former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
-    """Return the log pay of each last job, minus the median of retired people of the same sex."""
     # Without this, the median income of retired people would differ from the published median.
     centred = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):
@@ -453,21 +437,15 @@ def _centred_former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
 def _draw_households(
     sex: Index, band: Index, education: Index, home: Index, own: Array, rng: np.random.Generator
 ) -> tuple[Index, Array]:
-    """Return the number of adults and the income of each household.
-
-    A spouse or partner has the other sex, the same age band and the same education. Parents are a
-    woman and a man of 45 to 64. Roommates are one or two people of the same age band. Couples of
-    the same sex are left out, because no published table was available.
-    """
+    # A spouse or partner has the other sex, the same age band and the same education. Parents are a
+    # woman and a man of 45 to 64. Roommates are one or two people of the same age band. Couples of
+    # the same sex are left out, because no published table was available.
     indices = np.arange(len(sex))
 
     def draw_partner_income(people: Index, like: Sequence[tuple[Index, Index]]) -> Array:
-        """Return the income of a randomly drawn partner for each of `people`.
-
-        Each pair in `like` is one attribute of the partners. Its first array is the value that each
-        of `people` needs, and its second array is the value of everyone in the population. If no
-        partner has all attributes, only the first attribute counts.
-        """
+        # Each pair in `like` is one attribute of the partners. Its first array is the value that
+        # each of `people` needs, and its second array is the value of everyone in the population.
+        # If no partner has all attributes, only the first attribute counts.
         wanted_kinds = np.stack([wanted for wanted, _ in like], axis=1)
         kinds = np.stack([known for _, known in like], axis=1)
         incomes = np.empty(len(people))
@@ -552,7 +530,7 @@ def _describe_occupation(activity: str, job: str, degree: str, home: str, childr
 
 
 def _describe_household(home: str, band: int, children: int) -> str:
-    """Return a phrase for a household, such as "with a partner and one child" (after "lives")."""
+    # The phrase follows "lives", as in "with a partner and one child".
     words = {
         "parents": "with parents",
         "roommates": "with relatives" if band >= age_bands().index("45-54") else "with roommates",
@@ -570,9 +548,9 @@ def _describe_household(home: str, band: int, children: int) -> str:
 
 
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
-    """Return how far the joint tables of the population are from each published table.
+    """Return how far the population is from each published table.
 
-    A tuple holds the name of the published table, its number of cells, and the largest and the mean
+    Each tuple holds the name of a table and its number of cells. Then come the largest and the mean
     distance in percentage points.
     """
     rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [

@@ -1,4 +1,4 @@
-"""A panel: the researcher's own people with weights, used instead of the packaged population."""
+"""The researcher's own people with weights, used instead of the packaged population."""
 
 from __future__ import annotations
 
@@ -40,10 +40,8 @@ class Panel:
     weights: tuple[float, ...]
 
     def sample_rows(self, count: int, rng: np.random.Generator) -> list[int]:
-        """Return the row numbers of `count` people, drawn by weight.
-
-        No person is drawn twice before all people with a positive weight were drawn once.
-        """
+        """Return the row numbers of `count` people, drawn by weight."""
+        # No person is drawn twice before all people with a positive weight were drawn once.
         weights = np.array(self.weights)
         drawable_count = int((weights > 0).sum())
         chosen: list[int] = []
@@ -57,11 +55,11 @@ class Panel:
 
 
 def read_panel(path: Path) -> Panel:
-    """Read a panel from a table file, one person per row (`table.read_personas`).
+    """Read people with weights from a table file, one person per row.
 
-    The columns are the fields of `Given`, `weight` (default 1) and `country` (default `us`). Raises
-    InputError with every problem by line.
+    Raises InputError with every problem by line.
     """
+    # The columns are the fields of `Given`, `weight` (default 1) and `country` (default `us`).
     rows: list[Mapping[str, object]] = []
     weights: list[float] = []
     problems: list[Problem] = []
@@ -88,10 +86,9 @@ def read_panel(path: Path) -> Panel:
 
 
 def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
-    """Return a problem for each empty value in a row about a person outside the United States.
-
-    An empty value would be filled with a random American value, which does not fit another country.
-    """
+    """Return a problem for each empty value of a person outside the United States."""
+    # An empty value would be filled with a random American value, which does not fit another
+    # country.
     if str(row.get("country", "")).strip().casefold() in _AMERICAN:
         return []
     given = without_refused_answers(row)

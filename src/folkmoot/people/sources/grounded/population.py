@@ -1,9 +1,7 @@
-"""The population of the United States, from which the demographics of participants are drawn.
-
-It is built from published tables (`joint.py`). If an attribute is fixed in advance, a random value
-is still drawn and then ignored. So fixing one attribute of a participant changes only attributes
-that depend on it.
-"""
+"""The population of the United States, from which the demographics of participants are drawn."""
+# It is built from published tables (`joint.py`). If an attribute is fixed in advance, a random
+# value is still drawn and then ignored. So fixing one attribute of a participant changes only
+# attributes that depend on it.
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The demographics of one participant, drawn by `draw_circumstances`."""
+    """The demographics of one participant."""
 
     age: int
     sex: str
@@ -45,10 +43,7 @@ class Circumstances:
     race: str
 
     def standardised_scores(self) -> dict[str, float]:
-        """Return the standardised scores that decide traits and buying behaviour.
-
-        Income is scored by the logarithm of dollars, and education by its rank.
-        """
+        """Return the standardised scores that decide traits and buying behaviour."""
         return {
             # The median household income and the standard deviation of its logarithm.
             "income": math.log(max(self.income_usd, 1000) / 74580) / 0.93,
@@ -60,10 +55,8 @@ class Circumstances:
 
 
 def band_of(age: int, bands: Mapping[str, object]) -> str:
-    """Return the band that contains an age, such as "25-34".
-
-    An age above all bands gets the last band.
-    """
+    """Return the band that contains an age, such as "25-34"."""
+    # An age above all bands gets the last band.
     for band in bands:
         if age <= int(band.split("-")[1]):
             return str(band)
@@ -82,16 +75,16 @@ _NEAR_INCOME = 0.25
 
 @dataclass(frozen=True)
 class Population:
-    """A table of weighted people, one per row of `frame` (columns of `joint.sample_people`)."""
+    """A table of people with weights, one person per row."""
+
+    # The columns are those of `joint.sample_people`.
 
     frame: pl.DataFrame
 
     def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
-        """Return one random person with the fixed attributes.
-
-        An attribute is ignored if no person has it together with the attributes before it (in the
-        order of `_KNOWN`). `at`: a random number (0 to 1) that selects the person.
-        """
+        """Return one random person with the fixed attributes."""
+        # An attribute is ignored if no person has it together with the attributes before it (in the
+        # order of `_KNOWN`). `at` is a random number (0 to 1) that selects the person.
         chosen = self._matching_rows(fixed)
         weights = (
             self._column_values("weight")
@@ -115,7 +108,7 @@ class Population:
 
     @cached_property
     def _occupation_codes(self) -> tuple[list[str], NDArray[np.int64]]:
-        """The distinct occupations, and the number of each person's occupation in this list."""
+        # The second result holds the number of each person's occupation in the first.
         occupations, codes = np.unique(
             self._column_values("occupation").astype(str), return_inverse=True
         )
@@ -160,11 +153,8 @@ class Population:
         )
 
     def _rows_with_occupation(self, occupation: str) -> Mask:
-        """Return a mask of the people with this occupation.
-
-        An unknown occupation is matched by its last word: "taxi driver" matches all drivers. Words
-        such as "retired" match people by their activity.
-        """
+        # An unknown occupation is matched by its last word: "taxi driver" matches all drivers.
+        # Words such as "retired" match people by their activity.
         names, codes = self._occupation_codes
         words = re.findall(r"[\w-]+", occupation.casefold())
         folded = occupation.casefold()
@@ -199,10 +189,8 @@ def united_states() -> Population:
 
 
 def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) -> Circumstances:
-    """Return the demographics of a random person of the population with the fixed attributes.
-
-    Location is drawn independently. Political leaning is drawn by age.
-    """
+    """Return the demographics of a random person with the fixed attributes."""
+    # Location is drawn independently. Political leaning is drawn by age.
     row = united_states().draw_matching_person(fixed, rng.random())
     # Matching people may be outside the band if no one inside it is similar enough.
     low, high = fixed.get("age_band", (row["age"], row["age"]))
@@ -242,7 +230,7 @@ def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
 
 
 def income_fifth(usd: float) -> str:
-    """Return the fifth of US households with this income, as a value of the attribute `income`."""
+    """Return the fifth of US households to which this yearly income in USD belongs."""
     above = sum(usd > limit for limit in joint.us_figures()["household_income"]["fifths"])
     return SCALES["income"][int(above)]
 

@@ -58,7 +58,7 @@ Adoption = Literal["innovator", "early adopter", "early majority", "late majorit
 
 
 def first_name(name: str) -> str:
-    """Return the first name without titles, or an empty string. Example: "Dr. Ann Lee" → "Ann"."""
+    """Return the first name without titles, such as "Ann" for "Dr. Ann Lee"."""
     words = name.split()
     while len(words) > 1 and words[0].rstrip(".").lower() in TITLES:
         words = words[1:]
@@ -79,7 +79,7 @@ class Traits(_Frozen):
     neuroticism: Score
 
     def standard_score(self, trait: str) -> float:
-        """Return the score of a trait in standard deviations from the mean of the population."""
+        """Return the score of a trait in standard deviations from the population mean."""
         return (float(getattr(self, trait)) - 50.0) / 20.0
 
 
@@ -205,7 +205,7 @@ _IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
 
 
 def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row without refusals, such as "prefer not to say"."""
+    """Return the row without answers such as "prefer not to say"."""
     asked_keys = [key for key in Given.model_fields if key not in _IN_OWN_WORDS]
     return {
         key: value
@@ -215,11 +215,9 @@ def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Add an empty location to rows without a location, if any other row has a location.
-
-    The people in a table with locations may come from any country. Without the empty location, an
-    American location would be drawn for them.
-    """
+    """Return the rows with an empty location for people without one, if anybody has one."""
+    # The people in a table with locations may come from any country. Without the empty location, an
+    # American location would be drawn for them.
     known = [dict(row) for row in rows]
     if any(row.get("location") for row in known):
         for row in known:
@@ -233,11 +231,8 @@ LISTED_EXAMPLES = 5
 
 
 def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Replace more than `FEW_PROBLEMS` problems of one kind by one problem with examples.
-
-    Problems of one kind have the same file, column and hint. The new problem gives the number of
-    rows, and up to `LISTED_EXAMPLES` messages with line numbers.
-    """
+    """Return the problems with many similar ones replaced by one that gives examples."""
+    # Problems of one kind have the same file, column and hint.
     kinds: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
         kinds.setdefault((problem.file, problem.key, problem.hint), []).append(problem)
@@ -261,7 +256,8 @@ def group_problems(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
-    """Return all problems of one row of real profiles. `where`: the position of the row."""
+    """Return all problems in the row of a real person."""
+    # `where` is the position of the row.
     try:
         Given.model_validate(row)
     except ValidationError as error:
@@ -331,7 +327,7 @@ class Profile(_Frozen):
 
     @property
     def first_name(self) -> str:
-        """The first name, by which other participants address this participant."""
+        """The name by which other participants address this participant."""
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
@@ -343,7 +339,7 @@ class Profile(_Frozen):
         return {key: getattr(self, key) for key in keys}
 
     def to_persona(self, text: str) -> Persona:
-        """Return the profile as a persona for any study type, with `text` as its description."""
+        """Return the profile as a persona with this description."""
         return Persona(
             id=self.id,
             text=text,
@@ -358,6 +354,6 @@ class Profile(_Frozen):
 
     @classmethod
     def from_persona(cls, persona: Persona) -> Profile | None:
-        """Return the profile in `persona.extra`, or None if the persona is from another source."""
+        """Return the profile of a grounded persona. Returns None for another persona."""
         data = persona.extra.get("profile")
         return None if data is None else cls.model_validate(data)

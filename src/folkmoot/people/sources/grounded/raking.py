@@ -1,4 +1,4 @@
-"""Raking: scale a table of counts until it has all published margins."""
+"""Raking: scale a table of counts until its shares agree with all published ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONVERGED_CHANGE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class RakingMargin:
-    """Published shares, such as those of sex by age, that a larger table must agree with."""
+    """Published shares that a larger table must agree with, such as those of sex by age."""
 
     name: str
     axes: tuple[int, ...]
@@ -30,13 +30,13 @@ class RakingMargin:
     groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def table_part(self, table: Array) -> Array:
-        """Return a view of the part of a table that the published shares describe."""
+        """Return the part of a table that the published shares describe."""
         cut = tuple(self.within.get(axis, slice(None)) for axis in range(table.ndim))
         part: Array = table[cut]
         return part
 
     def observed_margin(self, table: Array) -> Array:
-        """Return the shares over `axes` that a table has, to compare them with `wanted`."""
+        """Return the shares that a table has, for comparison with the published ones."""
         part = self.table_part(table)
         sums = part.sum(
             axis=tuple(
@@ -57,10 +57,8 @@ class RakingMargin:
         return result
 
     def fit_table(self, table: Array) -> None:
-        """Scale the cells of a table in place, so that its shares agree with the published ones.
-
-        The sum of `table_part` stays the same.
-        """
+        """Scale a table in place, so that its shares agree with the published ones."""
+        # The sum of `table_part` stays the same.
         observed = self.observed_margin(table)
         factors = np.divide(self.wanted, observed, out=np.zeros_like(observed), where=observed > 0)
         for position, axis in enumerate(self.axes):
@@ -75,12 +73,10 @@ class RakingMargin:
 
 
 def rake_table(seed: Array, margins: Sequence[RakingMargin]) -> Array:
-    """Return the table that agrees with all published margins and otherwise stays close to `seed`.
-
-    The method is iterative proportional fitting (Deming and Stephan 1940). The result sums to 1. If
-    margins contradict each other, the last margins hold exactly. `RakingMargin.observed_margin`
-    shows how close the table is to the other margins.
-    """
+    """Return the table that has all published shares and stays close to `seed`. It sums to 1."""
+    # Iterative proportional fitting (Deming and Stephan 1940). If margins contradict each other,
+    # the last margins hold exactly. `RakingMargin.observed_margin` shows how close the table is to
+    # the other margins.
     table = seed / seed.sum()
     for _ in range(MAX_ROUNDS):
         before = table.copy()

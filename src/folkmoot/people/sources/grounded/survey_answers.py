@@ -1,8 +1,6 @@
-"""Parse survey answers into the values of a profile.
-
-Surveys contain bands ("35-44"), rounded sums ("40k"), other words ("BA") and refusals ("prefer not
-to say"). The parsed values decide the draw of other attributes.
-"""
+"""Parse survey answers into the values of a profile."""
+# Surveys contain bands ("35-44"), rounded sums ("40k"), other words ("BA") and refusals ("prefer
+# not to say"). The parsed values decide the draw of other attributes.
 
 from __future__ import annotations
 
@@ -27,10 +25,7 @@ _REFUSED_ANSWER = re.compile(
 
 @lru_cache(maxsize=1)
 def _value_meanings() -> dict[str, dict[str, str]]:
-    """Return the meanings of survey words, as {key of a profile: {word: value}}.
-
-    The words are normalised by `fold_answer`.
-    """
+    # {key of a profile: {word of a survey: value}}. The words are normalised by `fold_answer`.
     data: dict[str, dict[str, list[str]]] = packaged_yaml(__file__, "survey_answers.yaml")
     return {
         key: {fold_answer(word): value for value, words in of.items() for word in words}
@@ -39,23 +34,21 @@ def _value_meanings() -> dict[str, dict[str, str]]:
 
 
 def fold_answer(value: str) -> str:
-    """Return the text in lower case with single spaces, for comparison.
-
-    Full stops are removed. All other punctuation except ? becomes a space.
-    """
+    """Return the text in lower case, without punctuation, for comparison."""
+    # The question mark is kept.
     text = value.casefold().replace(".", "").replace("’", "'")
     return re.sub(r"[^\w?]+", " ", text).strip()
 
 
 def is_refused_answer(value: object) -> bool:
-    """Return True if the text of a cell says that the person gave no answer."""
+    """Return True if the person gave no answer, such as "prefer not to say"."""
     if not isinstance(value, str) or not value:
         return False
     return bool(_REFUSED_ANSWER.fullmatch(fold_answer(value)))
 
 
 def read_sex(value: object) -> object:
-    """Return F, M or X (nonbinary) for common words. Other values are returned unchanged."""
+    """Return F, M or X for common words such as "nonbinary", and any other value unchanged."""
     if not isinstance(value, str):
         return value
     text = re.sub(r"^(?:cis|trans)(?:gender)?\s+|\s+(?:cis|trans\w*)$", "", fold_answer(value))
@@ -63,10 +56,7 @@ def read_sex(value: object) -> object:
 
 
 def read_listed(key: str, value: object) -> object:
-    """Convert a survey's word for the attribute `key` to the persona's word.
-
-    Values without a known conversion are returned unchanged.
-    """
+    """Return the persona's word for a survey's word, or `value` unchanged if none is known."""
     known = _value_meanings().get(key, {})
     return known.get(fold_answer(value), value) if isinstance(value, str) else value
 
@@ -80,7 +70,7 @@ _TO = r"\s*(?:-|–|—|to|through|until)\s*"
 
 
 def read_age_band(value: object) -> tuple[int, int] | None:
-    """Return the lowest and highest age in "35-44", "65 and over", "under 25" or "30s".
+    """Return the lowest and highest age in a text such as "65 and over" or "30s".
 
     Returns None for other text.
     """
@@ -120,10 +110,11 @@ _BELOW, _ABOVE = 2 / 3, 4 / 3
 
 
 def read_dollars(value: object) -> int | None:
-    """Return the dollars per year in "40k", "$40,000 - $49,999", "under 20k" or "3,000 a month".
+    """Return the dollars per year in a text such as "40k" or "3,000 a month".
 
-    For a band, the result is its middle. Returns None if the text is no sum of money.
+    Returns None if the text is no sum of money.
     """
+    # For a band, the result is its middle.
     if not isinstance(value, str):
         return None
     text = " ".join(value.casefold().split())
