@@ -1,7 +1,3 @@
-"""Help with writing study files, generated from the fields of the configuration classes.
-
-`schema` creates the JSON Schema of a study type's file. `keys` lists the keys with default, bounds
-and description. `template` writes a first file with all keys. Each fact about a key is written
-once, in its `Field`: `description` and `examples`. `field_notes(…)` adds the unit and marks
-essential keys. The command line and study types import this package, which imports the engine.
-"""
+"""Help with writing study files, generated from the fields of the configuration classes."""
+# Each fact about a key is written once, in its `Field`: `description` and `examples`.
+# `field_notes(…)` adds the unit and marks essential keys.

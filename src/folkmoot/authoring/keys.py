@@ -1,7 +1,6 @@
 """The keys of a study file as data: default, values, description, and nested keys.
 
-The data is read from the annotated JSON Schema of a configuration class. The tables of keys in
-`docs/` and the templates are made from the data.
+The tables of keys in `docs/` and the templates are made from it.
 """
 
 from __future__ import annotations
@@ -57,10 +56,9 @@ def keys_of(config: type[BaseModel]) -> tuple[Key, ...]:
 
 
 def walk_keys(keys: tuple[Key, ...], parent_path: str = "") -> Iterator[tuple[str, Key]]:
-    """Yield all keys with their dotted paths. A group comes before the keys inside the group.
-
-    Examples of paths are `topic.options`, `stimuli[].name` and `guide.*.probes`.
-    """
+    """Yield all keys with their dotted paths, such as `topic.options`."""
+    # A group comes before the keys inside it. Further examples are `stimuli[].name` and
+    # `guide.*.probes`.
     for key in keys:
         path = f"{parent_path}{key.name}"
         yield path, key
@@ -92,11 +90,8 @@ def _build_key(name: str, node: Node, definitions: Mapping[str, Node], *, requir
 
 
 def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
-    """Return the default of a key.
-
-    pydantic's schema omits a default that a factory creates. The result is then an empty list, or
-    the defaults of the nested keys.
-    """
+    # pydantic's schema omits a default that a factory creates. The result is then an empty list, or
+    # the defaults of the nested keys.
     if "default" in node:
         return node["default"]
     if nesting == "list" or node.get("type") == "array":

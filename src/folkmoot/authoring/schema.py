@@ -1,8 +1,6 @@
-"""The JSON Schema (draft 2020-12) of study files, for editors and validators.
-
-The schema rejects wrong keys and wrong types of values, as the loader does. Like the loader, it
-accepts a number for a text, and `yes`, `no`, `on` and `off` for a boolean.
-"""
+"""The JSON Schema (draft 2020-12) of study files, for editors and validators."""
+# The schema rejects wrong keys and wrong types of values, as the loader does. Like the loader, it
+# accepts a number for a text, and `yes`, `no`, `on` and `off` for a boolean.
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ Node = dict[str, Any]
 
 
 class _StudyFileSchema(GenerateJsonSchema):
-    """The schema generator of pydantic, extended by value spellings that study files may use."""
-
+    # Study files may write a number for a text, and words such as `yes` for a boolean.
     def str_schema(self, schema: core_schema.StringSchema) -> Node:
         return {**super().str_schema(schema), "type": ["string", "number"]}
 
@@ -77,7 +74,8 @@ def schema_text(study: Study) -> str:
 
 
 def with_unit(description: str, unit: str) -> str:
-    """Return a description, followed by the unit if `unit` is not empty."""
+    """Return a description followed by its unit."""
+    # An empty unit adds nothing.
     return f"{description} ({unit})" if unit else description
 
 
@@ -92,7 +90,8 @@ def nodes_in(value: object) -> Iterator[Node]:
 
 
 def variants_of(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> Iterator[Node]:
-    """Yield the alternatives of a schema node, with references resolved and unions flattened."""
+    """Yield the alternatives of a part of a schema."""
+    # References are resolved and unions are flattened.
     if "$ref" in node:
         yield from variants_of(definitions[node["$ref"].rpartition("/")[2]], definitions)
     elif alternatives := node.get("anyOf") or node.get("oneOf"):

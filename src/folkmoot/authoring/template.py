@@ -1,8 +1,8 @@
 """The study file that `folkmoot new` writes: every key of a study type, in groups.
 
-Essential keys are set. All other keys are commented out and show their default or an example. The
-`#` before such a key has no space after it, and the `#` before an explanation has one.
+Essential keys are set, and all others are commented out.
 """
+# The `#` before a commented key has no space after it, and the `#` before an explanation has one.
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ _HEADER = """\
 
 
 class _Line(NamedTuple):
-    """One line of a study file. `active`: False if the key is commented out."""
-
+    # `active` is False if the key is commented out.
     text: str
     note: str
     active: bool
@@ -42,10 +41,8 @@ def study_file_name(study: Study) -> str:
 
 
 def study_file_template(study: Study, study_name: str = "") -> str:
-    """Return a study file with every key of a study type.
-
-    `study_name`: the value of the key `study` in this file.
-    """
+    """Return a study file with every key of a study type."""
+    # `study_name` is the value of the key `study`.
     keys = keys_of(study.config)
     shown = {**study.config.TEMPLATE_VALUES, "study": study_name or study.name}
     sections = study.config.SECTIONS
@@ -74,10 +71,8 @@ def study_file_template(study: Study, study_name: str = "") -> str:
 
 
 def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
-    """Return the files of a new study: study file, JSON Schema, and files of the study type.
-
-    The first two are left out if the study type provides its own study file or its own loader.
-    """
+    """Return the files of a new study by name."""
+    # Study file and JSON Schema are left out if the study type has its own study file or loader.
     template_files = study.template_files()
     name = study_file_name(study)
     if study.load_config is not None or name in template_files:
@@ -106,11 +101,8 @@ def _is_essential(key: Key) -> bool:
 
 
 def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterator[_Line]:
-    """Yield the lines of a key and of its nested keys.
-
-    `shown`: the value to show, or UNSET for the default or example of the key. `start`: the text
-    before the key's name (indentation, and a dash in a list).
-    """
+    # `shown` is the value to show, or UNSET for the default or example of the key. `start` is the
+    # text before the key's name: indentation, and a dash in a list.
     value, note = shown, key.description
     if shown is UNSET:
         value = key.default
@@ -165,7 +157,10 @@ def _are_groups(value: Any) -> bool:
 
 
 def write_value(value: Any) -> str:
-    """Return a value as YAML on one line, or an empty string if it is not set."""
+    """Return a value as YAML on one line.
+
+    Returns "" if the value is not set.
+    """
     if value is None or value is UNSET:
         return ""
     # `3` is easier to read than `3.0` and means the same in a study file.

@@ -1,8 +1,7 @@
 """Study type `replay`: a human experiment repeated with a model in place of the participants.
 
-`folkmoot new --from-people FILE` makes a replay from a table of human answers. The model gets the
-same personas, texts and conditions. Start reading at `asking.run_protocol`. The study folder holds
-a short Python file that imports this package (`writing.CODE`).
+`folkmoot new --from-people FILE` makes a replay from a table of human answers. Start reading at
+`asking.run_protocol`.
 """
 
 from __future__ import annotations

@@ -78,10 +78,8 @@ def limit_answers(config: ReplayConfig, count: int) -> ReplayConfig:
 
 
 async def run_protocol(session: Session[ReplayConfig]) -> None:
-    """Put the items of the human experiment to the model, each sampled row in its own conversation.
-
-    A row holds one human's answers about one item.
-    """
+    """Ask the model the questions of the human experiment."""
+    # Each sampled row has its own conversation. A row holds one human's answers about one item.
     config = session.config
     people = read_experiment(session.study_folder / config.people)
     # The whole table decides, so that a small sample is asked in the same form.

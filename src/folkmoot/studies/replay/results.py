@@ -36,10 +36,8 @@ SECTION = HUMAN_BENCHMARK_SECTION
 
 
 def findings(run: RunFolder) -> list[Finding]:
-    """Return all findings of a replay.
-
-    If nothing can be compared, return a single finding that says so.
-    """
+    """Return all findings of a replay."""
+    # If nothing can be compared, a single finding says so.
     table = run.read_table(ReplayRow.table)
     scale = (float(run.config["scale"][0]), float(run.config["scale"][1]))
     answered = table.drop_nulls(["before", "after"])
@@ -175,10 +173,8 @@ def _moves(both: pl.DataFrame, fits: Mapping[str, Fit]) -> Finding:
 
 
 def _fit_subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> dict[str, Fit]:
-    """Return how well simulated changes fit human ones, by subgroup ("age group: 18-29").
-
-    Subgroups with few answers and attributes with more than MAX_LEVELS levels are left out.
-    """
+    # A subgroup has a name such as "age group: 18-29". Subgroups with few answers and attributes
+    # with more than MAX_LEVELS levels are left out.
     fits: dict[str, Fit] = {}
     for name, values in _attributes(both).items():
         levels = both.with_columns(pl.Series("level", values)).drop_nulls("level")
@@ -217,11 +213,8 @@ def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
 
 
 def _fidelity(both: pl.DataFrame) -> Finding:
-    """Build the finding that compares, item by item, simulated effects with those on humans.
-
-    An effect is the change of the answers in one arm, or the difference between the changes in two
-    arms.
-    """
+    # An effect is the change of the answers in one arm, or the difference between the changes in
+    # two arms.
     arms = both["arm"].unique(maintain_order=True).to_list()
     rows: list[Row] = []
     effects = {arm: _effects(both.filter(arm=arm)) for arm in arms}
@@ -262,10 +255,7 @@ def _fidelity(both: pl.DataFrame) -> Finding:
 
 
 def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return (mean human change, mean simulated change) by item.
-
-    The changes are adjusted for first answers. Items with too few answers are left out.
-    """
+    # Returns mean human change and mean simulated change by item, adjusted for first answers.
     people, simulated = (
         adjusted_changes(rows[before].to_numpy(), rows[after].to_numpy())
         for before, after in (("people_before", "people_after"), ("before", "after"))
@@ -299,11 +289,8 @@ def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
 
 
 def _rectified(answered: pl.DataFrame) -> Finding | None:
-    """Build the finding on the mean change in arms where some humans gave no final answer.
-
-    Simulated answers fill the gaps. Their bias is estimated from the known human answers and
-    removed.
-    """
+    # Simulated answers fill the gaps of humans without a final answer. Their bias is estimated from
+    # the known human answers and removed.
     rows: list[Row] = []
     for (arm,), arm_rows in _group_rows(answered, "arm"):
         with_people = arm_rows.drop_nulls("people_after")

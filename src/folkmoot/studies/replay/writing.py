@@ -19,11 +19,12 @@ __all__ = ["STUDY"]
 
 
 def files_of_replay(table: Path) -> dict[str, str | bytes]:
-    """Return the files by name: the study file, the table, and the Python file of the study type.
+    """Return the files of a replay by name.
 
-    The scale is set to the range from the lowest to the highest human answer. The researcher must
-    correct it if the question had a wider scale. Raise InputError for problems in the table.
+    Raises InputError if the table has problems.
     """
+    # The scale is set to the range from the lowest to the highest human answer. The researcher must
+    # correct it if the question had a wider scale.
     answers = read_experiment(table)
     values = [
         value

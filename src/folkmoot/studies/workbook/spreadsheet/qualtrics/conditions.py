@@ -1,9 +1,6 @@
-"""Simplify the conditions under which a question is asked, and write them as expressions.
-
-A condition on treatments is stored as the set of treatments in which it holds. So the module can
-decide whether two such conditions exclude each other. Other conditions are comparisons in the
-workbook's expression language.
-"""
+"""Simplify the conditions under which a question is asked, and write them as expressions."""
+# A condition on treatments is stored as the set of treatments in which it holds. So the module can
+# decide whether two such conditions exclude each other.
 
 from __future__ import annotations
 
@@ -14,10 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class InTreatments:
-    """The condition that the session has one of the treatments in `numbers`.
+    """The condition that the session has one of these treatments."""
 
-    The survey has `count` treatments, numbered from 0.
-    """
+    # The survey has `count` treatments, numbered from 0.
 
     numbers: frozenset[int]
     count: int
@@ -34,7 +30,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Not:
-    """The negation of a comparison. It is also true if a compared value is missing."""
+    """The negation of a comparison."""
+
+    # It is also true if a compared value is missing.
 
     inner: Comparison
 
@@ -93,7 +91,7 @@ def _join(
 
 # Without this step, each skip in a long chain would double the length of a condition.
 def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
-    """Return a condition without the parts that the conditions in `beside` already decide."""
+    # The conditions in `beside` already decide some parts. These are left out.
     if not isinstance(part, (All, Any)):
         return part
     if any(inner in beside for inner in part.parts):
@@ -147,7 +145,7 @@ def negate(condition: Condition) -> Condition:
 
 
 def without_known(condition: Condition, known: Condition) -> Condition:
-    """Return a condition without the parts that already follow from the condition `known`."""
+    """Return a condition without the parts that another condition already implies."""
     parts = condition.parts if isinstance(condition, All) else (condition,)
     held = known.parts if isinstance(known, All) else (known,)
     return all_of(*(part for part in parts if part not in held))
@@ -156,10 +154,8 @@ def without_known(condition: Condition, known: Condition) -> Condition:
 def write_condition(
     condition: Condition, write_treatments: Callable[[frozenset[int]], str], *, inner: bool = False
 ) -> str:
-    """Return a condition as an expression of the workbook.
-
-    With `inner=True` the expression gets parentheses where a larger expression needs them.
-    """
+    """Return a condition as an expression of the workbook."""
+    # With `inner=True` the expression gets parentheses where a larger expression needs them.
     if isinstance(condition, bool):
         return str(condition)
     if isinstance(condition, Comparison):
@@ -177,7 +173,7 @@ def write_condition(
 
 
 def text_literal(text: str) -> str:
-    """Return a text as a literal of the expression language for use inside a placeholder."""
+    """Return a text in quotes, for use inside a placeholder."""
     # A brace inside the literal could be taken for the end of the placeholder.
     written = json.dumps(text, ensure_ascii=False)
     return written.replace("{", "\\u007b").replace("}", "\\u007d")

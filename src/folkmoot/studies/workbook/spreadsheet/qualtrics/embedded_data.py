@@ -1,9 +1,7 @@
-"""Embedded data of a survey: values that come with a participant, or that the flow sets.
-
-A field that comes with participants becomes a column of the profiles. Prompts cannot use columns,
-so a field in a text or a condition also becomes a computed value. A field that the flow sets needs
-no column, because it follows from the treatment or from earlier answers.
-"""
+"""Embedded data of a survey: values that come with a participant, or that the flow sets."""
+# A field that comes with participants becomes a column of the profiles. Prompts cannot use columns,
+# so a field in a text or a condition also becomes a computed value. A field that the flow sets
+# needs no column, because it follows from the treatment or from earlier answers.
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Setting:
-    """One element of the survey's flow that gives a field a value if `condition` holds."""
+    """A step of the survey that gives a field a value if `condition` holds."""
 
     condition: Condition
     # The value as a text of the workbook.
@@ -41,7 +39,7 @@ class Setting:
 
 @dataclass
 class Column:
-    """A column of the profiles for a field: its short name and the value of all participants."""
+    """A column of the profiles, with one value for all participants."""
 
     name: str
     field: str
@@ -50,7 +48,7 @@ class Column:
 
 @dataclass
 class EmbeddedData:
-    """The embedded data fields of a survey: named values that it stores without asking for them."""
+    """Named values that a survey stores without asking for them."""
 
     # Returns a unique name.
     new_name: Callable[[str], str]
@@ -63,7 +61,8 @@ class EmbeddedData:
     _set_by_flow: set[str] = field(default_factory=set)
 
     def plan_columns(self, survey: Survey, treatments: Treatments) -> None:
-        """Decide which fields become profile columns. Call this before the flow is visited."""
+        """Decide which fields become profile columns."""
+        # Call this before the flow is visited.
         seen: dict[str, list[tuple[Condition, str]]] = {}
 
         def visit(
@@ -96,7 +95,7 @@ class EmbeddedData:
                 self.add_column(name, "")
 
     def add_column(self, field: str, value: str) -> None:
-        """Add a column to the profiles for a field, with the same value for all participants."""
+        """Add a column to the profiles, with the same value for all participants."""
         self.columns[field] = Column(self.new_name(field), field, value)
 
     def is_set_by_flow(self, field: str) -> bool:
@@ -110,9 +109,9 @@ class EmbeddedData:
     # --- use -----------------------------------------------------------------------------------
 
     def compare(self, field: str, name: str, operand: str) -> Condition | None:
-        """Return the condition that compares the current value of a field with `operand`.
+        """Return the condition that compares the current value of a field with another value.
 
-        `name` is the operator. Return None if the workbook cannot express the condition.
+        Returns None if the workbook cannot express the condition.
         """
         if not field.strip():
             return None
@@ -129,11 +128,14 @@ class EmbeddedData:
         return condition
 
     def template_of(self, field: str) -> str:
-        """Return the placeholder for the column of a field, or "" if the field has no column."""
+        """Return the placeholder for the column of a field.
+
+        Returns "" if the field has no column.
+        """
         return f"{{{{ {self._computed_value(field)} }}}}" if self._uses_column(field) else ""
 
     def value_settings(self, field: str) -> Sequence[Setting]:
-        """Return the elements that have set a field up to this point of the flow, in order."""
+        """Return the steps that have set a field so far, in order."""
         return self.settings.get(field, [])
 
     def _uses_column(self, field: str) -> bool:

@@ -1,8 +1,5 @@
-"""Visit a survey in the order of its flow and plan the tasks of the workbook.
-
-Each task has the condition under which it is asked. The condition combines random draws, branches,
-display logic, skips and early ends.
-"""
+"""Visit a survey in the order of its flow and plan the tasks of the workbook."""
+# The condition of a task combines random draws, branches, display logic, skips and early ends.
 
 from __future__ import annotations
 
@@ -82,10 +79,9 @@ _SERVICES = {
 
 
 class Names:
-    """The registry of names in one workbook. All names that it makes are different.
+    """The registry of names in one workbook. All names that it makes are different."""
 
-    Names that differ only in case count as equal.
-    """
+    # Names that differ only in case count as equal.
 
     def __init__(self) -> None:
         self._taken = {name.casefold() for name in _TAKEN_NAMES}
@@ -120,8 +116,7 @@ class PlannedTask:
 
 @dataclass
 class _PendingText:
-    """A descriptive text that participants will read together with the next question."""
-
+    # A descriptive text that participants read together with the next question.
     where: str
     condition: Condition
     text: str
@@ -216,11 +211,8 @@ class SurveyFlow:
         self, children: Sequence[Mapping[str, Any]], key: ArmKey, where: str, condition: Condition,
         found: Condition | None,
     ) -> None:  # fmt: skip
-        """Visit a branch of the flow.
-
-        `key` is the branch's position, and `where` is its name in notes. `found` is the condition
-        of the branch. If it is unknown (None), all participants are asked the branch's questions.
-        """
+        # `key` is the branch's position, and `where` is its name in notes. If the condition `found`
+        # is unknown, all participants are asked the branch's questions.
         if found is not None:
             self._walk(children, key, all_of(condition, found))
             return
@@ -461,7 +453,7 @@ class SurveyFlow:
         self._shuffled.append((where, group))
 
     def _dissolve_dependent_groups(self) -> None:
-        """Stop shuffling a group of tasks if some of them depend on each other."""
+        # Tasks that depend on each other cannot be shuffled.
         members: dict[int, list[PlannedTask]] = {}
         for task in self.tasks:
             if task.group is not None:
@@ -522,10 +514,7 @@ class SurveyFlow:
         return f"{{% if {self.write_condition(condition)} %}}{text}{rest}{{% endif %}}"
 
     def _show_answer(self, locator: Locator) -> str | None:
-        """Return the workbook's text for the answer that a piped text shows.
-
-        Return None if the workbook cannot show it.
-        """
+        # Returns None if the workbook cannot show the answer.
         question = self.survey.questions.get(locator.question)
         if question is None:
             return None

@@ -46,11 +46,11 @@ _FACILITATOR = "You hand out the questionnaire and pose its questions."
 
 
 def import_survey(path: Path) -> ImportedStudy:
-    """Return the workbook of a survey in a QSF file, and notes on what could not be imported.
+    """Return the workbook of a survey, and notes on what could not be imported.
 
-    The file is read in a separate process, because hostile HTML can take long to read. Raises
-    InputError if the file is no QSF export or has no question that can be asked.
+    Raises InputError if the file is no QSF export or has no question that can be asked.
     """
+    # The file is read in a separate process, because hostile HTML can take long to read.
     try:
         made = run_in_child(_make_study_or_problems, (str(path.absolute()),), limits=LIMITS)
     except LimitReached as error:
@@ -70,10 +70,8 @@ def _make_study_or_problems(path: str) -> ImportedStudy | Problems:
 
 
 def make_study(path: Path) -> ImportedStudy:
-    """Read a survey in a QSF file and return it as the files of a workbook study.
-
-    Unlike `import_survey`, it reads the file in this process, where hostile HTML can take long.
-    """
+    """Read a survey in a QSF file and return it as the files of a workbook study."""
+    # Unlike `import_survey`, it reads the file in this process, where hostile HTML can take long.
     try:
         flow = SurveyFlow(read_survey(path))
         flow.plan_tasks()

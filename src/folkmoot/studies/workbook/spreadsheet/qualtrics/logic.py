@@ -1,8 +1,5 @@
-"""Turn the logic of a survey (display, skip and branch logic) into conditions.
-
-An expression of the survey names its subject by a locator, such as `q://QID1/SelectableChoice/2`.
-An expression that a workbook cannot represent is noted and left out of its condition.
-"""
+"""Turn the logic of a survey (display, skip and branch logic) into conditions."""
+# An expression that a workbook cannot represent is noted and left out of its condition.
 
 from __future__ import annotations
 
@@ -52,7 +49,9 @@ _LONGEST_OPERAND = 150
 
 @dataclass(frozen=True)
 class Asked:
-    """A question at one position of the flow. A question can be asked at several positions."""
+    """A question at one place in the survey."""
+
+    # A question can be asked at several places.
 
     question: Question
     form: QuestionForm
@@ -64,18 +63,20 @@ class Asked:
     loop: str = ""
 
     def variable(self, *key: str) -> tuple[Item, str] | None:
-        """Return the item with this key and its variable, or None if no item has this key."""
+        """Return the task with this key and its variable.
+
+        Returns None if no task has this key.
+        """
         item = self.form.item(*key)
         return (item, self.variables[item.key]) if item is not None else None
 
 
 @dataclass(frozen=True)
 class Locator:
-    """The parsed address of a question's answer or part, such as `q://QID1#2/SelectableChoice/3/4`.
+    """The address of an answer in a survey, such as `q://QID1#2/SelectableChoice/3/4`."""
 
-    This example has question "QID1", column "2" of a side-by-side table, selector
-    "SelectableChoice" and ids ("3", "4").
-    """
+    # This example has question "QID1", column "2" of a side-by-side table, selector
+    # "SelectableChoice" and ids ("3", "4").
 
     question: str
     column: str
@@ -84,7 +85,10 @@ class Locator:
 
 
 def read_locator(text: str) -> Locator | None:
-    """Parse the address of a question's answer. Return None if the text is no such address."""
+    """Parse the address of a question's answer.
+
+    Returns None if the text is no such address.
+    """
     scheme, found, path = unquote(text).partition("://")
     parts = path.split("/")
     if scheme != "q" or not found or not parts[0]:
@@ -94,7 +98,10 @@ def read_locator(text: str) -> Locator | None:
 
 
 def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
-    """Compare two fixed texts as the survey would. Returns None for an unknown operator."""
+    """Compare two texts as the survey would.
+
+    Returns None if the operator is unknown.
+    """
     if operator_name == "NotEmpty":
         return bool(value)
     if operator_name == "Contains":
@@ -109,7 +116,7 @@ def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
 
 
 class LogicReader:
-    """Reads the logic of a survey at the current point of its flow."""
+    """Reads the logic of a survey."""
 
     def __init__(
         self,
@@ -124,9 +131,9 @@ class LogicReader:
     def read_logic(self, logic: object, where: str) -> Condition | None:
         """Return the condition that the survey's display or branch logic states.
 
-        Unknown parts are left out. A note names the place (`where`) of each. Return None if all
-        parts are unknown.
+        Returns None if all parts are unknown.
         """
+        # Unknown parts are left out. A note names the place of each.
         groups: list[list[Condition | None]] = []
         for _, logic_set in _iterate_numbered(logic):
             is_and = as_text(logic_set.get("Type")) == "AndIf"
@@ -153,9 +160,9 @@ class LogicReader:
     def read_expression(
         self, expression: Mapping[str, Value], where: str, *, operator_key: str = "Operator"
     ) -> Condition | None:
-        """Return the condition of one expression, or None if it is unknown.
+        """Return the condition of one expression.
 
-        If it is unknown, a note names the place (`where`) of the expression.
+        Returns None and adds a note if the condition is unknown.
         """
         name = as_text(expression.get(operator_key))
         is_negative, name = name in _NEGATIVE, _NEGATIVE.get(name, name)
@@ -201,10 +208,7 @@ class LogicReader:
     def _condition_at(
         self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
-        """Return the condition on a question's answer, for one place where it is asked.
-
-        Return None if the workbook cannot express the condition.
-        """
+        # Returns None if the workbook cannot express the condition.
         if name in ("Displayed", "NotEmpty"):
             return asked.condition  # whoever is asked answers
         start = (locator.column,) if locator.column else ()
@@ -226,10 +230,8 @@ def _iterate_numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]
 
 
 def _join_groups(groups: Sequence[Sequence[Condition | None]]) -> Condition | None:
-    """Join the conditions of each group by "and", and the groups by "or".
-
-    Unknown conditions (None) are ignored. Return None if no condition is known.
-    """
+    # Conditions in a group are joined by "and", and the groups by "or". Unknown conditions are
+    # ignored.
     known = [[each for each in group if each is not None] for group in groups]
     joined = [all_of(*group) for group in known if group]
     return any_of(*joined) if joined else None
@@ -246,10 +248,7 @@ def _equals_choice(item: Item, variable: str, choice: str) -> Condition | None:
 def _selection_condition(
     asked: Asked, start: tuple[str, ...], locator: Locator
 ) -> Condition | None:
-    """Return the condition that a choice or a cell of a matrix was selected.
-
-    Return None if the workbook cannot express the condition.
-    """
+    # The condition holds if a choice or a cell of a matrix was selected.
     ids = (*start, *locator.ids)
     if not locator.ids:
         return None
@@ -263,10 +262,7 @@ def _selection_condition(
 
 
 def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
-    """Return the condition that a scale point of a matrix was selected for at least one statement.
-
-    `answer` is the id of the scale point. Return None if the workbook cannot express the condition.
-    """
+    # The condition holds if at least one statement got the scale point with the id `answer`.
     found: list[Condition | None] = []
     for item in asked.form.items:
         if item.key[: len(start)] != start or item.key[:1] == ("text",):
@@ -281,10 +277,7 @@ def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) 
 
 
 def _count_condition(asked: Asked, name: str, operand: str) -> Condition | None:
-    """Return the condition that compares the number of selected choices with `operand`.
-
-    `name` is the operator. Return None if the workbook cannot express the condition.
-    """
+    # Compares the number of selected choices with `operand`.
     number = as_number(operand)
     each = [
         f'(1 if {asked.variables[item.key]} == "{YES}" else 0)'
@@ -300,11 +293,7 @@ def _count_condition(asked: Asked, name: str, operand: str) -> Condition | None:
 def _recoded_value_condition(
     asked: Asked, ids: tuple[str, ...], name: str, operand: str
 ) -> Condition | None:
-    """Return the condition that compares the recoded value of the selected choice with `operand`.
-
-    The recoded value is the number that the survey stores for a choice. `name` is the operator.
-    Return None if the workbook cannot express the condition.
-    """
+    # The recoded value is the number that the survey stores for a choice.
     found = asked.variable(*ids)
     if found is None:
         return None
@@ -321,10 +310,7 @@ def _recoded_value_condition(
 def _entry_condition(
     item: Item, variable: str, name: str, operand: str, ignore_case: bool
 ) -> Condition | None:
-    """Return the condition that compares a participant's number or text with `operand`.
-
-    `name` is the operator. Return None if the workbook cannot express the condition.
-    """
+    # Compares a participant's number or text with `operand`.
     number = as_number(operand)
     if item.bounds is not None or item.var_type in ("integer", "float"):
         if number is None or name not in SYMBOLS:

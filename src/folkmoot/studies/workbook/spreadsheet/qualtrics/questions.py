@@ -1,8 +1,8 @@
 """Turn each kind of Qualtrics question into tasks of a workbook.
 
-A task has one answer. So a question with several answers (a matrix, multiple choices, sliders,
-ranks) becomes several tasks. Variables have the names of the columns in Qualtrics' data file.
+A question with several answers becomes several tasks, because a task has one answer.
 """
+# Variables have the names of the columns in Qualtrics' data file.
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Item:
-    """One task that a question of the survey becomes, such as one row of a matrix."""
+    """One task made from a survey question, such as one row of a matrix."""
 
     # The ids of the choice, row or column, by which conditions and piped texts refer to the answer.
     key: Key
@@ -78,10 +78,11 @@ class Item:
     logic: Mapping[str, Any] = field(default_factory=dict)
 
     def literal_of(self, choice: str) -> tuple[str, str] | None:
-        """Return the operator (`==` or `in`) and the literal that test whether a choice was made.
+        """Return the operator and the text in quotes that test whether a choice was made.
 
-        Return None if the choice does not exist or if no literal identifies it.
+        Returns None if no test identifies the choice.
         """
+        # The operator is `==` or `in`.
         text = self.choices.get(choice)
         if text is None:
             number = as_number(choice)
@@ -96,7 +97,9 @@ class Item:
 
 @dataclass(frozen=True)
 class QuestionForm:
-    """The tasks of one question. A descriptive text has no tasks, only `words`."""
+    """The tasks of one question."""
+
+    # A descriptive text has no tasks, only `words`.
 
     items: tuple[Item, ...] = ()
     words: str = ""
@@ -106,16 +109,17 @@ class QuestionForm:
     items_shuffled: bool = False
 
     def item(self, *key: str) -> Item | None:
-        """Return the task with this key, or None."""
+        """Return the task with this key.
+
+        Returns None if there is none.
+        """
         return next((item for item in self.items if item.key == key), None)
 
 
 class FormMaker:
-    """Turns questions of a survey into tasks of a workbook, and notes each property that gets lost.
+    """Turns questions of a survey into tasks of a workbook, and notes what gets lost."""
 
-    A form holds the tasks of one question. Each method that makes a form returns None, and adds a
-    note, if the workbook cannot ask the question.
-    """
+    # If the workbook cannot ask a question, the methods add a note and return None.
 
     def __init__(self, questions: Mapping[str, Question], notes: list[ImportNote]) -> None:
         self.questions, self.notes = questions, notes
@@ -127,9 +131,9 @@ class FormMaker:
         self.notes.append(ImportNote(question.id, what, is_left_out=False))
 
     def make_form(self, question: Question) -> QuestionForm | None:
-        """Return the form in which the workbook asks a question.
+        """Return the tasks of a question.
 
-        If the workbook cannot ask it, add a note and return None.
+        Returns None and adds a note if the workbook cannot ask the question.
         """
         make = _MAKERS.get(question.kind)
         form = make(self, question) if make else None
@@ -191,10 +195,7 @@ class FormMaker:
         numbered: bool = False,
         asked_one_by_one: bool = False,
     ) -> dict[str, str]:
-        """Return the distinct texts of the options, by id of the choice.
-
-        With `numbered`, each text begins with its number.
-        """
+        # The texts are distinct. With `numbered`, each text begins with its number.
         texts: list[str] = []
         for number, choice in enumerate(choices, 1):
             text = self._plain_text(question, choice.html, in_one_line=True)
@@ -240,7 +241,7 @@ class FormMaker:
         *,
         many: bool,
     ) -> Iterator[Item]:
-        """Yield one text task for each choice with a text field, such as "Other: ___"."""
+        # The text field is that of a choice such as "Other: ___".
         for choice in choices:
             if not has_text_field(choice):
                 continue
@@ -268,7 +269,10 @@ class FormMaker:
     # --- kinds of questions --------------------------------------------------------------------
 
     def descriptive_text(self, question: Question) -> QuestionForm | None:
-        """Return the form of a descriptive text, or None if the text is empty."""
+        """Return the form of a descriptive text.
+
+        Returns None if the text is empty.
+        """
         words = self._question_text(question)
         if question.selector == "GRB":
             self._no_form(question, "a graphic")
@@ -279,10 +283,11 @@ class FormMaker:
         return QuestionForm(words=words)
 
     def multiple_choice(self, question: Question) -> QuestionForm | None:
-        """Return the form of a question with one answer, several answers, or a score of 0–10.
+        """Return the tasks of a multiple-choice question.
 
-        Return None if the question has no choices or an unknown form.
+        Returns None if the question has no choices or an unknown form.
         """
+        # It has one answer, several answers, or a score of 0–10.
         stem = self._question_text(question)
         recodes = _recoded_values(question.keys)
         if question.selector == "NPS":
@@ -321,21 +326,19 @@ class FormMaker:
         return QuestionForm((*items, *more), recodes=recodes, items_shuffled=is_shuffled)
 
     def matrix(self, question: Question) -> QuestionForm | None:
-        """Return the form of a matrix. Each statement, or each cell, is a task.
+        """Return the tasks of a matrix.
 
-        Return None if the matrix has no statements, no scale points or an unknown form.
+        Returns None if the matrix has no statements, no scale points or an unknown form.
         """
+        # Each statement, or each cell, is a task.
         stem = self._question_text(question)
         return self._matrix(question, question, stem, self._choices_of(question), "")
 
     def _matrix(
         self, question: Question, table: Question, stem: str, rows: Sequence[Choice], before: str
     ) -> QuestionForm | None:
-        """Return the form of a matrix with these rows, or None if the workbook cannot ask it.
-
-        In a side-by-side question, `table` is one of its columns and `before` is the number of the
-        column.
-        """
+        # In a side-by-side question, `table` is one of its columns and `before` is the number of
+        # the column.
         form = (table.selector, table.subselector)
         answers = table.choices("Answers", "AnswerOrder")
         is_text = table.selector == "TE"
@@ -378,9 +381,9 @@ class FormMaker:
         )
 
     def side_by_side(self, question: Question) -> QuestionForm | None:
-        """Return the form of a side-by-side question: several matrices with the same statements.
+        """Return the tasks of several matrices with the same statements.
 
-        Return None if no matrix can be asked.
+        Returns None if no matrix can be asked.
         """
         stem, rows = self._question_text(question), self._choices_of(question)
         items: list[Item] = []
@@ -395,9 +398,9 @@ class FormMaker:
         return QuestionForm(tuple(items))
 
     def slider(self, question: Question) -> QuestionForm | None:
-        """Return the form of sliders: a number on a scale for each item.
+        """Return the tasks of sliders: a number on a scale for each item.
 
-        Return None if the question has no items or an impossible scale.
+        Returns None if the question has no items or an impossible scale.
         """
         stem, configuration = self._question_text(question), question.configuration
         low, high = as_number(configuration.get("CSSliderMin")), None
@@ -421,9 +424,9 @@ class FormMaker:
         )  # fmt: skip
 
     def constant_sum(self, question: Question) -> QuestionForm | None:
-        """Return the form of numbers that must add up to a total.
+        """Return the tasks of numbers that must add up to a total.
 
-        Return None if the question has no items or an impossible total.
+        Returns None if the question has no items or an impossible total.
         """
         stem, settings = self._question_text(question), question.validation
         totals = (settings.get(key) for key in ("ChoiceTotal", "TotalSum", "Total"))
@@ -439,7 +442,10 @@ class FormMaker:
         )  # fmt: skip
 
     def rank_order(self, question: Question) -> QuestionForm | None:
-        """Return the form of a ranking: a number for each item, or None without items."""
+        """Return the tasks of a ranking: a number for each item.
+
+        Returns None if the question has no items.
+        """
         stem, count = self._question_text(question), len(self._choices_of(question))
         self.change(question, "its ranks are asked item by item; equal ranks are not refused")
         listed = self._listed_choices(question)
@@ -484,9 +490,9 @@ class FormMaker:
         return QuestionForm(tuple(items), items_shuffled=self._shows_in_random_order(question))
 
     def text_entry(self, question: Question) -> QuestionForm | None:
-        """Return the form of a text, a number, or several text fields.
+        """Return the tasks of a text, a number, or several text fields.
 
-        Return None if the question should have text fields but has none.
+        Returns None if the question should have text fields but has none.
         """
         stem = self._question_text(question)
         if question.selector == "FORM":

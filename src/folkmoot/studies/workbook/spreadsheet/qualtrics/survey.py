@@ -1,9 +1,7 @@
-"""Read a QSF file as a survey with questions, blocks and flow.
-
-A QSF file is a JSON object with `SurveyEntry` (name, language) and the list `SurveyElements`. The
-key `Element` gives the kind of each element: BL blocks, FL flow, SQ question, SO options. QSF may
-replace a list by an object with numbers as keys, and an empty object by an empty list.
-"""
+"""Read a QSF file as a survey with questions, blocks and flow."""
+# A QSF file is a JSON object with `SurveyEntry` (name, language) and the list `SurveyElements`. The
+# key `Element` gives the kind of each element: BL blocks, FL flow, SQ question, SO options. QSF may
+# replace a list by an object with numbers as keys, and an empty object by an empty list.
 
 from __future__ import annotations
 
@@ -34,7 +32,9 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class ImportNote:
-    """A difference between survey and workbook: a part is left out, or asked in another form."""
+    """A difference between the survey and its workbook."""
+
+    # A part is left out, or asked in another form.
 
     # The id of the question or of the part of the survey.
     where: str
@@ -66,7 +66,9 @@ class Question:
     keys: Mapping[str, Any]
 
     def choices(self, of: str = "Choices", order: str = "ChoiceOrder") -> list[Choice]:
-        """Return the entries under the key `of`, in the order that the key `order` gives."""
+        """Return the choices of the question in the order shown."""
+        # `of` and `order` are keys of the exported file. With other keys, the entries are
+        # statements or scale points.
         return read_choices(self.keys, of, order)
 
     @property
@@ -111,7 +113,10 @@ class Survey:
 
 
 def read_survey(path: Path) -> Survey:
-    """Read a QSF file. Raises InputError if the file is not a QSF export."""
+    """Read a QSF file.
+
+    Raises InputError if the file is not a QSF export.
+    """
     document = _read_json(path)
     elements = nested_list(document.get("SurveyElements"))
     if not elements:
@@ -191,10 +196,7 @@ def _add_question(
 
 
 def read_question(id: str, keys: Mapping[str, Any]) -> Question:
-    """Return a question from its JSON object (`keys`) in the exported file.
-
-    `id` is the id of the question in the file.
-    """
+    """Return a question from its JSON object in the exported file."""
     return Question(
         id,
         as_text(keys.get("QuestionType")),
@@ -229,22 +231,29 @@ def _note_options(options: Mapping[str, Any], notes: list[ImportNote]) -> None:
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """Return a JSON object, or an empty mapping if the value is not an object."""
+    """Return a JSON object.
+
+    Returns an empty mapping if the value is not an object.
+    """
     return value if isinstance(value, dict) else {}
 
 
 def as_text(value: object) -> str:
-    """Return a text or number as text, without the hidden characters that a workbook refuses.
+    """Return a text or number as text.
 
-    Return "" for any other value.
+    Returns "" for any other value.
     """
+    # Hidden characters that a workbook refuses are removed.
     if isinstance(value, bool):
         return str(value).lower()
     return without_hidden(str(value)) if isinstance(value, (str, int, float)) else ""
 
 
 def as_number(value: object) -> float | None:
-    """Return a number, or the number that a text contains. Returns None for any other value."""
+    """Return a number, or the number that a text contains.
+
+    Returns None for any other value.
+    """
     try:
         number = float(as_text(value))
     except ValueError:
@@ -253,11 +262,9 @@ def as_number(value: object) -> float | None:
 
 
 def in_order(value: object) -> list[tuple[str, Any]]:
-    """Return the entries of a list or JSON object as (key, entry) pairs in order.
-
-    The keys of a list are the numbers from 1. Entries of an object are in the order of their
-    numeric keys.
-    """
+    """Return the keys and entries of a list or JSON object, in order."""
+    # The keys of a list are the numbers from 1. Entries of an object are in the order of their
+    # numeric keys.
     if isinstance(value, dict):
         entries = [(without_hidden(key), entry) for key, entry in value.items()]
         return sorted(entries, key=lambda entry: (_numeric_sort_key(entry[0]), entry[0]))
@@ -270,15 +277,13 @@ def _numeric_sort_key(key: str) -> float:
 
 
 def nested_list(value: object) -> list[Mapping[str, Any]]:
-    """Return the objects in a list, or in an object with numbers as keys (see `in_order`)."""
+    """Return the objects in a list, or in an object with numbers as keys."""
     return [each for _, each in in_order(value) if isinstance(each, dict)]
 
 
 def read_choices(keys: Mapping[str, Any], of: str, order: str) -> list[Choice]:
-    """Return the choices of a question in the order shown. Choices without a given order come last.
-
-    `of` and `order` are the JSON keys of the choices and of their order.
-    """
+    """Return the choices of a question in the order shown."""
+    # Choices without a given order come last. `of` and `order` are keys of the exported file.
     entries = dict(in_order(keys.get(of)))
     listed = [as_text(id) for _, id in in_order(keys.get(order))]
     names = dict.fromkeys((*(id for id in listed if id in entries), *entries))

@@ -43,7 +43,7 @@ class PlainText:
 
 @dataclass(frozen=True)
 class Pipe:
-    """A piped text `${scheme://path}`: a place where the survey inserts a value."""
+    """A place `${scheme://path}` where the survey inserts a value."""
 
     scheme: str
     path: str
@@ -118,7 +118,7 @@ class _Reader(HTMLParser):
 
 
 def split_pipes(text: str) -> Iterator[str | Pipe]:
-    """Split a plain text at its piped texts (placeholders) and yield all pieces in order."""
+    """Split a plain text at its placeholders and yield all pieces in order."""
     at = 0
     for match in _PIPE.finditer(text):
         if match.start() > at:
@@ -130,5 +130,5 @@ def split_pipes(text: str) -> Iterator[str | Pipe]:
 
 
 def escape_braces(text: str) -> str:
-    """Return a text with its braces escaped, so that the workbook finds no placeholder in it."""
+    """Return a text in which the workbook finds no placeholder."""
     return text.replace("{", '{{ "\\u007b" }}')

@@ -1,8 +1,6 @@
-"""Turn the randomizers of a survey into treatments.
-
-A randomizer that shows only some of its elements has several possible draws. Each combination of
-the draws of all randomizers is a treatment.
-"""
+"""Turn the randomizers of a survey into treatments."""
+# A randomizer that shows only some of its elements has several possible draws. Each combination of
+# the draws of all randomizers is a treatment.
 
 from __future__ import annotations
 
@@ -48,9 +46,9 @@ def shown_count(element: Mapping[str, Any]) -> int:
 
 
 def drawn_questions(block: Block) -> tuple[int, list[str]]:
-    """Return the number of questions that a block draws at random, and the ids to draw from.
+    """Return the number of questions that a block draws, and the ids to draw from.
 
-    Return (0, []) if the block draws none.
+    Returns (0, []) if the block draws none.
     """
     options = as_mapping(as_mapping(block.options.get("Randomization")).get("Advanced"))
     count = int(as_number(options.get("TotalRandSubset")) or 0)
@@ -62,11 +60,10 @@ def drawn_questions(block: Block) -> tuple[int, list[str]]:
 
 
 class Treatments:
-    """All treatments of a survey.
+    """All treatments of a survey."""
 
-    A randomizer shows some of its elements (its arms) to each participant. Each combination of arms
-    is a treatment.
-    """
+    # A randomizer shows some of its elements (its arms) to each participant. Each combination of
+    # arms is a treatment.
 
     def __init__(self, survey: Survey, notes: list[ImportNote]) -> None:
         self._survey, self._notes = survey, notes
@@ -211,7 +208,7 @@ class Treatments:
     # --- conditions ----------------------------------------------------------------------------
 
     def write_numbers(self, numbers: frozenset[int]) -> str:
-        """Return an expression that is true only in the treatments with these `numbers`."""
+        """Return an expression that is true only in these treatments."""
         chosen: list[ArmKey] = []
         within = [key for key in self._varying if self._sets[key] <= numbers]
         covered: frozenset[int] = frozenset()
