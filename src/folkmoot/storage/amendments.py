@@ -1,9 +1,11 @@
-"""Amendments: changes that people make to a finished run, stored beside the run's data.
+"""Changes that people make to a finished run, stored beside the run's data.
 
 A correction of a code, a later coding or the withdrawal of a human is one line of
-`amendments.jsonl`. Lines are only appended. `manifest.json` holds the digest of the file, so
-`folkmoot verify` can distinguish an amendment from a change by hand. The journal and its digest
-stay unchanged."""
+`amendments.jsonl`.
+"""
+
+# Lines are only appended. `manifest.json` holds the digest of the file, so `folkmoot verify` can
+# distinguish an amendment from a change by hand. The journal and its digest stay unchanged.
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ AMENDMENTS_FILE = "amendments.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Amendment:
-    """One amendment: its kind, its author, its time (ISO 8601, UTC) and its data."""
+    """One change of a finished run: its kind, author, time and data."""
+
+    # The time is ISO 8601, UTC.
 
     kind: str
     author: str
@@ -40,10 +44,10 @@ class Amendment:
 def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
     """Append amendments to a run. The caller must hold the lock of the run folder.
 
-    Lines that the manifest does not record are dropped. The process that wrote such lines was
-    killed before it could update the manifest. Raises StorageError if the recorded lines differ
-    from those in the manifest.
+    Raises StorageError if the recorded lines differ from those in the manifest.
     """
+    # Lines that the manifest does not record are dropped. The process that wrote such lines was
+    # killed before it could update the manifest.
     _write_manifest(
         run,
         (
@@ -54,7 +58,8 @@ def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
 
 
 def rewrite_amendments(run: Path, change: Callable[[str], str]) -> None:
-    """Apply `change` to each line of the amendments, to remove the texts of a human."""
+    """Apply `change` to each line of the amendments."""
+    # Used to remove the texts of a human.
     lines = tuple(change(line) for line in read_recorded_amendments(run))
     if lines and lines != read_recorded_amendments(run):
         _write_manifest(run, lines)
@@ -87,8 +92,9 @@ def read_amendments(run: Path) -> list[Amendment]:
 def read_recorded_amendments(run: Path) -> tuple[str, ...]:
     """Return those lines of `amendments.jsonl` that the manifest records.
 
-    Raises StorageError if the digest of the lines differs from the digest in the manifest.
+    Raises StorageError if the lines were changed.
     """
+    # The digest of the lines then differs from the digest in the manifest.
     lines, recorded_state = _read_lines(run), _recorded_state(run)
     recorded_lines = lines[: recorded_state.get("count", 0)]
     if recorded_state and _digest_lines(recorded_lines) != recorded_state["digest"]:
@@ -116,7 +122,7 @@ def list_changes(run: Path) -> list[str]:
 
 
 def describe_amendments(run: Path) -> list[str]:
-    """Return a line for each kind and author of amendments, such as "2 × correction, by Ann"."""
+    """Return one line for each kind and author, such as "2 × correction, by Ann"."""
     counts = Counter((amendment.kind, amendment.author) for amendment in read_amendments(run))
     return [f"{count:,} × {kind}, by {author}" for (kind, author), count in counts.items()]
 

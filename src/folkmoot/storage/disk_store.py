@@ -1,8 +1,10 @@
 """A store on disk for values that a run needs later, but not all at once.
 
-Examples are personas and conversations. The values are kept in an unnamed file, which the system
-deletes when the process ends. Only their offsets stay in memory.
+Examples are personas and conversations.
 """
+
+# The values are kept in an unnamed file, which the system deletes when the process ends. Only their
+# offsets stay in memory.
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class DiskStore:
         self._end = 0
 
     def write(self, data: bytes) -> int:
-        """Append bytes to the file and return their offset.
+        """Append bytes to the file and return the place where they start.
 
         Raises StorageError for a disk error.
         """
@@ -50,10 +52,7 @@ class DiskStore:
 
 
 class StoredValue(Generic[T]):
-    """A handle to a stored value. `load` reads the value.
-
-    If a handle is pickled for another process, the value itself is sent.
-    """
+    """A value that is stored on disk and read by `load`."""
 
     __slots__ = ("_disk_store", "_offset", "_value")
 
@@ -70,7 +69,7 @@ class StoredValue(Generic[T]):
         return cast("T", pickle.loads(self._disk_store.read(self._offset)))
 
     def to_bytes(self) -> bytes:
-        """Return the value as bytes, for the store of another process (see `from_bytes`)."""
+        """Return the value as bytes, for the store of another process."""
         return (
             pickle.dumps(self._value, 5)
             if self._disk_store is None
@@ -79,7 +78,7 @@ class StoredValue(Generic[T]):
 
     @classmethod
     def from_bytes(cls, data: bytes, disk_store: DiskStore | None) -> StoredValue[T]:
-        """Return a handle to the value that `to_bytes` encoded.
+        """Return the value that `to_bytes` encoded, stored in `disk_store`.
 
         If `disk_store` is None, the value stays in memory.
         """
@@ -91,5 +90,5 @@ class StoredValue(Generic[T]):
         return stored_value
 
     def __reduce__(self) -> tuple[type[StoredValue[T]], tuple[T]]:
-        """Pickle the value itself, because the file belongs to this process."""
+        # Pickle the value itself, because the file belongs to this process.
         return StoredValue, (self.load(),)

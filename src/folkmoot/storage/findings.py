@@ -1,8 +1,10 @@
 """The findings of a study as plain data.
 
-Studies create findings. The terminal and the report show the findings. A finding is a title, a
-sentence, a table of numbers and an optional chart. This module declares charts, and other modules
-draw them. So all study types look alike, and external study types need no code for charts."""
+A finding is a title, a sentence, a table of numbers and an optional chart.
+"""
+
+# This module declares charts, and other modules draw them. So all study types look alike, and
+# external study types need no code for charts.
 
 from __future__ import annotations
 
@@ -22,11 +24,13 @@ _P_VALUE_COLUMN_PATTERN = re.compile(r"(?:.*_)?p")
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """A small table of numbers in a finding, with an optional caption.
+    """A small table of numbers in a finding.
 
-    The cells of a row are in the order of `columns`. Floats are shown with three significant
-    digits. Columns named `…_rate` or `…_share` are shown in percent. Columns named `…_points` hold
-    differences of shares and are shown in percentage points.
+        ResultTable(("option", "vote_share"), (("Park", 0.6), ("Library", 0.4)))
+
+    - Columns named `…_rate` or `…_share` are shown in percent.
+    - Columns named `…_points` hold differences of shares and are shown in percentage points.
+    - Other numbers are shown with three significant digits.
     """
 
     columns: tuple[str, ...]
@@ -48,7 +52,7 @@ class ResultTable:
 class AlluvialChart:
     """A chart of changes between two values, with one panel for each condition.
 
-    `links`: (panel, old value, new value, count), such as ("control", "Park", "Library", 4).
+    - `links`: (panel, old value, new value, count), such as ("control", "Park", "Library", 4).
     """
 
     links: tuple[tuple[str, str, str, int], ...]
@@ -56,7 +60,10 @@ class AlluvialChart:
 
 @dataclass(frozen=True, slots=True)
 class IntervalChart:
-    """A chart of intervals, one per line. Each in `items` is (label, estimate, low, high)."""
+    """A chart of intervals, one per line.
+
+    - `items`: (label, estimate, low, high) of each interval.
+    """
 
     items: tuple[tuple[str, float, float, float], ...]
     # Title of the axis.
@@ -74,7 +81,10 @@ class IntervalChart:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """A chart of counts or shares. Each bar in `items` is (category, series, value)."""
+    """A chart of counts or shares.
+
+    - `items`: (category, series, value) of each bar.
+    """
 
     items: tuple[tuple[str, str, float], ...]
     unit: str = ""
@@ -83,7 +93,10 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """A chart of lines over time. Each point in `items` is (name of the line, x, y)."""
+    """A chart of lines over time.
+
+    - `items`: (name of the line, x, y) of each point.
+    """
 
     items: tuple[tuple[str, float, float], ...]
     x: str = ""
@@ -92,10 +105,12 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """A chart of a matrix. Each cell in `items` is (row, column, value).
+    """A chart of a matrix.
 
-    Rows and columns are in the order in which `items` first names them.
+    - `items`: (row, column, value) of each cell.
     """
+
+    # Rows and columns are in the order in which `items` first names them.
 
     items: tuple[tuple[str, str, float], ...]
     row: str = ""
@@ -105,7 +120,10 @@ class Heatmap:
 
 @dataclass(frozen=True, slots=True)
 class ScatterChart:
-    """A two-dimensional map of points. Each point in `items` is (x, y, group, label)."""
+    """A two-dimensional map of points.
+
+    - `items`: (x, y, group, label) of each point.
+    """
 
     items: tuple[tuple[float, float, str, str], ...]
     x: str = ""
@@ -114,7 +132,10 @@ class ScatterChart:
 
 @dataclass(frozen=True, slots=True)
 class CardBoard:
-    """Decisions in a grid. Each card in `items` is (row, column, headline, small print)."""
+    """Decisions in a grid, one card for each decision.
+
+    - `items`: (row, column, headline, small print) of each card.
+    """
 
     items: tuple[tuple[str, str, str, str], ...]
     row: str = ""
@@ -128,10 +149,13 @@ Chart = AlluvialChart | IntervalChart | BarChart | LineChart | Heatmap | Scatter
 class Finding:
     """One result of a study.
 
-    A finding with an interval must name its unit, otherwise the constructor raises ValueError. With
-    fewer than five units, a finding is an illustration. Its sentence then says so, and its
-    intervals and p-values are removed.
+        Finding("votes", "Votes", "The park won.", ResultTable(("option", "votes"), (("Park", 6),)))
+
+    Raises ValueError for an interval without `unit`. With fewer than five units, intervals and
+    p-values are removed.
     """
+
+    # Such a finding is an illustration, and its sentence then says so.
 
     key: str
     title: str
@@ -174,7 +198,8 @@ class Finding:
 
     @property
     def counted(self) -> str:
-        """The number and noun of the units, such as "3 groups" or "1 draw of the summaries"."""
+        """The number and noun of the units, such as "3 groups"."""
+        # Also "1 draw of the summaries".
         noun, space, rest = self.unit.partition(" ")
         return f"{self.units:,} {noun}{'s' * (self.units != 1)}{space}{rest}"
 
@@ -196,7 +221,7 @@ def _has_intervals(finding: Finding) -> bool:
 
 
 def _remove_inference(finding: Finding) -> None:
-    """Replace the intervals and p-values of a finding by the values of its units."""
+    # The values of the single units take the place of intervals and p-values.
     columns = finding.grid.columns
     is_hidden = [
         bool(_BOUND_COLUMN_PATTERN.fullmatch(name) or _P_VALUE_COLUMN_PATTERN.fullmatch(name))
@@ -276,7 +301,8 @@ def is_share_column(column: str) -> bool:
 
 
 def format_number(value: float) -> str:
-    """Return a number with three significant digits, without exponents in the usual range."""
+    """Return a number as text with three significant digits."""
+    # Without exponents in the usual range.
     if value == 0:
         return "0"
     if 0.001 <= abs(value) < 1000:

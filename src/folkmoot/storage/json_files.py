@@ -1,6 +1,6 @@
-"""Write and read the text and JSON files of a run folder.
+"""Write and read the text and JSON files of a run folder."""
 
-Files are written atomically and can be read by humans. The same data gives the same bytes."""
+# Files are written atomically and can be read by humans. The same data gives the same bytes.
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _SCALAR_TYPES = (float, int, bool, np.number, np.bool_, type(None))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file by a text (UTF-8, line feeds), or leave it unchanged if the write fails."""
+    """Replace a file by a text, or leave it unchanged if the write fails."""
+    # UTF-8 with line feeds.
     write_bytes(path, text.encode())
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write data as JSON, atomically, with keys in the given order (see `format_json`).
-
-    The data, or a value of the outermost object, may be an iterator. An iterator becomes a list in
-    the file, and only one of its items at a time is in memory.
-    """
+    """Write data to a file as JSON, with keys in the given order."""
+    # The data, or a value of the outermost object, may be an iterator. An iterator becomes a list
+    # in the file, and only one of its items at a time is in memory. The file is replaced
+    # atomically.
     write_with(path, lambda file: file.writelines(_encode_pieces(data)))
 
 
@@ -45,7 +45,7 @@ def write_content(path: Path, content: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file. Raises StorageError if the file is missing or invalid."""
+    """Return the content of a JSON file. Raises StorageError if it is missing or invalid."""
     try:
         # The standard library and not orjson, which reads integers above 64 bits as floats.
         return json.loads(path.read_text("utf-8"))
@@ -70,9 +70,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
 def iterate_list(path: Path, member: str) -> Iterator[Any]:
     """Yield the objects in a list of a JSON file one by one.
 
-    If `write_json` wrote the file, only one object at a time is in memory. Raises StorageError if
-    the file cannot be read.
+    Raises StorageError if the file cannot be read.
     """
+    # If `write_json` wrote the file, only one object at a time is in memory.
     # `write_json` fixes the layout: a list of the outermost object starts with this line, and each
     # of its objects ends with a bracket at an indentation of four. So the file can be split by
     # lines without a JSON parser.
@@ -97,11 +97,12 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
 
 
 def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors in one member of a JSON file, by name.
+    """Return the named vectors in one member of a JSON file.
 
-    In a file from `write_json` each vector is on one line. They are then read one by one, which
-    saves memory. Raises StorageError if the file cannot be read.
+    Raises StorageError if the file cannot be read.
     """
+    # In a file from `write_json` each vector is on one line. They are then read one by one, which
+    # saves memory.
     vectors: dict[str, NDArray[np.float32]] = {}
     is_inside = False
     try:
@@ -124,11 +125,13 @@ def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
 
 
 def format_json(data: object) -> str:
-    """Return data as JSON for a file: indented, lists of scalars on one line, a final line feed.
+    """Return data as the text of a JSON file.
 
-    numpy values become plain values. 32-bit floats are written with as few digits as possible.
-    Raises ValueError, with the location in the data, for NaN and infinity. Use None in their place.
+    Raises ValueError for NaN and infinity. Use None in their place.
     """
+    # Indented, with lists of scalars on one line and a final line feed. numpy values become plain
+    # values. 32-bit floats are written with as few digits as possible. Errors name the location in
+    # the data.
     text = io.BytesIO()
     # Do not collect the pieces for a join, because each piece from orjson occupies at least 4 KB.
     text.writelines(_encode_pieces(data))
@@ -136,12 +139,13 @@ def format_json(data: object) -> str:
 
 
 def to_json_types(value: object) -> object:
-    """Convert data to JSON types. Raises TypeError or ValueError with the location in the data."""
+    """Convert data to JSON types. Raises TypeError or ValueError if that is impossible."""
+    # The error names the location in the data.
     return json.loads(format_json(value))
 
 
 def _encode_pieces(data: object) -> Iterator[bytes]:
-    """Yield the text of a JSON file in pieces, so that the whole text is never in memory."""
+    # In pieces, so that the whole text is never in memory.
     if isinstance(data, Iterator):
         items = (_encode_member(value, f"$[{number}]", 2) for number, value in enumerate(data))
         yield from _join_block(b"[", items, b"]", 2)
@@ -191,10 +195,8 @@ def _encode_member(data: object, path: str, indent: int = 0) -> bytes:
 
 
 def _to_orjson_types(value: object, path: str) -> object:
-    """Convert a value so that orjson writes it in the format of `format_json`.
-
-    `path`: the location of the value for error messages.
-    """
+    # orjson then writes the format of `format_json`. `path`: the location of the value for error
+    # messages.
     match value:
         case None | bool():
             return value

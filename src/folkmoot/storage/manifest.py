@@ -1,6 +1,6 @@
-"""The manifest of a run: settings, software, models, cost, and digests of the written files.
+"""The manifest of a run: settings, software, models, cost, and digests of the written files."""
 
-These functions compute only from their arguments. The runner writes the manifest."""
+# These functions compute only from their arguments. The runner writes the manifest.
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ SYNTHETIC_NOTE = (
 
 @dataclass(slots=True)
 class ModelUsage:
-    """The calls, tokens and cost of one model in a run.
+    """The calls, tokens and cost of one model in a run."""
 
-    The gateway, the progress display and the manifest use the same object, so their numbers agree.
-    A sum with unknown parts is a lower bound, and is null in JSON.
-    """
+    # The gateway, the progress display and the manifest use the same object, so their numbers
+    # agree. A sum with unknown parts is a lower bound, and is null in JSON.
 
     # Calls that were sent to the model.
     calls: int = 0
@@ -111,10 +110,9 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The facts about a run that the runner knows when the run ends.
+    """The facts about a run that the runner knows when the run ends."""
 
-    Times are ISO 8601, durations are in seconds.
-    """
+    # Times are ISO 8601, durations are in seconds.
 
     run_id: str
     study: str
@@ -159,7 +157,8 @@ class RunFacts:
 
 
 def round_cost(usd: float) -> float:
-    """Return a cost (USD) rounded to six decimals, so that the order of addition has no effect."""
+    """Return a cost in USD, rounded to six decimals."""
+    # So the order of addition has no effect.
     # A sum of prices per token is often exactly between two roundings. The last bits of the sum
     # depend on the order of the calls, so they are removed first.
     return round(round(usd, 10), 6)
@@ -233,10 +232,7 @@ def _summarise_broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, o
 
 
 def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, object]:
-    """Return the number and the maximum cost of the calls of killed processes.
-
-    No sum of the manifest includes these calls.
-    """
+    # The calls of killed processes, which no sum of the manifest includes.
     if not loans:
         return {}
     prices = [usd for _, _, usd in loans if usd is not None]
@@ -265,7 +261,8 @@ def _killed_since(facts: RunFacts) -> int:
 
 
 def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
-    """Return the possibly paid calls in words, or an empty string if there are none."""
+    """Return a phrase on calls that may have been paid, or an empty string."""
+    # These are the calls of killed processes. `max_usd`: their highest cost.
     if not calls:
         return ""
     price_text = "at an unknown price" if max_usd is None else f"up to {format_dollars(max_usd)}"
@@ -283,12 +280,14 @@ _FORM_ONLY_FINISHES = {
 
 
 def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -> str:
-    """Return the label that says who answered: SYNTHETIC, HUMAN or MIXED.
+    """Return who answered in a run: SYNTHETIC, HUMAN or MIXED.
 
-    SYNTHETIC stands for the embedded respondent. If only models answered, the label is an empty
-    string. `answerers`: pairs of a role and an answerer (human, synthetic or model). `has_people`:
-    True if a human gave an answer.
+    - `answerers`: pairs of a role and an answerer, which is human, synthetic or model.
+    - `has_people`: True if a human gave an answer.
+
+    Returns an empty string if only models answered.
     """
+    # SYNTHETIC stands for the embedded respondent.
     if has_people:
         has_others = any(answered_by != HUMAN_MODEL for _, answered_by in answerers)
         return f"{MIXED_MARK}: people and models answered" if has_others else HUMAN_MARK
@@ -306,11 +305,8 @@ def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -
 def _synthetic_section(
     facts: RunFacts, answers: pl.DataFrame | None, provenance: pl.LazyFrame | None
 ) -> dict[str, object]:
-    """Return what the manifest says about a run in which not only models answered.
-
-    This is the label (such as SYNTHETIC), a note, and the effects built into the respondent. The
-    mapping is empty if only models answered.
-    """
+    # The label (such as SYNTHETIC), a note, and the effects built into the respondent. Empty if
+    # only models answered.
     if facts.people:
         return _human_section(facts)
     if not facts.synthetic:
@@ -373,11 +369,8 @@ def _describe_hosted_models(facts: RunFacts) -> str:
 
 
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
-    """Return statistics of the table `answers` for the manifest.
-
-    The statistics are counts of answers and re-asks, shares of parse steps, and reasons of missing
-    answers.
-    """
+    """Return counts of answers, of repeated questions and of missing answers for the manifest."""
+    # Also the shares of parse steps.
     count = answers.height
     if not count or "parse_step" not in answers.columns:
         return {"count": count}
@@ -408,7 +401,7 @@ def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
 
 
 def count_cut_replies(answers: pl.DataFrame | None) -> int:
-    """Return the number of answers that the token limit truncated."""
+    """Return the number of answers that the token limit cut off."""
     if answers is None or "finish" not in answers.columns:
         return 0
     return int(answers["finish"].str.starts_with("length").sum())
@@ -428,10 +421,7 @@ def software_versions(package: str = "folkmoot") -> dict[str, Any]:
 
 
 def _source_hash(package: str) -> str:
-    """Return a hash of the package's code and prompts.
-
-    The hash distinguishes development versions with the same version number.
-    """
+    # Of code and prompts, to distinguish development versions with the same version number.
     try:
         root = Path(str(files(package)))
     except ModuleNotFoundError:
@@ -444,7 +434,8 @@ def _source_hash(package: str) -> str:
 
 
 def direct_dependencies(package: str) -> list[str]:
-    """Return the names of the required dependencies of a package, without extras, sorted."""
+    """Return the names of the required dependencies of a package, sorted."""
+    # Without those of extras.
     try:
         requirements = requires(package) or []
     except PackageNotFoundError:
@@ -454,7 +445,7 @@ def direct_dependencies(package: str) -> list[str]:
 
 
 def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
-    """Return the manifest with a hash over it, by which `verify` detects later changes."""
+    """Return the manifest with a hash, by which `verify` detects later changes."""
     sealed = {name: value for name, value in data.items() if name not in (SEAL, AMENDMENTS_KEY)}
     # Hash the data as a reader parses it from the file: tuples become lists, keys become texts.
     text = json.dumps(json.loads(json.dumps(sealed)), sort_keys=True)

@@ -1,9 +1,11 @@
 """A run for reports: only the rows of its complete parts, without parts that are excluded.
 
-A protocol records the rows of a part (a block, group, session or participant) when the part ends.
-So complete parts can be reported while a run is active, paused or killed. A part is excluded if a
-human in it fails a check of the study file that says so.
+A part is a block, group, session or participant.
 """
+
+# A protocol records the rows of a part when the part ends. So complete parts can be reported while
+# a run is active, paused or killed. A part is excluded if a human in it fails a check of the study
+# file that says so.
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The planned parts of a run (such as its sessions), and those with complete rows."""
+    """The planned parts of a run, such as its sessions, and its complete parts."""
 
     # The column that holds the name of the part.
     column: str
@@ -62,10 +64,9 @@ class Parts:
 
 
 class PartsView(RunFolder):
-    """A view of a run with only the rows of the parts that are analysed.
+    """A run with only the rows of the parts that are analysed."""
 
-    Tables without a column that names the part are shown with all rows.
-    """
+    # Tables without a column that names the part are shown with all rows.
 
     def __init__(self, run: RunFolder, parts: Parts) -> None:
         super().__init__(run.path)
@@ -73,7 +74,7 @@ class PartsView(RunFolder):
         self._run = run
 
     def with_excluded(self) -> PartsView:
-        """Return the view with the rows of the excluded parts as well."""
+        """Return the run with the rows of the excluded parts as well."""
         return PartsView(self._run, replace(self.parts, excluded=()))
 
     @property
@@ -96,10 +97,10 @@ class PartsView(RunFolder):
 
 
 class PartialRun(PartsView):
-    """A view of an unfinished run with only the rows of its complete parts.
+    """An unfinished run with only the rows of its complete parts."""
 
-    `columns` declares the columns of the study's tables, so that tables without rows exist as well.
-    """
+    # `columns` declares the columns of the study's tables, so that tables without rows exist as
+    # well.
 
     def __init__(
         self, run: RunFolder, parts: Parts, columns: Mapping[str, Mapping[str, str]]
@@ -160,10 +161,8 @@ class PartialRun(PartsView):
 
 
 def describe_parts(run: PartialRun) -> Finding:
-    """Return the finding that lists the complete parts of each condition.
-
-    The finding also names the comparisons that are still missing.
-    """
+    """Return the finding that lists the complete parts of each condition."""
+    # The finding also names the comparisons that are still missing.
     parts = run.parts
     complete_parts = set(parts.complete)
     says = (
@@ -214,9 +213,10 @@ def parts_of(
 ) -> Parts:
     """Return the parts of a run, and which of them are complete.
 
-    `planned`: (part, key of a row, condition or empty). `recorded`: the keys of the rows that
-    exist. A part is complete if all its rows exist.
+    - `planned`: the part, the key of one of its rows, and the condition or an empty string.
+    - `recorded`: the keys of the rows that exist.
     """
+    # A part is complete if all its rows exist.
     keys: dict[str, list[str]] = {}
     arms: dict[str, dict[str, None]] = {}
     for part, key, arm in planned:

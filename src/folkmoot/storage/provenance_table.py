@@ -1,9 +1,11 @@
 """The table `provenance`: one row for each text of known source in each request.
 
-Such a text, for example a quoted utterance, is called a span. The engine records all spans of a
-request in one cell, because recording a row for each would take as long as the call. The cells are
-unpacked when the table is written, or when it is read during the run.
+Such a text, for example a quoted utterance, is called a span.
 """
+
+# The engine records all spans of a request in one cell, because recording a row for each would take
+# as long as the call. The cells are unpacked when the table is written, or when it is read during
+# the run.
 
 from __future__ import annotations
 
@@ -72,9 +74,7 @@ def pack_spans(spans: Sequence[Span]) -> str:
 
 
 def unpack_spans(packed: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
-    """Return the table `provenance` from the rows that the engine recorded.
-
-    A recorded row holds the address of a request and the cell that `pack_spans` made.
-    """
+    """Return the table `provenance` from the rows that the engine recorded."""
+    # A recorded row holds the address of a request and the cell that `pack_spans` made.
     decoded = packed.lazy().with_columns(pl.col("spans").str.json_decode(_PACKED))
     return decoded.explode("spans").unnest("spans")

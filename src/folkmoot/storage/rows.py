@@ -6,8 +6,10 @@
 
     scope.record(Vote(round=1, choice="Park"))
 
-Studies list their row classes in `Study.tables`. The codebook, and tables without rows, are made
-from these classes."""
+Studies list their row classes in `Study.tables`.
+"""
+
+# The codebook, and tables without rows, are made from these classes.
 
 from __future__ import annotations
 
@@ -23,10 +25,9 @@ NON_TEXT_TYPES = (bool, int, float)
 
 @dataclass(frozen=True, slots=True)
 class ComputedWords:
-    """Says that a column holds words made from a value in a JSON reply: `words(reply[key])`.
+    """Says that the words of a column are computed from a value in a JSON reply."""
 
-    An example is "strongly in favour", made from the value of `position`.
-    """
+    # `words(reply[key])`, such as "strongly in favour", made from the value of `position`.
 
     key: str
     # Returns the words. The reply is the one that the row names in its column `utterance_id`.
@@ -38,19 +39,27 @@ def column(
 ) -> Any:
     """Declare a column with its description for the codebook.
 
-    The engine itself describes common columns, such as `round`. `computed`: how the study computes
-    the words of the column from a reply. Give it if prompts show these words, so that a control can
-    compute them again.
+        choice: str | None = column("the option chosen")
+
+    - `default`: the value of the column in a row that does not give one.
+    - `computed`: how the words of the column are computed from a reply. Give it if prompts show
+      them.
     """
+    # The engine itself describes common columns, such as `round`. A control computes the words
+    # again.
     return field(default=default, metadata={"meaning": description, "computed": computed})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
 class Row:
-    """One row of a table. Subclasses are frozen dataclasses.
+    """One row of a table. The fields of a subclass are the columns of the table.
 
-    Columns are in the order of the fields, and fields of a base class come first.
+    class Vote(Row, table="votes"):
+        round: int
+        choice: str | None = column("the option chosen")
     """
+
+    # Subclasses are frozen dataclasses. Fields of a base class come first.
 
     table: ClassVar[str] = ""
     # The columns that identify a row. The sources of texts in prompts refer to rows by this key
@@ -78,8 +87,9 @@ class Row:
     def from_source(cls, source: object, /, **cells: object) -> Self:
         """Return a row with the given `cells` and with all other columns read from `source`.
 
-        `source`: an object with attributes, or a mapping. A column that `source` does not have gets
-        its default.
+        - `source`: an object with attributes, or a mapping.
+
+        A column that `source` does not have gets its default.
         """
         known_cells: dict[str, Any] = dict(cells)
         has = source.__contains__ if isinstance(source, Mapping) else partial(hasattr, source)
@@ -113,7 +123,7 @@ class Row:
 
     @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
-        """Return the columns with words that the study made from a reply (`ComputedWords`)."""
+        """Return the columns with words that the study computed from a reply."""
         computed = {
             data_field.name: data_field.metadata.get("computed")
             for data_field in fields(cls)  # type: ignore[arg-type]

@@ -57,20 +57,16 @@ COMMON_FILES = (
 
 
 def cache_folder(run: Path) -> Path:
-    """Return the folder in which the pages cache charts and search indices of a run.
-
-    The folder is outside the run folder. Only the user can read the folder, and it can be deleted
-    at any time.
-    """
+    """Return the folder for cached charts and search indices of a run."""
+    # It is outside the run folder. Only the user can read it, and it can be deleted at any time.
     name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
     return user_cache_dir() / "view" / name
 
 
 class RowStream(Collection[dict[str, object]]):
-    """The rows of a table as records.
+    """The rows of a table as records, read again in each loop."""
 
-    Each loop over this collection reads the rows again, in batches.
-    """
+    # They are read in batches.
 
     def __init__(self, table: pl.LazyFrame) -> None:
         self._table = table
@@ -88,10 +84,12 @@ class RowStream(Collection[dict[str, object]]):
 
 
 class TextStream(Collection[str]):
-    """The texts of a table with one column. A missing text is an empty string.
+    """The texts of a table with one column, read again in each loop.
 
-    Each loop over this collection reads the texts again, in batches.
+    A missing text is an empty string.
     """
+
+    # They are read in batches.
 
     def __init__(self, column: pl.LazyFrame) -> None:
         self._rows = RowStream(column)
@@ -107,14 +105,17 @@ class TextStream(Collection[str]):
 
 
 def utc_timestamp() -> str:
-    """Return the current time in the format of run files: ISO 8601, UTC."""
+    """Return the current time in UTC, in the format ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class RunFolder:
     """The folder of a run, `outputs/<id>/`, finished or not.
 
-    The constructor raises StorageError for any other folder.
+        run = RunFolder("outputs/pilot_001")
+        run.read_table("participants")
+
+    Raises StorageError for any other folder.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -140,10 +141,8 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """True if the run finished.
-
-        The manifest of a paused run states the pause. A killed run may have no manifest.
-        """
+        """True if the run finished."""
+        # The manifest of a paused run states the pause. A killed run may have no manifest.
         return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
 
     @property
@@ -155,10 +154,8 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """The state of a run that is not finished: paused, failed or interrupted.
-
-        The state is "unfinished" if the manifest does not give one.
-        """
+        """The state of an unfinished run: paused, failed, interrupted or unfinished."""
+        # It is "unfinished" if the manifest does not give a state.
         return str(self.manifest.get("outcome", "unfinished"))
 
     @property
@@ -178,15 +175,19 @@ class RunFolder:
 
     @property
     def mark(self) -> str:
-        """The label that says who answered: SYNTHETIC, HUMAN, MIXED, or empty for models alone."""
+        """Who answered in the run: SYNTHETIC, HUMAN or MIXED.
+
+        It is an empty string if only models answered.
+        """
         return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.is_synthetic else ""))
 
     @property
     def mark_of_files(self) -> str:
-        """The label that says who answered (such as SYNTHETIC), or an empty string.
+        """The label for the files of the study that says who answered so far.
 
-        The study writes this label into its files. It follows from the answers recorded so far.
+        It is an empty string if only models answered.
         """
+        # It follows from the answers recorded so far.
         answers = list(self.rows("answers", "role", "answered_by", "missing"))
         has_people = any(
             answered_by == HUMAN_MODEL and missing is None for _, answered_by, missing in answers
@@ -197,7 +198,10 @@ class RunFolder:
 
     @property
     def caution(self) -> str:
-        """The note on how far a run is evidence about people. Empty if only models answered."""
+        """The note on how far a run is evidence about people.
+
+        It is empty if only models answered.
+        """
         if not self.mark:
             return ""
         return (
@@ -206,7 +210,10 @@ class RunFolder:
 
     @property
     def provenance_note(self) -> str:
-        """The note for readers on who answered in which role. Empty if only models answered."""
+        """The note for readers on who answered in which role.
+
+        It is empty if only models answered.
+        """
         return str(self.manifest.get("note") or SYNTHETIC_NOTE)
 
     @cached_property
@@ -274,10 +281,8 @@ class RunFolder:
         return (self.path / TABLES / f"{name}.parquet").exists()
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """Return a table as a data frame.
-
-        Raises StorageError with the names of the existing tables if there is no such table.
-        """
+        """Return a table as a data frame. Raises StorageError if there is no such table."""
+        # The error names the existing tables.
         path = self.path / TABLES / f"{name}.parquet"
         if not path.exists():
             known_tables = ", ".join(self.table_names()) or "none yet; finish the run with --resume"
@@ -291,10 +296,8 @@ class RunFolder:
         return rows.rename(LEGACY_COLUMN_NAMES, strict=False) if name == "answers" else rows
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """Return a table as a lazy frame.
-
-        Raises StorageError with the names of the existing tables if there is no such table.
-        """
+        """Return a table as a lazy frame. Raises StorageError if there is no such table."""
+        # The error names the existing tables.
         if not self.has_table(name):
             # Raises the StorageError that lists the existing tables.
             return self.read_table(name).lazy()
@@ -323,11 +326,12 @@ class RunFolder:
 
     @cached_property
     def _measured_tables(self) -> set[Path]:
-        """The paths of the tables that `_refuse_inflated` has already checked."""
+        # The paths that `_refuse_inflated` has already checked.
         return set()
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table with these columns, read in batches."""
+        """Yield the rows of a table, each with the cells of these columns."""
+        # They are read in batches.
         for batch in (
             self.scan_table(name).select(columns).collect_batches(chunk_size=ROWS_PER_BATCH)
         ):
@@ -359,11 +363,13 @@ class RunFolder:
 
 
 class RunSoFar(RunFolder):
-    """The rows recorded so far by a run that is active, or that ended without tables.
+    """The rows recorded so far by a run without complete tables.
 
-    Written tables are ignored, because they may be from an earlier process, or incomplete.
-    `is_going_on`: True while a process writes the run.
+    - `is_going_on`: True while a process writes the run.
     """
+
+    # The run is active, or ended without tables. Written tables are ignored, because they may be
+    # from an earlier process, or incomplete.
 
     def __init__(self, path: Path | str, *, is_going_on: bool = False) -> None:
         super().__init__(path)

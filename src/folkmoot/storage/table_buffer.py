@@ -1,10 +1,12 @@
 """The rows of a table while a run records them: added in any order, returned in the order of keys.
 
-A few thousand rows stay in memory. The other rows are in a file, so the memory of a run does not
-grow with its tables. About once a second, the engine also writes the rows in memory to that file,
-so that another process can read them (`read_recordings`). The file is removed when the tables are
-written. A killed run leaves the file, and a resume removes it, because the replay computes the rows
-again."""
+A few thousand rows stay in memory. The other rows are in a file.
+"""
+
+# So the memory of a run does not grow with its tables. About once a second, the engine also writes
+# the rows in memory to that file, so that another process can read them (`read_recordings`). The
+# file is removed when the tables are written. A killed run leaves the file, and a resume removes
+# it, because the replay computes the rows again.
 
 from __future__ import annotations
 
@@ -51,11 +53,11 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """Numbers the rows and child scopes of a scope, so that tables have the order of the protocol.
+    """Numbers the rows of a scope, so that tables have the order of the protocol."""
 
-    A row's key holds the numbers of all scopes around it and its own number. Rows sorted by their
-    keys are in the order of the protocol, even if they were recorded in another order.
-    """
+    # Child scopes are numbered too. A row's key holds the numbers of all scopes around it and its
+    # own number. Rows sorted by their keys are in the order of the protocol, even if they were
+    # recorded in another order.
 
     __slots__ = ("_count", "key")
 
@@ -77,20 +79,18 @@ class RowOrder:
 
 
 class RowFile:
-    """The rows of a run that are not in memory: one SQLite database for all tables.
+    """The file with those rows of a run that are not in memory."""
 
-    There is one writer. Each scan opens a separate connection, in any thread or process.
-    """
+    # One SQLite database for all tables. There is one writer. Each scan opens a separate
+    # connection, in any thread or process.
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / ROWS
         self._db: sqlite3.Connection | None = None
 
     def write_rows(self, buffers: Iterable[TableBuffer]) -> None:
-        """Move all rows in memory to the file in one transaction.
-
-        Raises StorageError for a disk error.
-        """
+        """Move all rows in memory to the file. Raises StorageError for a disk error."""
+        # In one transaction.
         waiting_buffers = [buffer for buffer in buffers if buffer.waiting]
         if not waiting_buffers:
             return
@@ -118,10 +118,8 @@ class RowFile:
             buffer.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
-        """Return the number of rows, the columns and their types of each table, by its name.
-
-        See `TableBuffer.describe_shape`.
-        """
+        """Return the number of rows and the columns of each table, by its name."""
+        # In the form of `TableBuffer.describe_shape`, with the types of the columns.
         with self._reading_connection() as db:
             # The run may have created the file a moment ago, and its tables are not there yet.
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'tables'").fetchone():
@@ -187,14 +185,14 @@ class RowFile:
 class TableBuffer:
     """The rows of one table during a run.
 
-    The columns are the union over all rows, in the order in which they first occur. A column is
-    boolean, integer, float or text. A column with integers and floats becomes float. Cells with
-    lists or mappings become JSON text. NaN becomes null, like a missing cell.
-
-    `file`: receives the rows that do not stay in memory. None: all rows stay in memory. `declared`:
-    the kind of each column (`Row.columns`). It decides the type of a column if all cells are whole
-    numbers or missing.
+    - `file`: receives the rows that do not stay in memory. None: all rows stay in memory.
+    - `declared`: the kind of each column.
     """
+
+    # The columns are the union over all rows, in the order in which they first occur. A column is
+    # boolean, integer, float or text. A column with integers and floats becomes float. Cells with
+    # lists or mappings become JSON text. NaN becomes null, like a missing cell. `declared`
+    # (`Row.columns`) decides the type of a column if all cells are whole numbers or missing.
 
     def __init__(
         self,
@@ -221,9 +219,9 @@ class TableBuffer:
     def add_row(self, row: Mapping[str, object], key: bytes | None = None) -> None:
         """Add a copy of a row. Without `key`, the row is placed after all other rows.
 
-        Raises ProtocolError for an invalid cell. A column that mixes text with numbers is detected
-        later, by `to_frame`.
+        Raises ProtocolError for an invalid cell.
         """
+        # A column that mixes text with numbers is detected later, by `to_frame`.
         columns = tuple(row)
         cells = list(row_cells(row, self.name).values())
         if key is None:
@@ -247,9 +245,9 @@ class TableBuffer:
     def to_frame(self) -> pl.DataFrame | pl.LazyFrame:
         """Return all rows in the order of their keys.
 
-        More than `FRAME_ROWS` rows are returned as a lazy frame that reads them in parts. Raises
-        ProtocolError if a column mixes kinds.
+        Raises ProtocolError if a column mixes text with numbers.
         """
+        # More than `FRAME_ROWS` rows are returned as a lazy frame that reads them in parts.
         schema = self._table_schema()
         if self._count <= FRAME_ROWS:
             return next(self._frames(schema))
@@ -267,10 +265,8 @@ class TableBuffer:
         return register_io_source(frames, schema=schema)
 
     def describe_shape(self) -> dict[str, object]:
-        """Return the number of rows, the columns and their types, as JSON data.
-
-        Another process can read the rows in the file with these facts.
-        """
+        """Return the number of rows and the columns with their types, as JSON data."""
+        # Another process can read the rows in the file with these facts.
         return {
             "count": self._count,
             "declared": dict(self._declared),
@@ -283,7 +279,7 @@ class TableBuffer:
     def from_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> TableBuffer:
         """Return a buffer for reading the rows that another process recorded.
 
-        `shape` is the result of `describe_shape` in that process.
+        - `shape`: the result of `describe_shape` in that process.
         """
         self = cls(name, file, shape["declared"])
         self._count = shape["count"]
@@ -334,10 +330,11 @@ class TableBuffer:
 
 
 def read_recordings(folder: Path) -> dict[str, TableBuffer]:
-    """Return the tables that an active or killed run has recorded so far, by name.
+    """Return the tables that an unfinished run has recorded so far, by name.
 
     Raises StorageError if the file cannot be read.
     """
+    # The run may be active or killed.
     file = RowFile(folder)
     if not file.path.is_file():
         return {}
@@ -348,9 +345,9 @@ def read_recordings(folder: Path) -> dict[str, TableBuffer]:
 
 
 def rows_to_frame(rows: Iterable[Mapping[str, object]], table: str = "table") -> pl.DataFrame:
-    """Return rows as a data frame (see `TableBuffer`).
+    """Return rows as a data frame.
 
-    Raises ProtocolError if a column mixes kinds.
+    Raises ProtocolError if a column mixes text with numbers.
     """
     buffer = TableBuffer(table)
     for row in rows:
@@ -413,7 +410,7 @@ def _check_cell(value: object, name: str, table: str) -> TableCell:
 
 
 def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
-    """Return the polars type of a column, or None if all its cells are missing."""
+    # None if all cells of the column are missing.
     kinds = kinds - {"NoneType"}
     if not kinds:
         return None

@@ -1,8 +1,9 @@
 """Write rows of research data as Parquet and CSV tables, and build their codebook.
 
-The same rows give the same bytes. The runner writes the tables of a run with this module. Analysis
-code reads tables through `RunFolder`.
+Analysis code reads tables through `RunFolder`.
 """
+
+# The same rows give the same bytes.
 
 from __future__ import annotations
 
@@ -44,11 +45,10 @@ PARQUET_ONLY = frozenset({"provenance"})
 
 
 def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
-    """Write `<name>.parquet` and `<name>.csv` atomically and return the written table.
-
-    The output of models is untrusted. So the CSV has an apostrophe before each text that a
-    spreadsheet would run as a formula. Tables in `PARQUET_ONLY` have no CSV.
-    """
+    """Write `<name>.parquet` and `<name>.csv` and return the written table."""
+    # The output of models is untrusted. So the CSV has an apostrophe before each text that a
+    # spreadsheet would run as a formula. Tables in `PARQUET_ONLY` have no CSV. Both files are
+    # written atomically.
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if isinstance(data, pl.DataFrame):
         write_with(parquet, lambda file: data.write_parquet(file, **PARQUET))
@@ -64,26 +64,26 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
 
 
 def write_csv(path: Path, data: pl.LazyFrame) -> None:
-    """Write a table as CSV, atomically (see `write_table`)."""
+    """Write a table as a CSV file."""
+    # Atomically, and with formulas escaped as in `write_table`.
     write_with(path, _escape_formulas(data).sink_csv)
 
 
 def format_csv(data: pl.DataFrame) -> bytes:
-    """Return the CSV file of a table (see `write_table`)."""
+    """Return the CSV file of a table as bytes."""
+    # With formulas escaped as in `write_table`.
     return _escape_formulas(data).write_csv().encode()
 
 
 def is_one_of(column: str, values: Collection[str]) -> pl.Expr:
-    """Return a filter for the rows that have one of these values in a column.
-
-    The values are passed as one list. If they are passed one by one, polars compares each value
-    with the statistics of the file, and planning alone takes 20 ms.
-    """
+    """Return a filter for the rows that have one of these values in a column."""
+    # The values are passed as one list. If they are passed one by one, polars compares each value
+    # with the statistics of the file, and planning alone takes 20 ms.
     return pl.col(column).is_in(pl.Series([*values], dtype=pl.String).implode())
 
 
 def _escape_formulas(data: Frame) -> Frame:
-    """Return the table with an apostrophe before text cells that begin like a formula."""
+    # An apostrophe before text cells that begin like a formula.
     # Spreadsheets run a cell as a formula if it begins with one of these characters.
     text_columns = cs.string()
     # Signed numbers are harmless and stay unchanged.
@@ -156,12 +156,11 @@ ENGINE_COLUMNS: dict[str, str] = {
 def build_codebook(
     tables: Mapping[str, pl.LazyFrame], descriptions: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Return the codebook of tables.
+    """Return the codebook of tables: type, meaning and range of each column.
 
-    The codebook holds type, meaning, missing cells, and levels or range of each column.
-    `descriptions` holds meanings by column, or by table and column. The meanings under a table have
-    priority.
+    - `descriptions`: meanings by column, or by table and column.
     """
+    # Also the missing cells, and the levels of a column. The meanings under a table have priority.
     own_descriptions = descriptions or {}
     return {
         name: _describe_table(data, partial(_find_meaning, own_descriptions, name))
@@ -204,10 +203,7 @@ def _find_meaning(own_descriptions: Mapping[str, object], table: str, column: st
 def _describe_column(
     cells: pl.Series | pl.LazyFrame, kind: pl.DataType, meaning: str
 ) -> dict[str, object]:
-    """Return the codebook entry of a column.
-
-    `cells`: the column, or a table with this column alone.
-    """
+    # `cells`: the column, or a table with this column alone.
     entry: dict[str, object] = {"type": _dtype_name(kind), "meaning": meaning}
     if kind.is_numeric():
         missing, low, high = _measure_numbers(cells)
@@ -228,7 +224,7 @@ def _describe_column(
 
 
 def _measure_numbers(cells: pl.Series | pl.LazyFrame) -> tuple[Any, Any, Any]:
-    """Return the number of missing cells, the minimum and the maximum."""
+    # The number of missing cells, the minimum and the maximum.
     if isinstance(cells, pl.Series):
         return cells.null_count(), cells.min(), cells.max()
     column = pl.first()
@@ -238,10 +234,8 @@ def _measure_numbers(cells: pl.Series | pl.LazyFrame) -> tuple[Any, Any, Any]:
 
 
 def _count_values(cells: pl.Series | pl.LazyFrame) -> tuple[int, int, dict[Any, int]]:
-    """Return the numbers of missing cells and of distinct values, and the count of each value.
-
-    With more than `MAX_LEVELS` distinct values, there may be no counts.
-    """
+    # The numbers of missing cells and of distinct values, and the count of each value. With more
+    # than `MAX_LEVELS` distinct values, there may be no counts.
     if isinstance(cells, pl.Series):
         count_by_value = Counter(cells)
         missing = count_by_value.pop(None, 0)
@@ -274,7 +268,7 @@ def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
 
 
 def cluster_column(table: pl.DataFrame) -> str | None:
-    """Return the column that identifies participants who shared a conversation, or None."""
+    """Return the column that says which participants shared a conversation, or None."""
     return next(
         (name for name in CLUSTER_COLUMNS if name in table.columns),
         None,
@@ -297,13 +291,11 @@ class Units(NamedTuple):
 
 
 def units_of(table: pl.DataFrame) -> Units:
-    """Return the independent units of a table: the units of analysis of its findings.
-
-    A study may draw several versions of the same summary and show each participant one of them.
-    With at least five such draws, all participants with the same draw are one unit. Otherwise all
-    participants who share a conversation are one unit. Without shared conversations each
-    participant is a unit. In a table without participants each row is a unit.
-    """
+    """Return the independent units of a table, such as the groups that talked."""
+    # A study may draw several versions of the same summary and show each participant one of them.
+    # With at least five such draws, all participants with the same draw are one unit. Otherwise all
+    # participants who share a conversation are one unit. Without shared conversations each
+    # participant is a unit. In a table without participants each row is a unit.
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(
         (name for name in PARTICIPANT_COLUMNS if name in table.columns),
