@@ -1,8 +1,6 @@
-"""What a researcher sees of a seat: whether its human waits, reads, writes, or is idle.
+"""What a researcher sees of a seat: whether its human waits, reads, writes, or is idle."""
 
-The page of a seat reports how long ago its human was last active and how long ago the human last
-typed. The page never reports the text. The reports are kept in memory only.
-"""
+# The page of a seat reports only times, never the text. The reports are kept in memory only.
 
 from __future__ import annotations
 
@@ -20,8 +18,10 @@ IDLE_SECONDS = 120.0
 class PageActivity:
     """The activity on the page of one seat, for the researcher's list of seats.
 
-    All times are seconds of the seat manager's clock. None: not yet in this process.
+    All times are seconds. A time is None if the page has not reported it.
     """
+
+    # Seconds of the seat manager's clock, reported in this process.
 
     # The time of the page's last report.
     asked_at: float | None = None
@@ -31,10 +31,9 @@ class PageActivity:
     typed_at: float | None = None
 
     def note(self, now: float, idle: float | None, typed: float | None) -> None:
-        """Record a report of the page.
+        """Record when the human was last active and last typed.
 
-        `idle` is the number of seconds since the human was last active, `typed` since the human
-        last typed. A number is None if unknown.
+        `idle` and `typed` are seconds before `now`, or None if unknown.
         """
         self.asked_at = now
         if idle is not None:

@@ -1,13 +1,11 @@
 """The lobby: who gets which seat, how people return, and when the study starts.
 
-In an "open entry", one link leads all participants to the lobby. The study starts when all seats
-are taken, when the time is over, or when the researcher starts it. Models then play the seats that
-are still free.
-
-A person who returns is recognised by a cookie, by a return code, or by the id that a recruitment
-site puts into the link. Cookies and codes are kept as hashes only. A name is no proof,
-because two people may have the same name.
+One shared link leads all participants to the lobby. Models play the seats that stay free.
 """
+
+# A person who returns is recognised by a cookie, by a return code, or by the id that a recruitment
+# site puts into the link. Cookies and codes are kept as hashes only. A name is no proof, because
+# two people may have the same name.
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def is_platform_id(given: str) -> bool:
 
 
 def digest_code(code: str) -> str:
-    """Return the digest of a return code. Spaces and hyphens are ignored."""
+    """Return the hash of a return code, without its spaces and hyphens."""
     return digest("code", "".join(char for char in code.upper() if char.isalnum())).hex()
 
 
@@ -53,7 +51,7 @@ def digest_visit(visit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """The person in a seat, recognised by two digests: of the cookie and of the return code."""
+    """The person in a seat, with hashes of their cookie and return code."""
 
     visit: str
     code: str = ""
@@ -61,7 +59,7 @@ class Occupant:
 
 @dataclass(eq=False)
 class Lobby:
-    """The open seats of a run, by name, until the study starts. The seat manager uses it."""
+    """The open seats of a run, by name, until the study starts."""
 
     # The secret part of the entry link, short enough to be copied by hand. A person who guesses the
     # token can only take a free seat.
@@ -113,7 +111,7 @@ class Lobby:
         self._update_clock()
 
     def start(self) -> None:
-        """Start the study. From now on no one can enter."""
+        """Start the study, so that no one can enter any more."""
         self.left = None
         self.started.set()
 

@@ -1,11 +1,11 @@
 """Find the texts of one human in a run, and the requests and replies that contain them.
 
-The human's replies are found by address. The table `provenance` lists the requests to other
-speakers that contain the human's texts. Texts of other speakers in these requests are not personal.
-Replies to these requests are searched for quotations of the human (`find_personal_texts`). A
-summary of this human's texts alone is personal as well. `withdrawal` removes all texts that are
-found.
+`withdrawal` removes all texts that are found.
 """
+
+# The human's replies are found by address. The table `provenance` lists the requests to other
+# speakers that contain the human's texts. Replies to these requests are searched for quotations of
+# the human. A summary of this human's texts alone is personal as well.
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class PersonalTexts:
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether `source`, in the request at an address, is a text of the human."""
+        """Return whether a text in the request at an address is the human's."""
         if reply := _reply_of(source):
             return self.is_own(reply)
         if source.kind == "persona":
@@ -151,8 +151,6 @@ class PersonalTexts:
 
 
 class _SpanTable:
-    """The sources of the texts in each request, from the table `provenance`."""
-
     def __init__(self, table: pl.DataFrame) -> None:
         self._table = table
         # The rows of an address are adjacent, so its first row and their number find them at once.
@@ -174,8 +172,7 @@ class _SpanTable:
 def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     """Find the texts of a human participant and the replies that quote them.
 
-    Raises InputError if the run has no tables yet or does not record the sources of texts. Raises
-    it also if the participant gave no answer.
+    Raises InputError if the run has no tables, no recorded sources or no answers of the human.
     """
     if not run.has_table("answers"):
         hint = "finish the run with --resume; participants who withdrew are removed at its end"
@@ -222,10 +219,8 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
 
 
 class _PersonalTextSearch:
-    """One pass over the replies of a run, in the order in which they were given.
-
-    `others` collects texts that are not the human's: those of other speakers and of the study.
-    """
+    # One pass over the replies, in the order in which they were given. `others` collects texts that
+    # are not the human's: those of other speakers and of the study.
 
     def __init__(
         self,
@@ -314,7 +309,7 @@ class _PersonalTextSearch:
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
-        """Return two lists: the texts of others and the texts of the human in a request."""
+        # The tuple is (texts of others, texts of the human).
         other_texts, personal_texts = list[str](), list[str]()
         for number, message in enumerate(entry.request["messages"]):
             content = message["content"]
@@ -337,7 +332,6 @@ class _PersonalTextSearch:
                 yield entry.request["messages"][number]["content"][start:end]
 
     def _shows_others(self, entry: JournalEntry) -> bool:
-        """Return whether a request contains, or may contain, texts of other participants."""
         return any(
             (_may_contain_any_text(source) and source.kind not in ("option", "value"))
             or (source.kind in SPEECH_SOURCES and source.speaker in self._people)
@@ -346,7 +340,7 @@ class _PersonalTextSearch:
         )
 
     def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
-        """Return the texts of a reply, without those that only repeat an option."""
+        # Texts that only repeat an option are left out.
         try:
             texts = list(find_texts(json.loads(entry.reply)))
         except ValueError:
@@ -380,23 +374,20 @@ def _spans_overlap(part: Replacement, other: Replacement) -> bool:
 
 
 def _is_in(seat: Seat, *paths: str) -> bool:
-    """Return whether one of these scope paths belongs to the session of a seat.
-
-    For a seat without scopes the result is true, because its id is unique in the run.
-    """
+    # The id of a seat without scopes is unique in the run.
     return not seat.scopes or any(
         not set(seat.scopes).isdisjoint(path.split("/")) for path in paths
     )
 
 
 def question_address(address: str) -> str:
-    """Return the address of a question, without the suffix of a re-ask (`.r1`, `.long`)."""
+    """Return the address of a question, without the suffix of a re-ask, such as `.r1`."""
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"
 
 
 def _reply_of(source: Source) -> str:
-    """Return the address of the reply from which a text comes, directly or through a table cell."""
+    # A table cell leads to its reply as well.
     table, _, key = source.id.partition("/")
     if table.partition(".")[0] in (UTTERANCES, "answers"):
         return Source("utterance", key).address
@@ -404,16 +395,14 @@ def _reply_of(source: Source) -> str:
 
 
 def _may_contain_any_text(source: Source) -> bool:
-    """Return whether a text from this source was composed by code, so that it may quote anyone."""
+    # Text that code composed may quote anyone.
     table = source.id.partition(".")[0]
     return source.kind in COMPOSED_SOURCES and table not in (STUDY, PROTOCOL)
 
 
 def repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
-    """Return whether message `number` of a re-ask may repeat the reply that could not be parsed.
-
-    This is true of the last message, unless the source of a text in it is known (`spans`).
-    """
+    """Return whether a message of a re-ask may repeat the reply that could not be parsed."""
+    # Only the last message may, and not if the source of a text in it is known.
     is_reask = entry.address != question_address(entry.address)
     is_last = number == len(entry.request["messages"]) - 1
     return is_reask and is_last and all(span.message != number for span in spans)

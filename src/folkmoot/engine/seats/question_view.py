@@ -1,8 +1,7 @@
-"""The content of one question page: the same texts that a model in this seat would be sent.
+"""The content of one question page: the texts that a model in this seat would get."""
 
-The study's own prompts may have a separate wording for people. The utterances of other speakers are
-shown unchanged.
-"""
+# The study's own prompts may have a separate wording for people. The utterances of other speakers
+# are shown unchanged.
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 
 @dataclass(frozen=True, slots=True)
 class QuestionView:
-    """The content of a question page: speaker, history, prompt and answer kind."""
+    """The content of a question page: speaker, history, prompt and kind of answer."""
 
     speaker: Speaker
     history: tuple[Utterance, ...]
@@ -40,7 +39,7 @@ class QuestionView:
     is_afterwards: bool = False
 
     def describe_exchange(self, reply: str) -> tuple[str, str]:
-        """Return the question and the human's reply as texts, so that the human can review both."""
+        """Return the question and the human's reply as texts for a review."""
         question = self.prompt or (self.history[-1].text if self.history else "")
         value: object = reply
         if self.answer_kind == "json" or self.fields_for_people:
@@ -74,7 +73,7 @@ def view_for_human(
 ) -> QuestionView:
     """Return the page of a question, in the wording for people if there is one.
 
-    `message_count` is the number of request messages that the page stands for.
+    `message_count`: how many messages of the request the page shows.
     """
     spoken = tuple(
         utterance._replace(text=utterance.for_people or wording_for_people(utterance.text))

@@ -1,9 +1,7 @@
-"""Questions to humans that are not part of the protocol: checks, and questions afterwards.
+"""Questions to humans outside the protocol: checks, and questions afterwards."""
 
-A check asks whether a human has understood or pays attention. Checks and questions afterwards are
-settings of `seats:` in the study file. Their answers are in the journal, and in the tables that
-this module declares.
-"""
+# They are settings of `seats:` in the study file. Their answers are in the journal, and in the
+# tables that this module declares.
 
 from __future__ import annotations
 
@@ -99,11 +97,11 @@ class SeatCheck(BaseModel):
 
     @property
     def answer_type(self) -> AnswerType[Any]:
-        """The answer type of the check: a choice of its options, or text if it has none."""
+        """The answer type of the check."""
         return Choice(self.options) if self.options else Text()
 
     def is_right(self, answer: str) -> bool:
-        """Return whether an answer is right. Case and spaces do not matter."""
+        """Return whether an answer is right, whatever its case and spaces."""
         return _comparable(answer) in map(_comparable, self.right)
 
 
@@ -131,14 +129,13 @@ class AfterwardsQuestion(BaseModel):
 
     @property
     def answer_type(self) -> AnswerType[Any]:
-        """The answer type of the question: a choice, a whole number on its scale, or text."""
+        """The answer type of the question."""
         if self.options:
             return Choice(self.options)
         return Number(*self.scale, integer=True) if self.scale else Text()
 
 
 def _require_question(question: str, options: tuple[str, ...]) -> None:
-    """Raise ValueError for an empty question, a single option, and empty or equal options."""
     if not question.strip():
         raise ValueError("`question` has only spaces")
     if not all(option.strip() for option in options):
@@ -213,7 +210,9 @@ class AfterwardsRow(Row, table=AFTERWARDS, key=("seat", "number")):
 
 
 class AnnouncementRow(Row, table=ANNOUNCEMENTS, key=("number",)):
-    """One message of the researcher to humans during the run. No prompt contains it."""
+    """One message of the researcher to humans during the run."""
+
+    # No prompt contains it.
 
     number: int
     time: str = column("when it was sent (ISO 8601, UTC)")
@@ -227,7 +226,7 @@ PEOPLE_COLUMNS = columns_of_class(PEOPLE_TABLES)
 
 
 def excluded_parts(run: RunFolder) -> tuple[str, ...]:
-    """Return the parts of a run that the analysis leaves out, in the order of their seats."""
+    """Return the names of the parts of a run that the analysis leaves out."""
     if not run.has_table(CHECKS):
         return ()
     checks = run.scan_table(CHECKS)
@@ -250,9 +249,9 @@ class SeatProgress:
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 
     def find_due(self, checks: tuple[SeatCheck, ...], stages: Collection[str]) -> list[int]:
-        """Return the numbers (from 1) of the checks to ask before a question in these stages.
+        """Return the numbers, from 1, of the checks to ask before a question.
 
-        `stages` is empty at the end of the protocol.
+        `stages`: the stages of the question, empty at the end of the protocol.
         """
         return [
             number

@@ -1,9 +1,8 @@
-"""Find the texts of one human in tables and files of a run, and replace them by `[withdrawn …]`.
+"""Find the texts of one human in tables and files, and replace them by `[withdrawn …]`."""
 
-A text is removed if the run has recorded it as a text of this human. White space and escapes of a
-file are ignored in the comparison. A quotation may be only a part of a recorded text. In a reply,
-parts are therefore searched for as well, if their text was in the prompt of the reply.
-"""
+# A text is removed if the run has recorded it as a text of this human. White space and escapes of a
+# file are ignored in the comparison. A quotation may be only a part of a recorded text. In a reply,
+# parts are therefore searched for as well, if their text was in the prompt of the reply.
 
 from __future__ import annotations
 
@@ -49,11 +48,10 @@ Places = list[tuple[int, int]]
 
 
 class Words:
-    """The words of a text, prepared for comparison.
+    """The words of a text, prepared for comparison."""
 
-    `places` holds the start and end of each word in the text, `folded` the case-folded words.
-    `line` joins the folded words with single spaces, so that `str.find` finds runs of words.
-    """
+    # `places` holds the start and end of each word in the text, `folded` the case-folded words.
+    # `line` joins the folded words with single spaces, so that `str.find` finds consecutive words.
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -69,13 +67,13 @@ class Words:
 
     @cached_property
     def _word_offsets(self) -> list[int]:
-        """The offset in `line` of the space before each word."""
+        # The offset of the space before each word.
         return list(accumulate((len(word) + 1 for word in self.folded), initial=0))
 
     def find_word_sequence(self, wanted: str) -> Iterator[int]:
-        """Yield the word number at which each occurrence of `wanted` begins.
+        """Yield the number of the word at which each occurrence of `wanted` begins.
 
-        `wanted` holds case-folded words with single spaces, like the attribute `line` of a text.
+        `wanted` holds lower-case words with single spaces.
         """
         offset = self.line.find(wanted)
         while offset >= 0:
@@ -83,11 +81,11 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the word number at which this text begins to equal `line`, or None.
+        """Return the number of the word at which this text begins to equal `line`.
 
-        This finds a recorded text that was cut off. The match must have at least `min_characters`
-        characters.
+        Returns None if fewer than `min_characters` characters are equal.
         """
+        # This finds a recorded text that was cut off.
         word_numbers = self.find_word_sequence(line[: min_characters + 1])
         remainders = (
             (number, self.line[self._word_offsets[number] :].rstrip()) for number in word_numbers
@@ -95,11 +93,13 @@ class Words:
         return next((number for number, words in remainders if line.startswith(words)), None)
 
     def character_span(self, first: int, last: int) -> tuple[int, int]:
-        """Return the character offsets (start, end) of the words `first` to `last` (excluded)."""
+        """Return the character offsets (start, end) of the words from `first` up to `last`."""
+        # `last` itself is excluded.
         return self.places[first][0], self.places[last - 1][1]
 
     def original_text(self, first: int, last: int) -> str:
-        """Return the words `first` to `last` (excluded) as text, with decoded escapes."""
+        """Return the words from `first` up to `last` as text."""
+        # `last` is excluded. Escapes are decoded.
         start, end = self.character_span(first, last)
         part = self.text[start:end]
         # Most parts are one plain word and need none of this.
@@ -114,10 +114,7 @@ class Words:
 
 
 def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and letters of each word in a match of `_WORD`.
-
-    Escaped characters, such as a dash, separate words.
-    """
+    # Yields (start, end, letters). Escaped characters, such as a dash, separate words.
     if "\\" not in word[1]:
         yield word.start(), word.end(), word[1]
         return
@@ -139,16 +136,14 @@ def _without_escapes(text: str) -> str:
 
 
 def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED_WORDS + 1)) -> set[Gram]:
-    """Return all runs of consecutive words with one of these lengths."""
+    """Return all sequences of consecutive words that have one of these lengths."""
     words = Words(text).folded
     return {tuple(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
 
 
 def find_quotable(text: str) -> set[Gram]:
-    """Return the runs of words that count as a quotation if they occur in another text.
-
-    These are all runs of `QUOTED_WORDS` words, and whole sentences of two or three words.
-    """
+    """Return the sequences of words that count as a quotation in another text."""
+    # These are all sequences of `QUOTED_WORDS` words, and whole sentences of two or three words.
     sentences = (tuple(Words(sentence).folded) for sentence in _SENTENCE.findall(text))
     return find_grams(text, [QUOTED_WORDS]) | {
         sentence for sentence in sentences if 1 < len(sentence) < QUOTED_WORDS
@@ -156,10 +151,11 @@ def find_quotable(text: str) -> set[Gram]:
 
 
 def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
-    """Return the places at which these runs of words occur in a text.
+    """Return the places in a text that repeat one of the quotable sequences of words.
 
-    A place is a pair (start, end) of character offsets. Places are in order and do not overlap.
+    Each place is a pair (start, end) of character offsets.
     """
+    # Places are in order and do not overlap.
     words = Words(text)
     return [
         words.character_span(*word_range) for word_range in _find_quoted_ranges(words, quotable)
@@ -167,10 +163,7 @@ def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
 
 
 def _find_quoted_ranges(words: Words, quotable: Collection[Gram]) -> Places:
-    """Return the places in a text that hold one of the `quotable` runs of words.
-
-    A place is a pair of word numbers (first, last excluded). Places do not overlap.
-    """
+    # Places are pairs of word numbers (first, last excluded) that do not overlap.
     found: Places = []
     for size in range(2, QUOTED_WORDS + 1) if quotable else ():
         for first in range(len(words) - size + 1):
@@ -234,12 +227,10 @@ class RecordedText:
         ignore_case: bool,
         beside: Collection[tuple[int, int]] = (),
     ) -> bool:
-        """Return whether this text occurs in another text at the word number `first`.
-
-        The caller has compared the words, so only the characters between them are compared here. A
-        short text counts only as an option, as a whole sentence, or next to one of the places
-        `beside`.
-        """
+        """Return whether this text occurs in another text at the word number `first`."""
+        # The caller has compared the words, so only the characters between them are compared here.
+        # A short text counts only as an option, as a whole sentence, or next to one of the places
+        # `beside`.
         last = first + len(self.words)
         own, other = self.words.original_text(0, len(self.words)), words.original_text(first, last)
         # For a short text the case counts: "Peter" is a name, "peter" may be a verb.
@@ -277,7 +268,7 @@ class Redaction:
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     def mark(self, text: str) -> str:
-        """Return the mark that replaces a text: `[withdrawn …]` with a digest of the text.
+        """Return the mark that replaces a text, such as `[withdrawn 3f0c…]`.
 
         A mark and an empty text are returned unchanged.
         """
@@ -292,19 +283,17 @@ class Redaction:
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
-        """Return a text in which each quotation of the human is replaced by a short hash.
+        """Return a text with a mark in place of each quotation of the human.
 
-        `quotable` holds the runs of words that count as quotations.
+        `quotable`: the sequences of words that count as quotations.
         """
         parts = self.replacements_for(text, find_quoted(text, quotable))
         return str(replace_parts(SourcedText(text), parts))
 
     def exempt_texts(self, texts: Iterable[str]) -> None:
-        """Record texts that are not personal, such as options.
-
-        A text that was already recorded as the human's stays personal. Its field `offered` becomes
-        true, because the text was offered as an option later.
-        """
+        """Record texts that are not personal, such as options."""
+        # A text that was already recorded as the human's stays personal. Its field `offered`
+        # becomes true, because the text was offered as an option later.
         for words in map(Words, texts):
             if words.line in self.texts:
                 self.texts[words.line].offered = True
@@ -318,9 +307,9 @@ class Redaction:
     def learn_text(self, text: str, quotable: Collection[Gram] | None = None) -> None:
         """Record a text of the human, as a whole and line by line.
 
-        If `quotable` is given, only these runs of words in the text are the human's. Texts without
-        a letter are not personal.
+        `quotable`: if given, only these sequences of words are the human's.
         """
+        # Texts without a letter are not personal.
         for part in dict.fromkeys(part.strip() for part in (text, *text.splitlines())):
             # Escaping for HTML can change the words: `&T;` in "AT&T;" reads as an escape, but not
             # in "AT&amp;T;". So both forms are recorded.
@@ -340,11 +329,11 @@ class Redaction:
                     self.__dict__.pop("_longest_first", None)
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
-        """Mark texts as shared if other speakers gave them as well.
+        """Record which texts of the human were also given by other speakers.
 
-        For example, a bare "No." identifies no one. Call this method after all texts have been
-        recorded.
+        Call this after all texts have been recorded.
         """
+        # For example, a bare "No." identifies no one.
         other_words = Words("\n".join(others)).line
         self.shared = {line for line in self.texts if line in other_words}
         self.__dict__.pop("_longest_first", None)
@@ -361,12 +350,11 @@ class Redaction:
     ) -> list[Replacement]:
         """Return replacements for all places in a text that repeat a recorded text of the human.
 
-        White space and escapes are ignored, and upper and lower case in long texts. If `text` was
-        cut off, its last words are compared with the beginnings of the recorded texts.
-
         - `altered`: ignore upper and lower case in short texts, too.
         - `own`: the text is from a row of the human.
         """
+        # White space and escapes are ignored, and upper and lower case in long texts. If `text` was
+        # cut off, its last words are compared with the beginnings of the recorded texts.
         words = Words(text)
         # Places that were found, as word numbers.
         found: dict[tuple[int, int], RecordedText] = {}
@@ -407,11 +395,11 @@ class Redaction:
         return self.replacements_for(text, spans)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
-        """Return `[withdrawn …]` for a text that equals a recorded text, or None for other texts.
+        """Return the mark for a text that equals a recorded text of the human.
 
-        Some recorded texts were also given by another speaker. They count only if the text is from
-        a row of the human (`own`).
+        Returns None for all other texts. `own`: the text is from a row of the human.
         """
+        # A text that was also given by another speaker counts only in a row of the human.
         words = Words(text)
         recorded = self.texts.get(words.line)
         if recorded is None or (words.line in self.shared and not own):
@@ -424,9 +412,9 @@ class Redaction:
         return str(replace_parts(SourcedText(text), self.replacements_for(text, spans)))
 
     def redact_text(self, text: str, *, own: bool = False) -> str:
-        """Return the redacted form of a cell, of JSON text, or of a file with several texts.
+        """Return a text, JSON text or file content without the human's texts.
 
-        `own` means that the text is from a row of the human.
+        `own`: the text is from a row of the human.
         """
         whole = self.find_whole(text, own=own)
         if whole is not None:
@@ -442,11 +430,12 @@ class Redaction:
     def redact_json(
         self, value: JsonValue, around: frozenset[str] = frozenset(), *, own: bool = False
     ) -> JsonValue:
-        """Return JSON data without the human's texts and the embeddings of these texts.
+        """Return JSON data without the human's texts and their embeddings.
 
-        `around`: the keys and names of the enclosing objects, which tell whether the data belongs
-        to the human. `own`: the data belongs to the human in any case.
+        - `around`: the keys and names in the objects that contain the data.
+        - `own`: all of the data belongs to the human.
         """
+        # `around` tells whether the data belongs to the human.
         if isinstance(value, str):
             return self.redact_text(value, own=own)
         if isinstance(value, list):
@@ -475,8 +464,8 @@ class Redaction:
     def is_of_person(self, cells: Iterable[object], around: Iterable[str] = ()) -> bool:
         """Return whether a row names this human and no other participant.
 
-        `cells` are the values of the row or JSON object. `around` holds names from outside of it,
-        such as its session.
+        - `cells`: the values in the row or JSON object.
+        - `around`: names from outside of the row, such as its session.
         """
         parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)
@@ -486,10 +475,7 @@ class Redaction:
 def change_json(
     text: str, change: Callable[[JsonValue], JsonValue], otherwise: Callable[[str], str]
 ) -> str:
-    """Apply `change` to the data of a JSON text, and return the new JSON text.
-
-    If the text is not JSON, apply `otherwise` to the text.
-    """
+    """Return a JSON text with its data changed, and any other text changed by `otherwise`."""
     try:
         value: JsonValue = json.loads(text)
     except ValueError:
@@ -530,7 +516,8 @@ def find_offered(schema: object) -> Iterator[str]:
 
 
 def _name_parts(names: Iterable[object]) -> set[str]:
-    """Return all names. For a name that is a path, also return the parts of the path."""
+    # Names, and the parts of names that are paths.
+
     # A longer string is a text and names nothing.
     short_names = [name for name in names if isinstance(name, str) and len(name) <= 200]
     return {part for name in short_names for part in (name, *name.split("/"))}

@@ -1,13 +1,13 @@
 """Deliver questions to human participants and collect their answers.
 
-`human` is a model name like any other. The gateway passes a request for this model to the seat
-manager and awaits the reply. The server of the pages (`folkmoot.view.seat`) reads a `SeatState`,
-shows its question and passes the answer back. All of this runs on the event loop of the run.
-
-`seats.json` holds the state that a later process needs: the tokens of the links, the closed seats,
-and the cookies and codes of people. Only the owner of the file can read it. Answers are in the
-journal, like those of models.
+The gateway and the server of the pages use this module.
 """
+
+# `human` is a model name like any other. The gateway passes a request for this model to the seat
+# manager and awaits the reply. The page server (`folkmoot.view.seat`) shows the question and passes
+# the answer back. All of this runs on the event loop of the run. `seats.json` holds what a later
+# process needs: the tokens of the links, the closed seats, and the cookies and codes of people.
+# Only the owner of the file can read it. Answers are in the journal, like those of models.
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PendingQuestion:
 
     @property
     def reask_messages(self) -> tuple[Message, ...]:
-        """The messages of a re-ask: the replies that could not be parsed, and their problems."""
+        """The messages that ask again because a reply could not be parsed."""
         return self.request.messages[self.view.message_count :]
 
 
@@ -116,12 +116,11 @@ class SeatState:
 
 
 class SeatManager:
-    """The seats of one run, with their questions. The gateway and the page server use it.
+    """The seats of one run, with their questions."""
 
-    `readers` are the names of the models that will read the humans' answers, for the consent page.
-    `clock` returns seconds. `lobby` exists only with `seats: open`. It knows the person in each
-    seat.
-    """
+    # `readers` are the names of the models that will read the humans' answers, for the consent
+    # page. `clock` returns seconds. `lobby` exists only with `seats: open`, and knows the person in
+    # each seat.
 
     def __init__(
         self,
@@ -198,7 +197,10 @@ class SeatManager:
         return iter(self.seat_states.values())
 
     def save_state(self) -> None:
-        """Write the state that a later process needs. Raises StorageError."""
+        """Write the state that a later process needs.
+
+        Raises StorageError if the disk cannot be written.
+        """
         write_private(self._path, self._serialise_seats())
         if self._kept < self._changed and (self._ids or self._link_ids_path.exists()):
             write_private(self._link_ids_path, self._ids)
@@ -207,9 +209,9 @@ class SeatManager:
     async def wait_until_saved(self) -> None:
         """Wait until all arrivals so far and their link ids are on disk.
 
-        One write covers all humans who arrive within `ARRIVAL_WRITE_DELAY_SECONDS`. Raises
-        StorageError.
+        Raises StorageError if the disk cannot be written.
         """
+        # One write covers all humans who arrive within `ARRIVAL_WRITE_DELAY_SECONDS`.
         change = self._changed
         async with self._keeping:
             # A write by the previous holder of the lock may have covered this change.
@@ -249,18 +251,18 @@ class SeatManager:
     # --- the engine's side ----------------------------------------------------------------------
 
     def register_question(self, seat: Seat, address: str, view: QuestionView) -> None:
-        """Set the page content for the request at an address and for its re-asks."""
+        """Set the page content for the request at an address."""
+        # It holds for the re-asks of the request as well.
+
         # A resume registers the questions of the earlier process again.
         # Questions outside the protocol are not counted: the page says what they are.
         self._at[seat].question_count += not view.title
         self._views_by_address[address] = self._at[seat], view
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
-        """Queue a request for its human and return the question with a future for the reply.
-
-        If the seat gives no more answers, the future is already done and holds a missing answer
-        with the reason.
-        """
+        """Queue a request for its human and return the question."""
+        # If the seat gives no more answers, the future of the question is already done. It then
+        # holds a missing answer with the reason.
         seat_state, view = self._view_at(address)
         reply: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         # The id depends on the request as well. An answer from an old browser tab then cannot
@@ -279,8 +281,7 @@ class SeatManager:
     def withdraw_question(self, question: PendingQuestion, *, stored: bool) -> None:
         """Remove a question that was answered or dropped.
 
-        `stored` is true if the journal has the answer, and false if the run has dropped the
-        question.
+        `stored`: whether the journal has the answer.
         """
         seat_state, _ = self._view_at(question.address)
         question.is_saved = stored
@@ -291,7 +292,8 @@ class SeatManager:
         seat_state.notify_change()
 
     def stop_waiting(self) -> None:
-        """Stop waiting for humans to read the last page, because the researcher wants to leave."""
+        """Stop waiting for humans to read the last page."""
+        # The researcher wants to leave.
         self.researcher_left = True
 
     def finish(self) -> None:
@@ -323,11 +325,14 @@ class SeatManager:
         return self.settings.minutes
 
     def screen_out(self, seat: Seat) -> None:
-        """End the participation of a human who failed a check. Raises StorageError."""
+        """End the participation of a human who failed a check.
+
+        Raises StorageError if the disk cannot be written.
+        """
         self.close_seat(self._at[seat], SCREENED_OUT)
 
     def finish_seat(self, seat: Seat) -> None:
-        """Show the end of the study to the human in a seat, because no more questions follow."""
+        """Show the end of the study to the human in a seat."""
         seat_state = self._at[seat]
         seat_state.ended = seat_state.ended or "done"
         seat_state.notify_change()
@@ -359,10 +364,8 @@ class SeatManager:
         )
 
     def record_consent(self, seat_state: SeatState) -> None:
-        """Record that the human has arrived and agreed.
-
-        The record is on disk after `wait_until_saved`.
-        """
+        """Record that the human has arrived and agreed."""
+        # The record is on disk after `wait_until_saved`.
         if not seat_state.has_agreed and not seat_state.ended:
             seat_state.has_agreed, seat_state.left = True, None
             self._changed += 1
@@ -370,11 +373,10 @@ class SeatManager:
             seat_state.notify_change()
 
     def record_link_ids(self, seat_state: SeatState, query: Mapping[str, str]) -> None:
-        """Record the recruitment ids that the query of a link contains.
+        """Record the recruitment ids that the query of a link contains."""
+        # Only the keys that the study file names are recorded. The ids go into a separate file,
+        # apart from the data of the run.
 
-        Only the keys that the study file names are recorded. The ids go into a separate file, apart
-        from the data of the run.
-        """
         # Cut to 200 characters, because anyone with the link can write anything into its query.
         ids = {key: query[key][:200] for key in self.settings.query if query.get(key)}
         # People of an open entry have given their ids there, and others may have their link.
@@ -385,7 +387,7 @@ class SeatManager:
     # --- an open entry --------------------------------------------------------------------------
 
     def find_platform_id(self, id: str) -> SeatState | None:
-        """Return the seat of the person to whom a recruitment site gave this id, or None."""
+        """Return the seat of the person with this id of a recruitment site, or None."""
         key = next(iter(self.settings.query), "")
         return next(
             (
@@ -405,7 +407,10 @@ class SeatManager:
         return self._ids.get(seat_state.seat.name, {}).get(NAME, "")
 
     def next_free_seat(self) -> SeatState | None:
-        """Return the seat for the next person from the shared link, or None if all are taken."""
+        """Return the seat for the next person from the shared link.
+
+        Returns None if all seats are taken.
+        """
         if self.lobby is None:
             return None
         closed = {seat_state.seat.name for seat_state in self if seat_state.ended}
@@ -414,9 +419,9 @@ class SeatManager:
     def admit(self, visit: str, ids: Mapping[str, str]) -> SeatState | None:
         """Give the next free seat to a person who has agreed to take part.
 
-        Returns None if all seats are taken. `visit` is the secret in the person's cookie. The
-        record is on disk after `wait_until_saved`.
+        Returns None if all seats are taken. `visit`: the secret in the person's cookie.
         """
+        # The record is on disk after `wait_until_saved`.
         seat_state = self.next_free_seat()
         if seat_state is None or self.lobby is None:
             return None
@@ -430,14 +435,14 @@ class SeatManager:
         return seat_state
 
     def readmit(self, seat_state: SeatState, visit: str) -> None:
-        """Recognise the person in a seat by this new cookie (`visit`) from now on."""
+        """Recognise the person in a seat by a new cookie from now on."""
         assert self.lobby is not None
         code = self.lobby.occupants[seat_state.seat.name].code
         self.lobby.occupants[seat_state.seat.name] = Occupant(digest_visit(visit), code)
         self._changed += 1
 
     def release_seat(self, seat_state: SeatState) -> None:
-        """Free the seat of a person who leaves the lobby, and forget the person."""
+        """Free the seat of a person who leaves the lobby."""
         assert self.lobby is not None
         self.lobby.release(seat_state.seat.name)
         self._ids.pop(seat_state.seat.name, None)
@@ -448,13 +453,15 @@ class SeatManager:
         self._changed += 1
 
     def note_code(self, seat_state: SeatState) -> None:
-        """Delete the return code of a person who has noted it, so that pages hide the code."""
+        """Delete the return code of a person who has noted it."""
+        # Pages then hide the code.
         if seat_state.return_code:
             seat_state.return_code = ""
             self._changed += 1
 
     def go_on_with(self, humans: Collection[str]) -> None:
-        """Start the study at once with these humans, as an earlier process of the run did."""
+        """Start the study at once with these humans."""
+        # An earlier process of the run did so.
         self._start_study(humans)
 
     def start_now(self) -> None:
@@ -483,7 +490,10 @@ class SeatManager:
     # --- messages of the researcher -------------------------------------------------------------
 
     def announce(self, text: str, seat: str = "") -> None:
-        """Show a message of the researcher to one human, or to all. Raises StorageError."""
+        """Show a message of the researcher to one human, or to all if `seat` is empty.
+
+        Raises StorageError if the disk cannot be written.
+        """
         self.announcements.append({"time": utc_timestamp(), "seat": seat, "text": text})
         self.save_state()
 
@@ -510,9 +520,10 @@ class SeatManager:
     ) -> bool:
         """Answer a question and return whether the answer is on disk.
 
-        `text` is None if the human declines to answer. Only the first answer to a question counts.
-        A later answer, from a double click or from another tab, changes nothing.
+        `text` is None if the human declines to answer.
         """
+        # Only the first answer to a question counts. A later answer, from a double click or from
+        # another tab, changes nothing.
         if not question.reply.done():
             question.reply.set_result(
                 _reply_without_answer(DECLINED) if text is None else _reply_from_text(text)
@@ -523,10 +534,9 @@ class SeatManager:
         return question.is_saved
 
     def close_seat(self, seat_state: SeatState, reason: str) -> None:
-        """Close a seat.
+        """Close a seat, so that it gives no more answers.
 
-        All waiting and later questions of the seat get a missing answer with this reason. Raises
-        StorageError.
+        `reason`: why its answers are missing. Raises StorageError if the disk cannot be written.
         """
         if seat_state.ended:
             return
@@ -539,10 +549,9 @@ class SeatManager:
         seat_state.notify_change()
 
     def advance_clock(self) -> None:
-        """Subtract the time since the last call from all clocks, and time out each clock at zero.
-
-        The page server calls this method only while the run is active.
-        """
+        """Subtract the time since the last call from all time limits."""
+        # What has no time left times out. The page server calls this method only while the run is
+        # active.
         now = self.clock()
         elapsed, self._now = max(0.0, now - self._now), now
         if self.lobby is not None and self.lobby.is_open:
@@ -563,7 +572,10 @@ class SeatManager:
 
 
 def write_private(path: Path, data: Mapping[str, object]) -> None:
-    """Write a JSON file that only its owner can read. Raises StorageError."""
+    """Write a JSON file that only its owner can read.
+
+    Raises StorageError if the disk cannot be written.
+    """
     write_bytes(path, (json.dumps(data, indent=1) + "\n").encode(), 0o600)
 
 
@@ -578,7 +590,7 @@ def _reply_without_answer(reason: str) -> Completion:
 def read_seats(folder: Path) -> dict[Seat, str]:
     """Return each seat of a run with the reason for which it was closed.
 
-    The reason of an open seat is an empty string. Raises StorageError.
+    The reason of an open seat is empty. Raises StorageError if the file cannot be read.
     """
     path = folder / SEATS
     saved_state = read_json(path) if path.exists() else {"seats": {}}
@@ -592,7 +604,7 @@ def read_seats(folder: Path) -> dict[Seat, str]:
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return the recruitment ids of the human in each seat, by the seat's name.
+    """Return the ids that a recruitment site gave to humans, by the name of their seat.
 
     Raises StorageError if the file cannot be read.
     """

@@ -1,9 +1,8 @@
-"""Seats: the participants that humans can play, and the selection of those that humans do play.
+"""Seats: the participants that humans can play, and the selection of those that humans do play."""
 
-A study type lists its participants as `Seat` objects. `seats:` of a study file or `--seat` selects
-some of them. A random selection depends on the seed only. `plan.json` holds the selection before
-the first call.
-"""
+# A study type lists its participants as `Seat` objects. `seats:` of a study file or `--seat`
+# selects some of them. A random selection depends on the seed only. `plan.json` holds the selection
+# before the first call.
 
 from __future__ import annotations
 
@@ -68,28 +67,29 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """The prefix of the addresses at which the human is asked outside the protocol."""
+        """The first part of the addresses at which the human is asked outside the protocol."""
         return f"seats/{self.name.replace('/', '.')}"
 
     @property
     def analysed_part(self) -> str:
-        """The part of the run that the analysis leaves out if this human is excluded."""
+        """The part of the run that the analysis leaves out with this human."""
         return self.part or self.group
 
     @property
     def group(self) -> str:
-        """The session that this participant shares with others, or the id of a lone participant."""
+        """The id of the session of this participant, or of the participant if alone."""
         return self.scopes[0] if self.scopes else self.id
 
     def stages_of(self, path: Sequence[str]) -> tuple[str, ...]:
-        """Return the stages to which a question to this seat belongs, the outermost first.
-
-        They are the names in `path` that do not identify the seat.
-        """
+        """Return the stages to which a question to this seat belongs, the outermost first."""
+        # They are the names in `path` that do not identify the seat.
         return tuple(part for part in path if part != self.id and part not in self.scopes)
 
     def owns_call(self, speaker: Speaker, path: Sequence[str]) -> bool:
-        """Return whether a call to `speaker` in the scope with this path belongs to the seat."""
+        """Return whether the human in this seat answers a call to `speaker`.
+
+        `path`: the scope of the call.
+        """
         is_own = speaker.id == self.id and speaker.role == PARTICIPANT_ROLE
         return is_own and (not self.scopes or not set(self.scopes).isdisjoint(path))
 
@@ -236,26 +236,23 @@ SELF_DESCRIPTION_QUESTION = SourcedText(
 
 
 def self_description_address(seat: Seat) -> str:
-    """Return the address of the question for a self-description.
-
-    The address is outside all scopes, because all scopes of the run use the answer.
-    """
+    """Return the address of the question for a self-description."""
+    # The address is outside all scopes, because all scopes of the run use the answer.
     return f"{seat.address}/self"
 
 
 def describe_oneself(seat: Seat, text: str) -> Quoted:
-    """Return a self-description as a text that refers to its row in `self_descriptions`."""
+    """Return a self-description as a text with its source."""
+    # The source is its row in `self_descriptions`.
     source_id = cell_id(f"{SELF_DESCRIPTIONS}.text", seat.name)
     return Quoted(text, Source("persona", source_id, seat.id))
 
 
 def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker:
-    """Return the speaker with a self-description in place of the persona in the system prompt.
-
-    It replaces all text that describes this speaker's persona. A prompt that was written without a
-    template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If the prompt contains neither, the
-    self-description is put at its beginning.
-    """
+    """Return the speaker with a self-description in place of the persona."""
+    # It replaces all text that describes this speaker's persona. A prompt that was written without
+    # a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If the prompt contains neither,
+    # the self-description is put at its beginning.
     system = _describe_as_self(speaker.system, speaker.id, self_description)
     wording = wording_for_people(speaker.system)
     if wording is not speaker.system:
@@ -294,7 +291,8 @@ def _is_persona(span: Span, speaker: str) -> bool:
 
 
 def _expand_shorthand(given: object) -> object:
-    """Expand the short forms `seats: 3`, `seats: [p_0003]` and `seats: open` to a mapping."""
+    # The short forms are `seats: 3`, `seats: [p_0003]` and `seats: open`.
+
     # `True` is an integer in Python, but `seats: true` is a mistake that pydantic should report.
     if isinstance(given, bool) or given is None:
         return given
@@ -323,10 +321,10 @@ SeatSettingsField = Annotated[
 def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> tuple[Seat, ...]:
     """Return the seats that humans take, in the order of the study.
 
-    If `available` is empty, the study type does not list its participants, and every name is
-    accepted. Raises InputError with a problem for each name that matches no seat, several seats or
-    a closed seat. Raises InputError also if fewer seats are open than requested.
+    Raises InputError if a name fits no seat or several, or if too few seats are open.
     """
+    # If `available` is empty, the study type does not list its participants. Then every name is
+    # accepted.
     if seats.ids:
         seats_or_problems = [_find_seat(name, available) for name in dict.fromkeys(seats.ids)]
         problems = [
@@ -365,13 +363,11 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
 
 
 def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
-    """Return the order in which seats are given to the people who come by one shared link.
-
-    One group is filled before the next group begins, so that humans meet humans. Groups are in
-    random order within their condition, and the conditions alternate in random order (permuted
-    blocks). So the time of arrival does not decide the condition. The seats of a group are in
-    random order.
-    """
+    """Return the order in which people who come by one shared link get seats."""
+    # One group is filled before the next group begins, so that humans meet humans. Groups are in
+    # random order within their condition, and the conditions alternate in random order (permuted
+    # blocks). So the time of arrival does not decide the condition. The seats of a group are in
+    # random order.
     rng = generator(seed, ("seats", "entry"))
     groups: dict[str, list[Seat]] = {}
     for seat in seats:

@@ -1,9 +1,6 @@
-"""Declare the tables of utterances and self-descriptions. The engine itself writes them.
+"""Declare the tables of utterances and self-descriptions, which the engine writes."""
 
-`utterances` has one row for each public or private utterance, with the address of its reply.
-`self_descriptions` has one row for each human who answers as themselves. A replay computes both
-tables again.
-"""
+# A replay computes both tables again.
 
 from __future__ import annotations
 
@@ -14,11 +11,10 @@ SELF_DESCRIPTIONS = "self_descriptions"
 
 
 class UtteranceRow(Row, table=UTTERANCES, key=("utterance_id",)):
-    """One utterance of a speaker.
+    """One utterance of a speaker."""
 
-    A study type may add columns, such as group or condition. The study type then lists a subclass
-    in its `tables` and passes the values of the new columns to `Scope.say`.
-    """
+    # A study type may add columns, such as group or condition. It then lists a subclass in its
+    # `tables` and passes the values of the new columns to `Scope.say`.
 
     utterance_id: str = column("the utterance: its address, and which part of the reply it is")
     address: str = column("the reply that it comes from; empty if no reply: prescribed words")

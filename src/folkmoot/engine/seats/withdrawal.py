@@ -1,14 +1,13 @@
 """Withdraw a human from a run: remove their texts from the journal, every table and every file.
 
-`personal_texts` finds the texts, and quotations of them in replies of others. `[withdrawn …]`
-replaces each text. Changed files are prepared in a separate folder, and replace the old files when
-all are complete. If the process is killed, the run is unchanged, or `finish_withdrawal` completes
-the change.
-
-The amendments of the run record the withdrawal. The run can be read and reported as before, but
-`folkmoot verify` cannot recompute results that depend on removed texts. Tables of the study still
-count the options that the human chose.
+The run can be read and reported as before.
 """
+
+# `personal_texts` finds the texts, and quotations of them in replies of others. Changed files are
+# prepared in a separate folder, and replace the old files when all are complete. If the process is
+# killed, the run is unchanged, or `finish_withdrawal` completes the change. The amendments of the
+# run record the withdrawal. `folkmoot verify` cannot recompute results that depend on removed
+# texts. Tables of the study still count the options that the human chose.
 
 from __future__ import annotations
 
@@ -123,9 +122,9 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
 def finish_withdrawal(run: Path) -> bool:
     """Replace files by their prepared versions, and return whether there were any.
 
-    If the process is killed during the call, the next process calls the function again. The caller
-    must hold the lock of the folder.
+    The caller must hold the lock of the run folder.
     """
+    # If the process is killed during the call, the next process calls the function again.
     staged = run / STAGING_FOLDER
     if not staged.exists():
         return False
@@ -162,7 +161,10 @@ def process_pending_withdrawals(run: RunFolder) -> None:
 
 
 def read_withdrawals(run: Path) -> list[Amendment]:
-    """Return the amendments of all withdrawals, oldest first. Raises StorageError."""
+    """Return the amendments of all withdrawals, oldest first.
+
+    Raises StorageError if the file cannot be read.
+    """
     return [amendment for amendment in read_amendments(run) if amendment.kind == AMENDMENT_KIND]
 
 
@@ -267,10 +269,9 @@ def _change_file(path: Path, text: str, redaction: Redaction) -> str:
 def _prepare_journals(
     run: Path, prepared: Path, personal: PersonalTexts, spans: dict[str, list[Span]]
 ) -> int:
-    """Write the journals without the human's texts, and return the number of changes.
+    # Returns the number of changes. `spans` receives, by address, the parts of known source in each
+    # changed request.
 
-    `spans` receives, by address, the parts of known source in each changed request.
-    """
     # Each journal is copied into a new file. A changed SQLite file would keep pages with old texts.
     changed_count = 0
     derived = {path for name in DELETED_FILES for path in run.glob(name)}
@@ -331,10 +332,7 @@ def _change_entry(
 def _change_messages(
     entry: JournalEntry, personal: PersonalTexts, spans: dict[str, list[Span]] | None
 ) -> list[dict[str, str]]:
-    """Return the messages of a request without the human's texts.
-
-    `spans` receives the parts of known source in the new messages.
-    """
+    # `spans` receives the parts of known source in the new messages.
     messages: list[dict[str, str]] = []
     moved: list[Span] = []
     originals: Sequence[Mapping[str, str]] = entry.request["messages"]
@@ -362,10 +360,7 @@ def _change_messages(
 
 
 def _blank_embeddings(blob: bytes, old_texts: Sequence[str], new_texts: Sequence[str]) -> bytes:
-    """Return the embeddings with NaN in the rows of texts that changed.
-
-    Embeddings are float32 bytes with one row for each text.
-    """
+    # Embeddings are float32 bytes with one row for each text. A text that changed gets NaN.
     vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(old_texts), -1).copy()
     vectors[[old != new for old, new in zip(old_texts, new_texts, strict=True)]] = np.nan
     return vectors.tobytes()

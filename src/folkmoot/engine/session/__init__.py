@@ -1,10 +1,13 @@
 """Session and scope: what a protocol may do, and the state that all scopes of a run share.
 
-Start with `session`. Behind `session`, `effects` asks questions with their re-asks, embeds texts
-and runs computations through the journal. `arrivals` waits for humans, and `seat_questions` asks
-humans the questions outside the protocol. `map_execution` runs the items of `Scope.map`.
-`run_context` holds seed, journal, gateway, folder and rows. `plan` fixes the design in `plan.json`.
-`folder_access` creates the run folder and locks it for one process.
+- `session`: what study types call. Start here.
+- `effects`: asks questions with their re-asks, embeds texts, and runs computations.
+- `arrivals`: waits for humans.
+- `seat_questions`: asks humans the questions outside the protocol.
+- `map_execution`: runs the items of `Scope.map`.
+- `run_context`: holds seed, journal, gateway, folder and rows.
+- `plan`: fixes the design in `plan.json`.
+- `folder_access`: creates the run folder and locks it for one process.
 
 This folder imports calls and the folders above it. Study, cluster and run may import this folder.
 """

@@ -1,4 +1,4 @@
-"""Check the arguments that study authors pass to scope functions. Every error has a hint."""
+"""Check the arguments that study authors pass to scope functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def require_type(value: object, kind: type, argument: str, hint: str) -> None:
 def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitable[R]:
     """Return `awaitable`, or raise ProtocolError if it cannot be awaited.
 
-    `role` names the function in the error.
+    `role`: the name of the function in the error.
     """
     if inspect.isawaitable(awaitable):
         return awaitable
@@ -59,10 +59,9 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitab
 
 
 def item_key(item: object) -> str:
-    """Return the address key of an item, for a `map` without `key=`.
+    """Return the key of an item in addresses, for a `map` without `key=`.
 
-    The key of a string or an integer is the item itself. The key of another item is its attribute
-    `id`. Raises ProtocolError if the item has no such attribute.
+    Raises ProtocolError if the item is no string or integer and has no `id`.
     """
     if isinstance(item, (str, int)):
         return str(item)

@@ -1,4 +1,4 @@
-"""The humans of a run: the manager of their seats, and the wait until they have arrived."""
+"""Manage the seats of humans in a run, and wait until they have arrived."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from folkmoot.engine.settings.config import StudyConfig
 def create_seat_manager(
     config: StudyConfig, seats: Sequence[Seat], folder: Path, readers: tuple[str, ...], plan: Plan
 ) -> SeatManager:
-    """Return the manager of these seats.
-
-    If the plan already names the humans who have arrived, the study starts with them at once.
-    """
+    """Return the manager of these seats."""
+    # If the plan already names the humans who have arrived, the study starts with them at once.
     assert config.seats is not None
     ordered_seats = entry_order(seats, config.random_seed) if config.seats.open else seats
     seat_manager = SeatManager(ordered_seats, config.seats, folder, readers)
@@ -30,11 +28,9 @@ def create_seat_manager(
 
 
 async def seat_arrivals(context: RunContext) -> None:
-    """Wait until people have joined by the shared link, and write their seats to `plan.json`.
-
-    A resume and a replay use the seats in this file. A dry run has no pages, so models take all
-    seats.
-    """
+    """Wait until people have joined by the shared link, and write their seats to `plan.json`."""
+    # A resume and a replay use the seats in this file. A dry run has no pages, so models take all
+    # seats.
     seat_manager, sealed = context.seat_manager, context.plan.sealed_part(LOBBY)
     if not sealed and seat_manager is not None and seat_manager.lobby is not None:
         context.progress(Notice(f"waiting for people: {len(context.seats)} seats are open"))

@@ -1,10 +1,9 @@
-"""Attributes that a study states for all participants (`controls.confounders` of a study file).
+"""Attributes that a study states for all participants (`controls.confounders` of a study file)."""
 
-If a persona leaves attributes open, a treatment can change which person the model imagines ("The
-Illusion of Intervention", arXiv 2605.20767). The paper's mitigation is to state these attributes.
-This module adds the attributes to the participant's description in the system prompt, so no study
-type needs code for confounders.
-"""
+# If a persona leaves attributes open, a treatment can change which person the model imagines ("The
+# Illusion of Intervention", arXiv 2605.20767). The paper's mitigation is to state these attributes.
+# This module adds them to the participant's description in the system prompt, so no study type
+# needs code for confounders.
 
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ _INTRODUCTIONS = {
 
 
 def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: int) -> Speaker:
-    """Return the speaker with answers to negative controls added to the persona.
+    """Return the speaker with the attributes of `confounders` added to the persona.
 
-    The answers are facts about the person that the setting `confounders` names. They depend only on
-    the seed and the participant's id, so all prompts of a participant state the same facts.
-    Speakers without a persona, such as a moderator or a coder, are returned unchanged.
+    Speakers without a persona are returned unchanged.
     """
+    # The attributes depend only on the seed and the participant's id, so all prompts of a
+    # participant state the same facts. A moderator or a coder has no persona.
     stated = settings.stated if settings is not None else ()
     # Only text that quotes this speaker's own persona counts: a moderator's prompt may quote the
     # personas of participants.

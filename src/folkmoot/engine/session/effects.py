@@ -1,7 +1,6 @@
-"""The journaled work of a scope: questions with their re-asks, embeddings, expensive computations.
+"""The journaled work of a scope: questions and re-asks, embeddings, expensive computations."""
 
-Only `session.py` uses this module. Every question adds a row to the table `answers`.
-"""
+# Only `session.py` uses this module. Every question adds a row to the table `answers`.
 
 from __future__ import annotations
 
@@ -82,7 +81,7 @@ class AskResult(NamedTuple, Generic[T]):
 
 
 class AskedAt(NamedTuple):
-    """The position of a question: journal address, order key of its rows, and id of the speaker."""
+    """The address of a question in the journal, the order of its rows, and its speaker."""
 
     address: str
     row_order: RowOrder
@@ -96,19 +95,17 @@ async def ask_until_parsed(
     answer_type: AnswerType[T],
     reasks: int,
 ) -> AskResult[T]:
-    """Ask a question until the answer can be parsed, with at most `reasks` re-asks.
+    """Ask a question again until the answer can be parsed, with at most `reasks` re-asks.
 
-    A re-ask sends the conversation so far, the last unreadable reply and the problem. Its address
-    is `<address>.r1`, `<address>.r2`, … After an empty reply, the re-ask repeats the question.
-
-    A reply that was cut by the token limit is requested once more with twice the limit
-    (`<address>.long`). An unreadable choice is re-asked only once: the speaker is asked which
-    option was meant. The last re-ask of a number asks for JSON. A speaker who declines in a
-    permitted way is not re-asked.
-
-    Raises ProtocolError for a wrong answer type. Raises InputError if the reply was given by the
-    researcher and is unreadable.
+    Raises ProtocolError for a wrong answer type. Raises InputError if the researcher's own reply is
+    unreadable.
     """
+    # A re-ask sends the conversation so far, the last unreadable reply and the problem. Its address
+    # is `<address>.r1`, `<address>.r2`, … After an empty reply, the re-ask repeats the question. A
+    # reply that was cut by the token limit is requested once more with twice the limit, at
+    # `<address>.long`. An unreadable choice is re-asked only once: the speaker is asked which
+    # option was meant. The last re-ask of a number asks for JSON. A speaker who declines in a
+    # permitted way is not re-asked.
     address, row_order, speaker_id = asked_at
     if answer_type.configuration_error:
         raise ProtocolError(f"{address}: {answer_type.configuration_error}")
@@ -201,10 +198,7 @@ async def ask_until_parsed(
 async def _ask_for_more(
     run: RunContext, address: str, request: ModelRequest, cut: Completion
 ) -> Completion:
-    """Send a request again with twice its token limit and return the new reply.
-
-    If the new reply is empty or a refusal, return `cut`, the reply so far.
-    """
+    # Twice the token limit. If the new reply is empty or a refusal, `cut` counts.
     longer_reply = await run.complete_request(address, request, has_alternative=True)
     run.cut_retry_usage.calls += 1
     run.cut_retry_usage.add_reply(
@@ -234,7 +228,7 @@ def _parse_reply(
 
 
 def _readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
-    """Return the text of a reply. For a cut JSON reply, leave out the unfinished last value."""
+    # Leave out the unfinished last value of a cut JSON reply.
     return (
         close_cut_json(reply.text)
         if reply.finish == FINISH_LENGTH and answer_type.kind == "json"
@@ -245,10 +239,7 @@ def _readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
 def _build_reask_request(
     request: tuple[Message, ...], reply_text: str, problem: str
 ) -> tuple[Message, ...]:
-    """Return the messages of a re-ask: the conversation, the unreadable reply, and the problem.
-
-    An empty reply is not shown to the speaker. The problem is then appended to the last question.
-    """
+    # An empty reply is not shown to the speaker. The problem is then appended to the last question.
     if reply_text.strip():
         return (*request, Message("assistant", reply_text), Message("user", problem))
     *earlier, last = request
@@ -276,10 +267,8 @@ def build_answer_row(
     answer_type: AnswerType[T],
     result: AskResult[T],
 ) -> dict[str, object]:
-    """Return the row of a question for the table `answers`.
-
-    The caller adds the columns that name the model or the human who answered.
-    """
+    """Return the row of a question for the table `answers`."""
+    # The caller adds the columns that name the model or the human who answered.
     options, is_closed = answer_type.listed_options, answer_type.is_closed
     value = result.value
     has_value = answer_type.kind in (CHOICE, NUMBER) and not isinstance(value, Missing)
@@ -311,10 +300,7 @@ def build_answer_row(
 
 
 def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
-    """Return how an answer was obtained: exact, stated, clarified, refused or unreadable.
-
-    Returns None for free text, which needs no parser.
-    """
+    # None for free text, which needs no parser.
     if isinstance(result.value, Missing):
         if result.value.reason in REFUSAL_REASONS:
             return "refused"
@@ -330,11 +316,8 @@ def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
 
 
 def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
-    """Return whether the first reply mentions the recorded answer as an option.
-
-    "same": only this option. "other": only another option. "several": several options. "none": no
-    option. Returns None if the answer type cannot find options in a reply.
-    """
+    # Options that the first reply mentions: "same" is only the recorded one, "other" only another
+    # one. None if the answer type cannot find options in a reply.
     values = answer_type.find_mentioned_values(result.said)
     if values is None:
         return None
@@ -362,11 +345,11 @@ MAX_EMBEDDING_BYTES_IN_MEMORY = 4_000_000
 
 
 async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
-    """Return the embeddings of texts as a float32 array: one row of norm 1 for each text.
+    """Return the embeddings of texts.
 
-    The texts are sent in batches of `EMBED_BATCH`. Each batch has its own address (`<address>.b0`,
-    …).
+    The array is float32 with shape (texts, dimensions). Each row has the norm 1.
     """
+    # Each batch of `EMBED_BATCH` texts has its own address: `<address>.b0`, `<address>.b1`, …
     text_list = list(texts)
     # The address of a batch is its number, so concurrent batches are journaled like serial ones.
     pending = deque(
@@ -412,10 +395,9 @@ async def run_computation(
     version: int,
     name: str | None,
 ) -> object:
-    """Return `fn(*args)` after a JSON round trip.
+    """Return `fn(*args)` from the journal, or compute it now and journal it.
 
-    The result is read from the journal, or computed and journaled now. Raises ProtocolError if the
-    result is not JSON.
+    Raises ProtocolError if the result is not JSON.
     """
     name = name or f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_hash_argument(arg) for arg in args))

@@ -57,10 +57,10 @@ SILENT_SECONDS = 3600
 def open_folder(folder: Path, *, resume: bool) -> bool:
     """Create the folder of a new run, or open the folder of an earlier run.
 
-    Returns whether the folder was empty. The folder of a run that made calls is never overwritten.
-    Raises RunExistsError if the folder holds such a run and `resume` is false. Raises StorageError
-    if the folder cannot be created, or if there is no run to resume.
+    Returns whether the folder was empty. Raises RunExistsError if a run is there and `resume` is
+    false. Raises StorageError if the folder cannot be created or holds no run to resume.
     """
+    # The folder of a run that made calls is never overwritten.
     if resume and not folder.exists():
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
     with storage_errors(folder):
@@ -83,9 +83,9 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
 def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
     """Return the folder to run in, and whether the run continues an earlier run there.
 
-    An earlier run without calls does not count as a run. Raises InputError for an unknown
-    `if_exists`.
+    Raises InputError for an unknown `if_exists`.
     """
+    # An earlier run without calls does not count as a run.
     if if_exists not in IF_EXISTS:
         allowed = ", ".join(map(repr, IF_EXISTS))
         raise InputError(Problem(f"{if_exists!r} must be one of {allowed}", key="if_exists"))
@@ -99,7 +99,6 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
 
 
 def _holds_run(folder: Path) -> bool:
-    """Return whether the folder holds a run that has finished or has a journal entry."""
     if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME, JOURNAL)):
         return False
     if not _has_no_calls(folder) or RunFolder(folder).is_finished:
@@ -109,9 +108,9 @@ def _holds_run(folder: Path) -> bool:
 
 
 def prepare_folder(folder: Path, config: StudyConfig, *, resume: bool) -> None:
-    """Write the settings of a new run, after deleting the files of an earlier run without calls.
+    """Write the settings of a new run, after deleting files of an earlier run without calls.
 
-    The caller must hold the lock of the folder.
+    The caller must hold the lock of the run folder.
     """
     if not resume:
         for name in ENGINE_FILES_BEFORE_FIRST_CALL:
@@ -123,10 +122,10 @@ def prepare_folder(folder: Path, config: StudyConfig, *, resume: bool) -> None:
 def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
     """Open the journal of a run.
 
-    Raises StorageError if the journal or the plan of a run with calls is missing. Without the
-    journal, a resume would pay for everything again. Without the plan, a resume would not know the
-    design.
+    Raises StorageError if the journal or the plan of a run with calls is missing.
     """
+    # Without the journal, a resume would pay for everything again. Without the plan, a resume would
+    # not know the design.
     path = folder / JOURNAL
     merge_shards(folder, path)
     # The plan is written after the journal is created, so a plan without a journal means that the
@@ -152,7 +151,7 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
 
 
 def describe_other_version(folder: Path) -> str:
-    """Name the version that made a run and the present version, in a text.
+    """Return a text that names the version that made a run and the present version.
 
     Returns an empty string if the versions are equal.
     """
@@ -173,7 +172,7 @@ def describe_other_version(folder: Path) -> str:
 
 
 def _has_no_calls(folder: Path) -> bool:
-    """Return whether the run in this folder has neither an answer nor a call that may be billed."""
+    # Neither an answer nor a call that may be billed.
     journal = folder / JOURNAL
     if list_shards(folder / SHARD_FOLDER) or not journal.exists() or not journal.stat().st_size:
         return False
@@ -192,17 +191,16 @@ def _has_no_calls(folder: Path) -> bool:
 
 
 def write_settings(folder: Path, config: StudyConfig) -> None:
-    """Write the study file of the run with every default filled in, for findings and reports."""
+    """Write the study file of the run with every default filled in."""
+    # Findings and reports read it.
     settings = config.model_dump(mode="json", exclude_none=True)
     text = yaml.dump(settings, Dumper=StudyDumper, sort_keys=False, allow_unicode=True)
     write_text(folder / STUDY_FILE_NAME, text)
 
 
 def remove_empty_run(folder: Path) -> None:
-    """Delete the folder of a run that stopped on bad input before its first call.
-
-    The corrected study can then run in the same folder. A folder that holds an answer is kept.
-    """
+    """Delete the folder of a run that stopped on bad input before its first call."""
+    # The corrected study can then run in the same folder. A folder that holds an answer is kept.
     if (folder / JOURNAL).exists() and not _has_no_calls(folder):
         return
     shutil.rmtree(folder, ignore_errors=True)
@@ -212,10 +210,10 @@ def remove_empty_run(folder: Path) -> None:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Context manager that locks the run folder for this process.
 
-    Raises RunLockedError, with the name of the holder, if another process has locked the folder.
-    The operating system owns the lock and releases it whenever the process ends, even if it is
-    killed.
+    Raises RunLockedError if another process has locked the folder.
     """
+    # The operating system owns the lock and releases it whenever the process ends, even if it is
+    # killed.
     lock = FileLock(folder / LOCK_FILE)
     try:
         lock.acquire(timeout=0)
@@ -237,10 +235,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Return whether a process is writing the run.
-
-    A process on another machine counts as active while the journal or the log changes.
-    """
+    """Return whether a process is writing the run."""
+    # A process on another machine counts as active while the journal or the log changes.
     try:
         holder = json.loads((folder / HOLDER_FILE).read_text("utf-8"))
         pid, host = int(holder["pid"]), holder["host"]
@@ -269,11 +265,11 @@ def _changed_at(path: Path) -> float:
 
 
 def open_run(folder: Path) -> RunFolder:
-    """Open a run for reading.
+    """Open a run for reading, also a run that is not finished.
 
-    If the run has written no tables, the rows recorded so far take the place of the tables. Raises
-    StorageError if the folder holds no run.
+    Raises StorageError if the folder holds no run.
     """
+    # If the run has written no tables, the rows recorded so far take the place of the tables.
     run = RunFolder(folder)
     if is_held(folder):
         return RunSoFar(folder, is_going_on=True)

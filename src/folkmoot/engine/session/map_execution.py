@@ -1,8 +1,7 @@
-"""Run the items of `Scope.map`: concurrently in this process, or in blocks under a budget.
+"""Run the items of `Scope.map` at the same time, or in blocks under a budget."""
 
-`run_fork` passes the items to an executor. `run_locally` is the executor of a run without workers.
-Workers and dry runs use `run_locally` as well, for the items that they run.
-"""
+# `run_fork` passes the items to an executor. `run_locally` is the executor of a run without
+# workers. Workers and dry runs use it as well, for the items that they run.
 
 from __future__ import annotations
 
@@ -31,10 +30,13 @@ async def run_fork(
 ) -> list[R]:
     """Run all items of a `map` with `executor` and return their results in input order.
 
-    If an item fails, no new calls start, and calls in flight are journaled. Then the error of the
-    first failed item in input order is raised. `stage`: the name in progress reports, or empty for
-    no reports. `blocks`: the block of each item, so that a budget pays for whole blocks.
+    - `stage`: the name in progress reports, or empty for no reports.
+    - `blocks`: the block of each item.
+
+    Raises the error of the first failed item.
     """
+    # If an item fails, no new calls start, and calls in flight are journaled. A budget pays for
+    # whole blocks.
     results: dict[int, R] = {}
 
     async def run_concurrently(indices: Sequence[int]) -> None:
@@ -56,7 +58,8 @@ async def run_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run items concurrently in this process. This is a `ForkExecutor`."""
+    """Run items concurrently in this process, and return the errors of failed items by number."""
+    # This is a `ForkExecutor`.
     failures: dict[int, BaseException] = {}
 
     async def run_pending_items(pending: Iterator[ForkItem[I]]) -> None:
@@ -94,11 +97,8 @@ async def _run_block_by_block(
     blocks: Sequence[Hashable],
     run_concurrently: Callable[[Sequence[int]], Awaitable[None]],
 ) -> None:
-    """Run blocks in order, so that a budget that runs out leaves at most one block incomplete.
-
-    Run the first block alone to measure its cost. Then run as many blocks at once as half of the
-    remaining budget covers.
-    """
+    # A budget that runs out leaves at most one block incomplete. The first block runs alone to
+    # measure its cost. Then as many blocks run at once as half of the remaining budget covers.
     indices_by_block: dict[Hashable, list[int]] = {}
     for index, block in enumerate(blocks):
         indices_by_block.setdefault(block, []).append(index)

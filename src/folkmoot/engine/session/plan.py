@@ -25,11 +25,11 @@ REGISTERED = (DESIGN, CLAIMS, SEATS)
 
 
 def digest_registration(plan: Mapping[str, Any]) -> str:
-    """Return the digest of the parts that a plan fixed before the first call.
+    """Return one hash of all parts that a plan fixed before the first call.
 
-    The digest is computed from the content of the parts, not from the hashes stored in the plan. If
-    the plan has none of these parts, the digest is an empty string.
+    Returns an empty string if the plan has none of these parts.
     """
+    # Computed from the content of the parts, not from the hashes stored in the plan.
     sealed = plan.get("sealed", {})
     hashes = {name: _hash_data(sealed[name]["data"]) for name in REGISTERED if name in sealed}
     return _hash_data(hashes) if hashes else ""
@@ -40,11 +40,10 @@ def _hash_data(data: object) -> str:
 
 
 class Plan:
-    """The plan of one run: the content of `plan.json`, to which parts are added.
+    """The plan of one run: the content of `plan.json`, to which parts are added."""
 
-    A part is sealed when it is added: it cannot change afterwards. The engine calls `write_plan`
-    before every journaled call, so a part is on disk before the calls that depend on it.
-    """
+    # A part is sealed when it is added: it cannot change afterwards. The engine calls `write_plan`
+    # before every journaled call, so a part is on disk before the calls that depend on it.
 
     def __init__(
         self, path: Path, *, started_at: str, study_file: str = "", accept_changes: bool = False
@@ -74,19 +73,17 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """From now on, let changed parts of the plan replace those fixed before the first call.
-
-        `plan.json` keeps the earlier parts beside the new parts.
-        """
+        """From now on, let changed parts replace those that the plan has fixed."""
+        # `plan.json` keeps the earlier parts beside the new parts.
         self._accept = True
 
     @property
     def data(self) -> Mapping[str, object]:
-        """The content to be written to the plan file by the next `write_plan`."""
+        """The content that the next `write_plan` writes to the plan file."""
         return dict(self._data)
 
     def sealed_part(self, name: str) -> Mapping[str, object]:
-        """Return a part of the plan, or an empty dictionary if the plan does not have it yet."""
+        """Return a part of the plan, or an empty dictionary if the plan lacks it."""
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
 
     def seal_part(self, name: str, data: object) -> None:
@@ -114,7 +111,7 @@ class Plan:
         self._unwritten = True
 
     def add_note(self, name: str, data: object) -> None:
-        """Store a note beside the design. Notes may be replaced later."""
+        """Store a note beside the design, in place of an earlier note of this name."""
         self._data[name] = data
         self._unwritten = True
 
@@ -123,7 +120,10 @@ class Plan:
         return self._data.get(name)
 
     def write_plan(self) -> None:
-        """Write parts of the plan that are not on disk yet. Raises StorageError."""
+        """Write parts of the plan that are not on disk yet.
+
+        Raises StorageError if the disk cannot be written.
+        """
         if self._unwritten:
             # Only the first write of this process may save the old content. Later writes would save
             # our own.
@@ -133,10 +133,8 @@ class Plan:
             self._unwritten = False
 
     def restore_file(self) -> None:
-        """Restore the plan file as this process found it.
-
-        Used for a process that has made no call under the changed plan.
-        """
+        """Restore the plan file as this process found it."""
+        # Used for a process that has made no call under the changed plan.
         if self._before is not None:
             write_text(self._path, self._before)
 
@@ -156,7 +154,7 @@ def _drift_hint(difference: str) -> str:
 
 
 def describe_first_difference(old: dict[str, object], new: dict[str, object]) -> str:
-    """Return the path of the first difference between two parts of a plan, with both values."""
+    """Return a text on the first difference between two parts of a plan."""
     old_value, new_value = old["data"], new["data"]
     path = ""
     while isinstance(old_value, dict) and isinstance(new_value, dict):
@@ -192,10 +190,10 @@ def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
 def without_new_defaults(
     settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return only the settings that an earlier plan has too, or that differ from their default.
+    """Return settings without the defaults that an earlier plan did not have yet.
 
-    `earlier` are the settings in the plan, `given` those that differ from their default. Nested
-    dictionaries, and dictionaries in lists, are treated in the same way.
+    - `earlier`: the settings in the plan.
+    - `given`: the settings that differ from their default.
     """
     kept: dict[str, Any] = {}
     for key, setting in settings.items():

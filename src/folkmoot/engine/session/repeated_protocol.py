@@ -1,10 +1,12 @@
 """Run the protocol of a finished run again with some prompts changed, inside another run.
 
-The study's own code runs again. A request that the finished run made is answered from its journal
-at no cost. In chosen scopes, all other requests are made by the other run (the outer run), which
-journals and pays for them. So whatever depends on a changed prompt, such as the result of a game,
-is computed again. Controls use this module.
+Controls use this module.
 """
+
+# The study's own code runs again. A request that the finished run made is answered from its journal
+# at no cost. In chosen scopes, all other requests are made by the other run (the outer run), which
+# journals and pays for them. So whatever depends on a changed prompt, such as the result of a game,
+# is computed again.
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ NOT_REPEATED = "refused:not_repeated"
 
 @dataclass(frozen=True)
 class RepeatedAnswer:
-    """An answer from a protocol that a control runs a second time (see `repeat_protocol`)."""
+    """An answer from a protocol that a control runs a second time."""
 
     # The answer's row in the table `answers`.
     row: Mapping[str, object]
@@ -68,13 +70,13 @@ Revision = Callable[
 def keep_question(
     _address: str, _speaker: Speaker, built: BuiltMessages, options: tuple[str, ...]
 ) -> tuple[BuiltMessages, tuple[str, ...]]:
-    """Return the question unchanged, for a second run that is to change no prompt."""
+    """Return the question unchanged, for a second run that changes no prompt."""
     return built, options
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run with what its protocol needs to run again."""
+    """A finished run, and the protocol that can run again."""
 
     folder: Path
     protocol: Callable[[Session[Any]], Awaitable[None]]
@@ -96,12 +98,13 @@ async def repeat_protocol(
     """Run the protocol of a finished run again inside a scope, and return its answers.
 
     - `watched`: the addresses of the answers to return.
-    - `repeated`: the scopes in which prompts are changed and asked again, as address prefixes
-      without a final slash. Elsewhere the old replies count, so that later stages cost nothing.
-    - `revise`: returns a changed question (see `Revision`).
+    - `repeated`: the paths of the scopes in which prompts are changed and asked again.
+    - `revise`: returns a changed question.
 
-    Raises the errors of the protocol, and those that stop the outer run, to which `scope` belongs.
+    Raises the errors of the protocol and of the run that `scope` belongs to.
     """
+    # Outside of `repeated` the old replies count, so that later stages cost nothing. Paths have no
+    # final slash.
     outer = scope._run
     with (
         JournalReader(finished.folder / JOURNAL) as journal,
@@ -143,10 +146,9 @@ async def repeat_protocol(
 
 @dataclass(kw_only=True)
 class RepeatedProtocol(RunContext):
-    """The run context for the second run of a protocol, which happens inside another run.
+    """The run context of a protocol that runs again inside another run."""
 
-    `repeat_protocol` creates it.
-    """
+    # `repeat_protocol` creates it.
 
     # The run that asks the changed requests, in its scope `name`.
     outer: RunContext
@@ -172,11 +174,11 @@ class RepeatedProtocol(RunContext):
 
     @property
     def is_exact(self) -> bool:
-        """True if requests changed only in the `repeated` scopes, compared to the finished run."""
+        """True if requests differ from the finished run only in the `repeated` scopes."""
         return not self._stale
 
     def answers(self) -> dict[str, RepeatedAnswer]:
-        """Return the answers to the watched questions of the second run, by address."""
+        """The answers to the watched questions of the second run, by address."""
         return {
             address: RepeatedAnswer(
                 row,
@@ -243,10 +245,9 @@ class RepeatedProtocol(RunContext):
         self._spans[address] = row_order.next_key(), spans
 
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
-        """Keep a row of the table `answers`, and drop other rows, which the finished run has.
-
-        If the answer is new, the row is also added to the outer run, which is still in progress.
-        """
+        """Keep a row of the table `answers`, and drop rows of other tables."""
+        # The finished run has the other rows. A new answer is also added to the outer run, which is
+        # still in progress.
         if table != "answers":
             return
         address = str(row["address"])
@@ -277,7 +278,6 @@ class RepeatedProtocol(RunContext):
         return f"{self.name}/{address}"
 
     def _moved(self, spans: Sequence[Span]) -> list[Span]:
-        """Return the sources of texts, with the addresses of the outer run for new texts."""
         return [
             span._replace(source=span.source._replace(id=self._outer_address(span.source.id)))
             if self._is_new(span.source)
@@ -293,11 +293,8 @@ class RepeatedProtocol(RunContext):
 
 
 class _RepeatedJournal:
-    """A journal of expensive computations for a protocol that runs a second time.
-
-    A result is looked up in the finished run first, and then in the outer run, which is still in
-    progress. New results are stored in the outer run.
-    """
+    # A result is looked up in the finished run first, and then in the outer run, which is still in
+    # progress. New results are stored in the outer run.
 
     def __init__(self, outer: RunContext, name: str, source: JournalReader) -> None:
         self._outer, self._name, self._source = outer, name, source
@@ -316,12 +313,12 @@ class _RepeatedJournal:
 
 
 def enclosing_scopes(address: str) -> list[str]:
-    """Return the scopes that contain a call, from the outermost to its own."""
+    """Return the paths of the scopes that contain a call, the outermost first."""
     *parts, _ = address.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _question_of(address: str) -> str:
-    """Return an address without the suffix of a re-ask, such as `.r1`."""
+    # Without the suffix of a re-ask, such as `.r1`.
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"
