@@ -1,10 +1,15 @@
-"""Town hall: who is heard when twenty residents, four of them vulnerable, discuss a local issue.
+"""Town hall: twenty residents, four of them vulnerable, discuss a local issue.
 
-Start reading with `protocol` (the order of a discussion) and `stages` (the questions). `discussion`
-holds the data of a discussion, `participants` draws the residents, `answers` holds the answer
-types. `measures` and `findings` work on the written tables. `respondent` gives the answers of the
-embedded respondent. No other study type imports this package.
+- `protocol`: the order of a discussion. Start here.
+- `stages`: the questions.
+- `discussion`: the data of a discussion.
+- `participants`: how residents are drawn.
+- `answers`: the answer types.
+- `measures` and `findings`: what is computed from the tables.
+- `respondent`: the answers of the embedded respondent.
 """
+
+# No other study type imports this package.
 
 from __future__ import annotations
 
@@ -46,7 +51,8 @@ from folkmoot.studies.town_hall.tables import TABLES
 def made_afterwards(
     run: RunFolder, journal: JournalReader, prompts: Mapping[str, str]
 ) -> Iterator[Row]:
-    """Yield the rows that are computed after a run: exposure, levels, and their differences."""
+    """Yield the rows that are computed after a run."""
+    # Exposure, levels, and the differences between levels.
     yield from EXPOSURE(run, journal, prompts)
     yield from comparison_rows(compare_levels(run))
 

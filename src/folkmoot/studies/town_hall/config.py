@@ -1,4 +1,4 @@
-"""The keys of a town hall's study file, and its levels. A level is a set of switches and models."""
+"""The keys of a town hall's study file, and its levels."""
 
 from __future__ import annotations
 
@@ -366,7 +366,7 @@ FIVE_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "e
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level that the study compares: its switches and its models."""
+    """One level that the study compares."""
 
     name: str
     context: Literal["shared", "separate"] = "separate"
@@ -396,10 +396,8 @@ class Level:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Level:
-        """Return the level that `to_json` wrote into a plan.
-
-        Plans of earlier versions lack some switches, which then have their defaults.
-        """
+        """Return the level that is stored in a plan."""
+        # Plans of earlier versions lack some switches, which then have their defaults.
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         return cls(**{**values, "models": tuple(values["models"])})
 
@@ -417,27 +415,21 @@ BUILT_IN: Mapping[str, Level] = {
 
 
 def levels_of(config: TownHallConfig) -> list[Level]:
-    """Return the levels of a run in the order of the study file.
-
-    The switches of the study file are applied. Unknown names are left out, because `level_problems`
-    reports them before a run.
-    """
+    """Return the levels of a run in the order of the study file."""
+    # Unknown names are left out, because `level_problems` reports them before a run.
     levels = known_levels(config)
     return [levels[name] for name in config.levels if name in levels]
 
 
 def known_levels(config: TownHallConfig) -> dict[str, Level]:
-    """Return all levels that a study file can name: built-in levels and levels of the file."""
+    """Return all levels that a study file can name."""
     names = dict.fromkeys([*BUILT_IN, *config.level_settings])
     return {name: level for name in names if (level := _build_level(config, name, ()))}
 
 
 def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
-    """Return a level. Switches that it does not set come from the level that `like` names.
-
-    Returns None if `like` names an unknown level or leads in a circle. `above` holds the names of
-    the levels that led here.
-    """
+    # Switches that the level does not set come from the level that `like` names. None if `like`
+    # names an unknown level or leads in a circle: `above` holds the names that led here.
     settings = config.level_settings.get(name)
     if settings is None or settings.like is None:
         return _change_level(BUILT_IN.get(name, Level(name) if settings else None), settings)
@@ -456,10 +448,7 @@ def _change_level(level: Level | None, settings: LevelSettings | None) -> Level 
 
 
 def level_problems(config: TownHallConfig, vulnerable_count: int) -> list[Problem]:
-    """Return the problems of the levels in a study file.
-
-    `vulnerable_count` is the number of vulnerable residents.
-    """
+    """Return the problems of the levels in a study file."""
     levels_by_name = known_levels(config)
     described_names = levels_by_name.keys() | config.level_settings
     problems = [
@@ -525,11 +514,11 @@ def _unknown_level_problem(name: str, known: list[str]) -> Problem:
 def assign_models(
     models: Sequence[str], general: Sequence[str], vulnerable: Sequence[str], seed: int, set_no: int
 ) -> dict[str, str | None]:
-    """Assign models to seats. Returns resident id → model, or None for the run's model.
+    """Return the model of each resident, or None for the run's model.
 
-    Several models are spread evenly, and each vulnerable resident gets a different model. Raises
-    ProtocolError if there are too few models for this.
+    Raises ProtocolError if there are fewer models than vulnerable residents.
     """
+    # Several models are spread evenly, and each vulnerable resident gets a different model.
     if len(models) < 2:
         only_model = models[0] if models else None
         return dict.fromkeys((*general, *vulnerable), only_model)
@@ -560,12 +549,9 @@ SATISFACTION = "satisfaction.satisfaction"
 
 
 def declare_claims(config: TownHallConfig) -> list[Claim]:
-    """Return the claims (comparisons declared before a run) of a town hall.
-
-    The primary claims compare the inclusion gap of two consecutive main levels. The gap is the
-    inclusivity score of vulnerable minus that of general residents. Other claims are secondary or
-    exploratory.
-    """
+    """Return the comparisons that a town hall declares before a run."""
+    # The primary claims compare the inclusion gap of two consecutive main levels. The gap is the
+    # inclusivity score of vulnerable minus that of general residents.
     # Controls without vulnerable residents have no gap to compare.
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]
     main = [level for level in levels if level.part == "main"]

@@ -1,7 +1,4 @@
-"""The data of one discussion, its speakers, and the functions that ask them.
-
-Each resident is asked in a separate session, or one shared session answers for all residents.
-"""
+"""The data of one discussion, its speakers, and how they are asked."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ class StatementLine(Named):
 
 
 class AddressedQuestion(StatementLine):
-    """One question, with its addressee, in a list that a prompt shows."""
+    """One question and its addressee, in a list that a prompt shows."""
 
     target: str
 
@@ -82,7 +79,7 @@ class RoundRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Meeting:
-    """One discussion before it starts: a set of residents at a level."""
+    """One discussion before it starts."""
 
     id: str
     set: ResidentSet
@@ -123,7 +120,7 @@ class Meeting:
 
     @cached_property
     def named_residents(self) -> dict[str, Named]:
-        """Resident id → the id and name that prompts show."""
+        """The id and name of each resident, as prompts show them."""
 
         def quote_column(resident: Resident, column: str) -> str:
             source_id = cell_id(f"residents.{column}", self.set.number, resident.id)
@@ -138,7 +135,7 @@ class Meeting:
         }
 
     def describe_format(self, answer: AnswerType[Any]) -> str:
-        """Return the text that describes a JSON reply in a prompt: its keys and their options."""
+        """Return the text that tells a model which format its reply must have."""
         return answer.describe_format(self._closed_fields)
 
     @cached_property
@@ -180,18 +177,16 @@ class Meeting:
         }
 
     def topic_for(self, resident: Resident, texts_by_key: Mapping[str, T]) -> list[T]:
-        """Return the topic texts that apply to a resident.
-
-        The keys of `texts_by_key` say to whom a text applies: `all`, an ownership (such as
-        "tenant"), a type of vulnerable resident, or a label.
-        """
+        """Return the texts about the topic that apply to a resident."""
+        # The keys are `all`, an ownership (such as "tenant"), a type of vulnerable resident, or a
+        # label.
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [texts_by_key[key] for key in keys if key in texts_by_key]
 
     def statements(self, round_: Round, *, excluding: str = "") -> list[StatementLine]:
-        """Return the statements of a round in order.
+        """Return the statements of a round in order, without empty ones.
 
-        Empty statements and those by `excluding` are left out.
+        `excluding`: a resident whose statements are left out.
         """
         return self.as_lines(
             (resident_id, round_.recorded[resident_id].statement)
@@ -200,7 +195,10 @@ class Meeting:
         )
 
     def public_history(self, rounds: Sequence[Round], *, excluding: str = "") -> list[RoundRecord]:
-        """Return the public utterances of `rounds`, without the statements by `excluding`."""
+        """Return what was said in public in some rounds.
+
+        `excluding`: a resident whose statements are left out.
+        """
         return [
             {
                 "round": quote_round(round_.number),
@@ -211,13 +209,17 @@ class Meeting:
         ]
 
     def remembered_rounds(self, rounds: Sequence[Round]) -> Sequence[Round]:
-        """Return the rounds that prompts show. They are the same at every level."""
+        """Return the rounds that prompts show."""
+        # They are the same at every level.
         return rounds if self.config.history == "all" else rounds[-1:]
 
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Return the questions to one of `asked`, without those that the speaker `but` asked."""
+        """Return the questions that were put to one of `asked`.
+
+        `but`: a speaker whose own questions are left out.
+        """
         residents = self.named_residents
         return [
             {
@@ -234,7 +236,10 @@ class Meeting:
         ]
 
     def as_lines(self, utterances: Iterable[tuple[str, Utterance]]) -> list[StatementLine]:
-        """Return (resident id, utterance) pairs as lines for prompts, without empty utterances."""
+        """Return utterances as lines for prompts, without empty ones.
+
+        `utterances`: pairs of a resident id and an utterance.
+        """
         return [
             self._build_line(resident_id, utterance)
             for resident_id, utterance in utterances
@@ -258,7 +263,7 @@ def quote_round(number: int) -> int:
 def make_meeting(
     config: TownHallConfig, resident_set: ResidentSet, level: Level, seed: int
 ) -> Meeting:
-    """Return the meeting of one set at one level."""
+    """Return the meeting of one set of residents at one level."""
     people, orders = resident_set.residents, resident_set.orders
     general = [resident.id for resident in people if not resident.is_vulnerable]
     vulnerable = [resident.id for resident in people if resident.is_vulnerable]
@@ -287,7 +292,7 @@ def make_meeting(
 
 
 class RecordedQuestion(NamedTuple):
-    """A question in a statement, and its utterance."""
+    """A question that a statement contains."""
 
     # The id of a resident, `all`, `moderator` or `planner`.
     target: str
@@ -305,7 +310,7 @@ class RecordedTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a discussion, with its answers and their utterances."""
+    """One round of a discussion."""
 
     number: int
     # The order in which prompts list the statements of the round.
@@ -325,7 +330,7 @@ class Round:
     planned_parts: int = 1
 
     def quote_stance(self, resident: str) -> str:
-        """Return the stance in a resident's thoughts of this round, as a quote for prompts."""
+        """Return the stance in a resident's thoughts of this round, for prompts."""
         thoughts = self.recorded[resident].thoughts
         return quote_value(
             self.turns[resident].stance, "utterance", thoughts.id if thoughts else "", resident
@@ -334,7 +339,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Discussion:
-    """The state of a discussion: the meeting and the results of the stages so far."""
+    """A discussion with the results of its stages so far."""
 
     meeting: Meeting
     rounds: tuple[Round, ...] = ()
@@ -350,18 +355,19 @@ class Discussion:
     calls: tuple[Call, ...] = ()
 
     def with_stage(self, calls: Sequence[Call], **stage: Any) -> Discussion:
-        """Return a copy with one more stage: its calls, and the fields in `stage`."""
+        """Return a copy with the calls and results of one more stage."""
         return replace(self, calls=(*self.calls, *calls), **stage)
 
     @cached_property
     def items(self) -> dict[str, PlannedItem]:
-        """The ballot items by id, or no items if the planner's answer could not be read."""
+        """The ballot items by id, such as `V1`."""
+        # There are none if the planner's answer could not be read.
         planned = self.planned.items if self.planned else ()
         return {f"V{number}": item for number, item in enumerate(planned, start=1)}
 
 
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:
-    """Return the statements of one resident in `rounds`, for prompts."""
+    """Return one resident's statements in some rounds, for prompts."""
     statements = {round_.number: round_.recorded[resident].statement for round_ in rounds}
     return [
         {"round": quote_round(number), "text": on_one_line(utterance)}
@@ -371,7 +377,8 @@ def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int
 
 
 def one_line(text: str) -> str:
-    """Return a text without line breaks, so that it cannot imitate another speaker's line."""
+    """Return a text without line breaks."""
+    # A text with line breaks could imitate another speaker's line.
     return " ".join(text.split())
 
 
@@ -403,7 +410,7 @@ class HallSpeakers:
     def reading_context(
         self, me: str, *, round: int = 2, stance: str = "", think: bool = True, max_items: int = 0
     ) -> AskContext:
-        """Return the context for reading an answer of the speaker with id `me`."""
+        """Return what is needed to read an answer of the speaker with id `me`."""
         meeting = self.meeting
         return AskContext(
             self.ids, me, round, stance, think, max_items, meeting.names_by_id, meeting.set.options
@@ -411,10 +418,8 @@ class HallSpeakers:
 
 
 def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
-    """Build the speakers of a meeting with their system prompts.
-
-    The planner has the same model at every level and is not told who is vulnerable.
-    """
+    """Return the speakers of a meeting with their system prompts."""
+    # The planner has the same model at every level and is not told who is vulnerable.
     level = meeting.level
     prompt_variables = {"residents": count_residents(meeting), "topic": meeting.topic}
     is_shared = level.context == "shared"
@@ -472,10 +477,8 @@ def count_residents(meeting: Meeting) -> int:
 
 
 def longest_reply(config: TownHallConfig, model: str) -> int:
-    """Return the limit of a shared reply in tokens.
-
-    The study file and the model each have a limit, and the lower limit counts.
-    """
+    """Return the limit of a shared reply in tokens."""
+    # The study file and the model each have a limit, and the lower limit counts.
     limit = catalog.max_output_tokens(model, config.endpoints)
     return min(config.longest_shared_reply, limit or config.longest_shared_reply)
 
@@ -506,7 +509,8 @@ def _shared_session(scope: Scope, meeting: Meeting, portraits: Sequence[str]) ->
 
 
 def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str:
-    """Return a resident's persona as one paragraph, which is the same at all levels."""
+    """Return a resident's persona as one paragraph."""
+    # It is the same at all levels.
     topic = meeting.config.topic
     source_id = cell_id("portraits.portrait", meeting.id, resident.id)
     if resident.id in meeting.ids_as_self:
@@ -522,7 +526,7 @@ def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str
 
 
 class ResidentHistory(TypedDict):
-    """What a resident has heard and said so far, as variables of prompts."""
+    """What a resident has heard and said so far, for prompts."""
 
     me: str
     last_round: int
@@ -539,7 +543,7 @@ class ResidentHistory(TypedDict):
 
 
 def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> ResidentHistory:
-    """Return the history of resident `me`, limited to the rounds that prompts show."""
+    """Return what resident `me` has heard and said in the rounds that prompts show."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds, excluding=me)
     return {
@@ -554,7 +558,7 @@ def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> Re
 
 
 def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, object]:
-    """Return the history for a prompt that asks one model to answer for all residents."""
+    """Return the history for a prompt to the model that answers for all residents."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds)
     return {
@@ -568,7 +572,7 @@ def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, obj
 async def ask_speaker(
     scope: Scope, speaker: Speaker, prompt: str, answer_type: AnswerType[T], stage: Stage
 ) -> SpeakerAnswer[T]:
-    """Ask one speaker and return the answer, after up to two re-asks."""
+    """Ask one speaker and return the answer."""
     result = await scope.ask_detailed(
         speaker, prompt, answer_type=answer_type, about=stage.question_matter
     )
@@ -611,17 +615,17 @@ class SharedRequest(Generic[M, V]):
 
 
 def keep_answer(_resident: str, answer: T, _address: str) -> T:
-    """Return the answer unchanged. Used as `SharedRequest.record` if there is nothing to record."""
+    """Return the answer unchanged."""
+    # Used as `SharedRequest.record` if there is nothing to record.
     return answer
 
 
 async def ask_together(
     scope: Scope, hall: HallSpeakers, group: SharedRequest[M, V]
 ) -> tuple[Answers[V], list[Call]]:
-    """Ask one model to answer for all residents, in as few calls as the reply limit allows.
-
-    The model is asked again for residents who are missing in a reply, until a reply adds none.
-    """
+    """Ask one model to answer for all residents."""
+    # There are as few calls as the reply limit allows. The model is asked again for residents who
+    # are missing in a reply, until a reply adds none.
     session, max_reply_tokens = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
     values: dict[str, V] = {}
@@ -660,6 +664,6 @@ async def ask_together(
 
 
 def session_of(hall: HallSpeakers) -> Speaker:
-    """Return the speaker that answers for all residents. The hall must have one."""
+    """Return the speaker that answers for all residents."""
     assert hall.session is not None
     return hall.session

@@ -1,8 +1,7 @@
-"""The exposure of residents: the texts that the prompt of each decision should contain.
+"""The texts that the prompt of each decision should contain."""
 
-`exposure_decisions` derives these texts from the tables alone. `kit.exposure` then compares them
-with the texts in the stored requests.
-"""
+# They are derived from the tables alone. `kit.exposure` then compares them with the texts in the
+# stored requests.
 
 from __future__ import annotations
 
@@ -34,7 +33,10 @@ DECISION_OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "s
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of a text in a prompt, such as `STATEMENTS`, or "" if exposure ignores it."""
+    """Return the kind of a text in a prompt, such as `STATEMENTS`.
+
+    Returns "" for a text that exposure ignores.
+    """
     if source.kind == "persona":
         return LIFE_STORY
     if source.kind == "proposal":
@@ -51,8 +53,6 @@ def label_source(source: Source) -> str:
 
 @dataclass
 class _Discussion:
-    """The recorded texts of one discussion."""
-
     level: str
     # Resident id → id of the persona text.
     portraits: dict[str, str] = field(default_factory=dict)
@@ -63,10 +63,8 @@ class _Discussion:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield the decisions of a run: statements, reflections, votes and satisfaction ratings.
-
-    If one model answers for all residents, its reply yields one decision for each of them.
-    """
+    """Yield the decisions of a run: statements, reflections, votes and satisfaction ratings."""
+    # A reply for all residents yields one decision for each of them.
     config = TownHallConfig.model_validate(run.config)
     discussions: dict[str, _Discussion] = {}
     for row in run.read_table("portraits").iter_rows(named=True):

@@ -1,9 +1,8 @@
-"""The files of a run in the format of the source study.
+"""The files of a run in the format of the source study."""
 
-Each discussion has seven JSON files. Further files compare the levels and sum up the calls. All of
-them are computed from the tables, so they can be written again. Logs are written during a
-discussion. Their times and token counts come from the journal, so a replay writes the same log.
-"""
+# Each discussion has seven JSON files. Further files compare the levels and sum up the calls. All
+# of them are computed from the tables, so they can be written again. Logs are written during a
+# discussion. Their times and token counts come from the journal, so a replay writes the same log.
 
 from __future__ import annotations
 
@@ -57,7 +56,10 @@ FILES = (
 
 
 def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield (path below the run folder, content) for each derived file."""
+    """Yield the path and content of each file that is computed from the tables.
+
+    Paths are relative to the run folder.
+    """
     # One discussion at a time, so that memory does not grow with the number of sets.
     for discussion in read_discussions(run):
         for name, content in discussion_files(discussion).items():
@@ -120,7 +122,7 @@ def read_discussions(run: RunFolder) -> Iterator[StoredDiscussion]:
 
 
 def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
-    """Return discussion id → round → number of calls, if one model answers for all residents."""
+    # Discussion id → round → number of calls, if one model answers for all residents.
     address_groups = pl.col("scope").str.extract_groups(r"^(?<discussion>[^/]+)/round(?<round>\d+)")
     session_answers = (
         run.scan_table("answers")
@@ -137,7 +139,7 @@ def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
 
 
 def discussion_files(discussion: StoredDiscussion) -> dict[str, Json]:
-    """Return file name → content for a discussion. Names lack folder and extension."""
+    """Return the contents of a discussion's files by name, without folder and extension."""
     groups = compare_groups(discussion.tables)
     outcome = final_consensus(discussion.tables, groups)
     contents = (
@@ -398,11 +400,9 @@ def _satisfaction_data(tables: Tables, groups: dict[str, Json]) -> Json:
 
 
 def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]:
-    """Return the totals of calls by discussion and by model.
-
-    Re-asks and missing answers come from the table `answers`. Times, tokens and cost come from the
-    journal and include retries.
-    """
+    """Return the totals of calls by discussion and by model."""
+    # Re-asks and missing answers come from the table `answers`. Times, tokens and cost come from
+    # the journal and include retries.
     call_rows = [
         {"discussion": name, **call}
         for name in run.read_table("discussions")["discussion_id"]
@@ -492,10 +492,8 @@ class Entry:
 
 
 def log_lines(discussion: Discussion) -> tuple[str, str]:
-    """Return two texts: the log as JSON lines, and the errors in the log as plain text.
-
-    Entries below the configured log level are left out of the JSON lines.
-    """
+    """Return the log as JSON lines, and its errors as plain text."""
+    # Entries below the configured log level are left out of the JSON lines.
     levels = LOG_LEVELS[LOG_LEVELS.index(discussion.meeting.config.log_level) :]
     entries = list(log_entries(discussion))
     lines = [entry.to_json(discussion) for entry in entries if entry.level in levels]
@@ -507,7 +505,7 @@ def log_lines(discussion: Discussion) -> tuple[str, str]:
 
 
 def log_entries(discussion: Discussion) -> Iterator[Entry]:
-    """Yield the entries of a discussion's log in the order of the protocol."""
+    """Yield the entries of a discussion's log in order."""
     calls, has_full_texts = discussion.calls, discussion.meeting.config.log_texts == "full"
     before = [call for call in calls if call.stage.name == "satisfaction_before"]
     # Calls of rounds have a round number. The remaining calls come after the rounds.
@@ -613,14 +611,19 @@ def _last_call_time(calls: Iterable[Call]) -> float | None:
 
 
 def format_timestamp(at: float | None) -> str | None:
-    """Return a time as ISO 8601 in UTC with milliseconds, or None without a time."""
+    """Return a time in ISO 8601 format in UTC.
+
+    `at`: seconds since the Unix epoch.
+
+    Returns None if `at` is None.
+    """
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def keep_log(scope: Scope, discussion: Discussion) -> None:
-    """Write the logs of a discussion for the stages so far."""
+    """Write the logs of a discussion."""
     lines, errors = log_lines(discussion)
     # The start of the run names the files, so a resumed run writes the same files again.
     file_stamp = "".join(

@@ -1,4 +1,4 @@
-"""The findings of a town-hall run. They compare levels, and vulnerable with general residents."""
+"""The findings of a town-hall run."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ Levels = Mapping[str, Json]
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """Return all findings of a run. The headline comes first."""
+    """Return all findings of a run, the headline first."""
     comparison = compare_levels(run)
     main, supplementary = comparison["main"], comparison["supplementary"]
     levels: Levels = main["levels"]
@@ -124,19 +124,13 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
-    """Return the results that compare a supplementary level with a main level.
-
-    `between` holds the results on pairs of main levels, which are left out.
-    """
+    # `between` holds the results on pairs of main levels, which are left out.
     return [result for result in results if result.claim.measure == GAP and result not in between]
 
 
 def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[str, Estimate]:
-    """Return group → estimate of a measure at one level.
-
-    The groups are "vulnerable", "general" and "gap" (their difference). A group without data is
-    left out.
-    """
+    # The groups are "vulnerable", "general" and "gap" (their difference). A group without data is
+    # left out.
     groups: dict[object, str] = {(True,): "vulnerable", (False,): "general"}
     estimates = {}
     for result in results:
@@ -161,10 +155,8 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Build the finding on how strongly other residents respond (inclusivity score), per level.
-
-    The gap is the score of vulnerable residents minus that of general residents.
-    """
+    """Build the finding on how strongly other residents respond, for each level."""
+    # The gap is the inclusivity score of vulnerable residents minus that of general residents.
     estimates_by_level = {
         level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)
         for level, summary in levels.items()
@@ -276,9 +268,9 @@ def _compare_scores(
 def step_finding(
     results: Sequence[Result], differences: Sequence[Json], sets: int
 ) -> Finding | None:
-    """Build the finding on how the inclusion gap changes from level to level, within sets.
+    """Build the finding on how the inclusion gap changes between levels.
 
-    Return None if no pair of levels was compared.
+    Returns None if no levels were compared.
     """
     changes = [
         f"level {difference['to']} − level {difference['from']}: "
@@ -303,7 +295,8 @@ def step_finding(
 def replication_finding(
     supplementary: Json, main: Levels, results: Sequence[Result], sets: int
 ) -> Finding:
-    """Build the finding on supplementary levels, which are outside the main comparison."""
+    """Build the finding on supplementary levels."""
+    # They are outside the main comparison.
     rows = [
         {"level": level, **_figure_values(summary, SCORE), "part": part}
         for part, levels in (("supplementary", supplementary["levels"]), ("main", main))
@@ -406,7 +399,7 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
 
 
 def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
-    """Build the finding that lists all figures at all levels, each with its gap between groups."""
+    """Build the finding that lists all figures at all levels."""
     meanings: Mapping[str, str] = comparison["figures"]
     rows = []
     for name in meanings:
@@ -429,10 +422,11 @@ def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
 
 
 def concerns_finding(run: RunFolder) -> list[Finding]:
-    """Build the findings on the outcome of residents' concerns, by level and group.
+    """Build the findings on what became of residents' concerns.
 
-    The list is empty if only the embedded respondent coded concerns, or if no concern was coded.
+    The result is empty if no concern was coded.
     """
+    # Codes of the embedded respondent do not count.
     codings = coding.read_codings(run).get(CONCERN)
     if codings is None or not codings.supports_findings:
         return []
@@ -572,9 +566,9 @@ def _describe_code(code: str) -> str:
 
 
 def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
-    """Build the finding on the shares of the five reaction levels, by level and group.
+    """Build the finding on reactions to vulnerable and to general residents.
 
-    Return None if no reaction has a known type.
+    Returns None if no reaction has a known type.
     """
     # References of unknown type have no level.
     reactions = reactions.filter(pl.col("reaction").is_not_null())
@@ -630,7 +624,10 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
 
 
 def stance_finding(rounds: pl.DataFrame) -> Finding | None:
-    """Build the finding on changes of stances, or return None if no change is known."""
+    """Build the finding on changes of stances.
+
+    Returns None if no change is known.
+    """
     with_change = rounds.filter(pl.col("change_type").is_not_null())
     if with_change.is_empty():
         return None
@@ -669,10 +666,12 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
 
 
 def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]:
-    """Build the findings on who responded to whom in the first set, with one heat map per level.
+    """Build the findings on who responded to whom in the first set.
 
-    A response is any reaction except `ignore`. Rows are speakers, and columns are targets.
+    The result is empty without reactions.
     """
+    # There is one heat map per level. Rows are speakers, and columns are targets. A response is any
+    # reaction except `ignore`.
     if reactions.is_empty():
         return []
     # One set is shown, because residents with the same id differ between sets.

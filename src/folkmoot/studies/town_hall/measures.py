@@ -1,15 +1,12 @@
-"""Measures of a discussion, computed from its tables, and comparison of levels.
+"""The measures of a discussion, and the comparison of levels."""
 
-The measures say how residents react to each other, by round. There is one result for vulnerable and
-one for general residents. The gap is vulnerable minus general.
-
-From round 2 on, a resident with a readable statement can react to every resident who made a
-statement in the round before. If the resident does not refer to one of them, that reaction has
-level 0 (ignore).
-
-A set has the same residents at every level. So levels are compared within sets, and the differences
-are averaged over sets.
-"""
+# The measures say how residents react to each other, by round. There is one result for vulnerable
+# and one for general residents. The gap is vulnerable minus general.
+# From round 2 on, a resident with a readable statement can react to every resident who made a
+# statement in the round before. If the resident does not refer to one of them, that reaction has
+# level 0 (ignore).
+# A set has the same residents at every level. So levels are compared within sets, and the
+# differences are averaged over sets.
 
 from __future__ import annotations
 
@@ -58,7 +55,8 @@ MEASURED = (ItemRow, ReactionRow, ReferenceRow, RoundRow, SatisfactionRow, Typed
 
 
 def build_tables(rows: Iterable[Row]) -> Tables:
-    """Return the tables in `MEASURED` as data frames. Rows of other tables are ignored."""
+    """Return the tables that the measures need, as data frames."""
+    # Rows of other tables are ignored.
     # A table without rows still gets a frame with its columns, so that queries do not fail.
     by_table: dict[str, list[Row]] = {row.table: [] for row in MEASURED}
     for row in rows:
@@ -74,7 +72,7 @@ def _build_frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
-    """Return (round, speaker's id, fields) for each answer of a stage, in order.
+    """Return the round, speaker and fields of each answer of a stage, in order.
 
     The round is None outside rounds.
     """
@@ -95,10 +93,8 @@ def read_concerns(tables: Tables) -> list[Json]:
 
 
 def _read_remarks(tables: Tables) -> pl.DataFrame:
-    """Return one row per remark of a resident about another resident.
-
-    `target` is the other resident. `kind` is reaction, question, compelling or disagreed.
-    """
+    # One row per remark of a resident about another resident, `target`. `kind` is reaction,
+    # question, compelling or disagreed.
     remarks: list[tuple[str, str, int | None, bool | None]] = [
         ("reaction", reaction["target_agent"], reaction["agree_level"], reaction["want_to_respond"])
         for _, _, thoughts in read_answers(tables, "think")
@@ -117,11 +113,12 @@ def _read_remarks(tables: Tables) -> pl.DataFrame:
 
 
 def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
-    """Measure how other residents reacted to each resident in a round.
+    """Return how other residents reacted to each resident in a round.
 
-    Returns resident id → columns of `RoundRow`. A ratio or mean without a denominator is None.
-    References of unknown type count in the number of references, but not in the scores.
+    The result maps resident ids to columns of `RoundRow`.
+    A ratio or mean without data is None.
     """
+    # References of unknown type count in the number of references, but not in the scores.
     level, kind = pl.col("reaction_level"), pl.col("kind")
     reacted = (
         tables["reactions"]
@@ -160,11 +157,11 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
 
 
 def measure_survival(tables: Tables) -> pl.DataFrame:
-    """Measure in how many rounds other residents referred to each resident.
+    """Return in which rounds other residents referred to each resident.
 
-    The table has one row per resident (`agent_id`). `citations` lists the number of references in
-    each round. `survival` is the share of rounds after the first in which there was a reference. It
-    is null if there is only one round.
+    The table has one row per resident, with these columns:
+    - `citations`: the number of references in each round.
+    - `survival`: the share of rounds after the first that have a reference.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (
@@ -212,9 +209,9 @@ PER_RESIDENT = {
 def measure(tables: Tables, by: str) -> dict[Any, Json]:
     """Return the totals and figures of each group of residents.
 
-    `by` is the column of the table `rounds` that defines the groups (`is_vulnerable`), or
-    `agent_id` for single residents. The result maps each value of this column to the numbers that
-    `TOTALS` and `FIGURES` name. A figure is None if it needs an answer that could not be read.
+    `by`: `is_vulnerable`, or `agent_id` for single residents.
+
+    A figure is None if an answer for it could not be read.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)
@@ -312,7 +309,7 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
 
 
 def compare_groups(tables: Tables) -> dict[str, Json]:
-    """Return the measures of both groups, and the gap (vulnerable minus general) of each figure."""
+    """Return the measures of vulnerable and general residents, and their differences."""
     groups = measure(tables, "is_vulnerable")
     vulnerable, general = groups[True], groups[False]
     gap = {name: difference_or_none(vulnerable[name], general[name]) for name in FIGURES}
@@ -322,9 +319,10 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
 def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
     """Return the counts of ballot items and concerns by group.
 
-    An item counts as vulnerable-originated if at least one vulnerable resident raised it. The
-    reflection rate of a group is the share of its items that passed, or None without items.
+    A rate without items is None.
     """
+    # An item counts as vulnerable-originated if at least one vulnerable resident raised it. The
+    # reflection rate of a group is the share of its items that passed.
     items = tables["items"]
     vulnerable = find_vulnerable(tables)
     outcome: Json = {
@@ -346,17 +344,23 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
 
 
 def find_vulnerable(tables: Tables) -> set[str]:
-    """Return the ids of the residents that the study counts as vulnerable."""
+    """Return the ids of the vulnerable residents."""
     return set(tables["rounds"].filter("is_vulnerable")["agent_id"])
 
 
 def ratio_or_none(part: float, whole: float) -> float | None:
-    """Return part ÷ whole, or None if the whole is 0."""
+    """Return `part` divided by `whole`.
+
+    Returns None if `whole` is 0.
+    """
     return part / whole if whole else None
 
 
 def difference_or_none(first: float | None, second: float | None) -> float | None:
-    """Return first − second, or None if either is None."""
+    """Return `first` minus `second`.
+
+    Returns None if either is None.
+    """
     return None if first is None or second is None else first - second
 
 
@@ -368,7 +372,7 @@ SWITCHES = (
 
 
 def compare_levels(run: RunFolder) -> Json:
-    """Return the comparison of the levels of a run. Only complete sets are used."""
+    """Return the comparison of a run's levels."""
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
     discussions = run.read_table("discussions")
     # A set that lacks a level cannot be compared within itself, so it is left out of all means.
@@ -377,11 +381,11 @@ def compare_levels(run: RunFolder) -> Json:
 
 
 def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
-    """Return the content of `levels.json`: figures of each level, and differences between levels.
+    """Return the figures of each level and the differences between levels.
 
-    Both are means over sets, for each figure and group. Supplementary levels are listed separately.
-    `discussions` has one row per set and level, and one column per figure and group.
+    `discussions`: a table with one row per set and level.
     """
+    # This is the content of `levels.json`. All values are means over sets.
     names = [name for name in FIGURES if f"gap_{name}" in discussions.columns]
     columns = {name: {group: f"{group}_{name}" for group in GROUPS} for name in names}
     # (level, column) → set number → value.
@@ -471,10 +475,7 @@ def _find_bounds(name: str, *, difference: bool) -> Bounds:
 
 
 def _over_sets(by_set: Mapping[int, float], bounds: Bounds, *, tested: bool = False) -> Json:
-    """Return the mean and interval of a figure over sets. `by_set`: set number → value.
-
-    `tested` adds a p-value. Use it only for differences within sets.
-    """
+    # `by_set` maps a set number to a value. Use `tested` only for differences within sets.
     mean = NO_ESTIMATE
     if by_set:
         mean = _estimate_mean(tuple(by_set.values()), tuple(by_set), bounds)
@@ -504,7 +505,7 @@ def _round_finite(value: float) -> float | None:
 
 
 def comparison_rows(comparison: Json) -> Iterator[Row]:
-    """Yield the rows of the tables `levels` and `differences`, one for each figure and group."""
+    """Yield the rows of the tables `levels` and `differences`."""
     for part in ("main", "supplementary"):
         for level, summary in comparison[part]["levels"].items():
             for cells in _iterate_estimates(summary["figures"]):
@@ -540,7 +541,7 @@ class CodedConcern(NamedTuple):
 
 
 def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedConcern]:
-    """Return the concerns to which the coder gave codes."""
+    """Return the coded concerns of a run."""
     vulnerable = {
         (row["discussion_id"], row["agent_id"]): row["is_vulnerable"]
         for row in run.read_table("rounds").iter_rows(named=True)
@@ -561,10 +562,8 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return for each concern whether the coder gave it `code`: (vulnerable, general residents).
-
-    Only sets with coded concerns of both groups count.
-    """
+    """Return whether each concern has a code, for vulnerable and for general residents."""
+    # Only sets with coded concerns of both groups count.
     common_sets = set.intersection(
         *(
             {coded_concern.set_no for coded_concern in concerns if coded_concern.group == group}
@@ -591,18 +590,16 @@ def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Si
 def set_of_answer(row: Mapping[str, Any]) -> Hashable:
     """Return the name of the set of residents in which an answer was given.
 
-    `row` is a row of `answers`. The name is the same at all levels.
+    `row`: a row of the table `answers`.
     """
     # A discussion is named by its set and its level.
     return str(row["stage"]).partition("_")[0]
 
 
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
-    """Return pairs of satisfaction ratings by the same resident, for the test–retest measures.
-
-    A pair has ratings before and after a discussion. Or it has the ratings before two discussions,
-    at levels where the resident has the same model.
-    """
+    """Return pairs of satisfaction ratings by the same resident."""
+    # A pair has ratings before and after a discussion. Or it has the ratings before two
+    # discussions, at levels where the resident has the same model.
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())
     satisfaction = run.read_table("satisfaction").join(

@@ -1,9 +1,8 @@
-"""The residents of a set: general residents are sampled, and vulnerable ones come from profiles.
+"""The residents of a set."""
 
-Income, economic pressure and affordability must not contradict each other. For example, a resident
-with a high income is never struggling and can afford the contribution. The shares of incomes and of
-pressures in the study file are met exactly.
-"""
+# Income, economic pressure and affordability must not contradict each other. For example, a
+# resident with a high income is never struggling and can afford the contribution. The shares of
+# incomes and of pressures in the study file are met exactly.
 
 from __future__ import annotations
 
@@ -68,10 +67,9 @@ _DECADE = re.compile(r"(?<![0-9])[0-9]{0,2}0\s*['’]?s\b", re.I)
 
 
 def find_ages(age_group: str) -> AgeBounds | None:
-    """Return the lowest and highest age that the name of an age group states.
+    """Return the ages that the name of an age group states, such as `30s`.
 
-    Examples of names are `30s`, `18-24`, `70s+` and `under 30`. Returns None if the name contains
-    no number.
+    Returns None if the name contains no number.
     """
     numbers = [int(number) for number in _NUMBER.findall(age_group)]
     if not numbers:
@@ -166,7 +164,7 @@ class Resident(Profile):
         }
 
     def to_row(self) -> dict[str, Any]:
-        """Return the fields as one flat mapping, without the story."""
+        """Return the fields without the story."""
         return self.model_dump(exclude={"story"})
 
     def _selected_attributes(self, *names: str) -> dict[str, object]:
@@ -175,8 +173,9 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """The residents of one set, and its random orders. Both are the same at all levels."""
+    """The residents of one set, and its random orders."""
 
+    # Residents and orders are the same at all levels.
     number: int
     residents: tuple[Resident, ...]
     # For each round, the order in which prompts list its statements.
@@ -190,10 +189,8 @@ class ResidentSet:
 def make_set(
     config: TownHallConfig, profiles: Sequence[Resident], seed: int, number: int
 ) -> ResidentSet:
-    """Draw the residents and orders of one set.
-
-    The draw depends only on the study file, its seed and the number of the set.
-    """
+    """Return the residents and orders of one set."""
+    # The draw depends only on the study file, its seed and the number of the set.
     general, vulnerable = resident_ids(config.residents.general, len(profiles))
     resident_count = len(general) + len(vulnerable)
     # Stand-ins have ids after all others, so that no id means two residents in one set.
@@ -227,10 +224,8 @@ def make_set(
 
 
 def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
-    """Return the same residents with their labels permuted at random.
-
-    A label consists of status (vulnerable or not), type and short name. Personas do not change.
-    """
+    """Return the residents with their labels shuffled."""
+    # A label consists of status (vulnerable or not), type and short name. Personas do not change.
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "labels"))
     labels = ("is_vulnerable", "vulnerable_type", "label")
     shuffled = [
@@ -245,11 +240,9 @@ def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[
 def with_stories(
     people: Sequence[Resident], story_setting: str, seed: int, set_no: int
 ) -> tuple[Resident, ...]:
-    """Return the same residents with changed life stories.
-
-    If `story_setting` is `none`, all stories are removed. If it is `all`, each resident without a
-    story gets one about everyday life. New stories have the mean length of the existing ones.
-    """
+    """Return the residents with changed life stories."""
+    # If `story_setting` is `none`, all stories are removed. If it is `all`, each resident without a
+    # story gets one about everyday life. New stories have the mean length of the existing ones.
     if story_setting == "none":
         return tuple(resident.model_copy(update={"story": ""}) for resident in people)
     lengths = [len(resident.story.split()) for resident in people if resident.story] or [
@@ -296,11 +289,9 @@ def _draw_story(resident: Resident, word_count: int, rng: np.random.Generator) -
 
 
 def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
-    """Return the same residents with names that fit gender and age.
-
-    The name is a given name. A family name is added if another resident of the set has the same
-    given name. Names of profiles are kept.
-    """
+    """Return the residents with names that fit gender and age."""
+    # The name is a given name. A family name is added if another resident of the set has the same
+    # given name. Names of profiles are kept.
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "names"))
     sexes = [
         {"female": "F", "male": "M"}.get(resident.gender) or "FM"[rng.integers(2)]
@@ -324,7 +315,7 @@ def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tup
 
 
 def resident_ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
-    """Return the ids of general and of vulnerable residents. Ids have the form A01."""
+    """Return the ids of the general and of the vulnerable residents, such as `A01`."""
     width = max(2, len(str(general + vulnerable)))
     names = [f"A{i:0{width}d}" for i in range(1, general + vulnerable + 1)]
     return names[:general], names[general:]
@@ -333,10 +324,8 @@ def resident_ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
 def sample_residents(
     settings: ResidentSettings, names: Sequence[str], seed: int, set_no: int
 ) -> list[Resident]:
-    """Draw one general resident for each id in `names`.
-
-    The draw depends only on the seed, the set and the id.
-    """
+    """Return one general resident for each id in `names`."""
+    # The draw depends only on the seed, the set and the id.
     joint = joint_shares(settings.ratios.income_level, settings.ratios.economic_pressure)
     return [
         _sample_resident(
@@ -395,7 +384,7 @@ def _draw_key(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
 def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
     """Return whether a resident can pay the contribution.
 
-    If income and pressure do not decide this, the result is the random draw `by_lot`.
+    `by_lot`: the result if income and pressure do not decide.
     """
     if income == "low" or pressure == "struggling":
         return False
@@ -405,9 +394,9 @@ def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
 
 
 def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
-    """Return the reason why three attributes of a resident contradict each other.
+    """Return why three attributes of a resident contradict each other.
 
-    Return "" if there is no contradiction.
+    Returns "" if they do not.
     """
     if income == "high" and pressure == "struggling":
         return "a high income and struggling contradict each other"
@@ -422,11 +411,12 @@ def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
 def joint_shares(
     incomes: Mapping[str, float], pressures: Mapping[str, float]
 ) -> NDArray[np.float64]:
-    """Return the share of each combination of income (rows) and pressure (columns).
+    """Return the share of each combination of income and pressure.
 
-    The rows sum to `incomes` and the columns to `pressures`. Contradicting combinations have share
-    0. Use the result only if `joint_problem` returns "".
+    There is one row per income and one column per pressure.
     """
+    # The rows sum to `incomes` and the columns to `pressures`. Contradicting combinations have
+    # share 0. The result is valid only if `joint_problem` returns "".
     rows = np.array([incomes.get(income, 0.0) for income in INCOMES])
     columns = np.array([pressures.get(pressure, 0.0) for pressure in PRESSURES])
     table = _AFFINITY.copy()
@@ -442,9 +432,11 @@ def joint_shares(
 
 
 def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> str:
-    """Return the reason why incomes and pressures cannot be combined without contradictions.
+    """Return why incomes and pressures cannot be combined without contradictions.
 
-    `incomes` and `pressures` map values to shares (0 to 1). Return "" if they can be combined.
+    `incomes` and `pressures`: the share of each value, from 0 to 1.
+
+    Returns "" if they can be combined.
     """
     low, high = incomes.get("low", 0.0), incomes.get("high", 0.0)
     comfortable, struggling = pressures.get("comfortable", 0.0), pressures.get("struggling", 0.0)
@@ -468,9 +460,9 @@ TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """Read the vulnerable residents from the files and folders in `places`. They have no ids yet.
+    """Return the vulnerable residents that files and folders describe, still without ids.
 
-    Raise InputError with all problems in all files.
+    Raises InputError with all problems in all files.
     """
     residents, problems = read_profiles(places, folder)
     if problems:
@@ -479,10 +471,11 @@ def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
 
 
 def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], list[Problem]]:
-    """Return the readable profiles in order, and the problems of the unreadable ones.
+    """Return the readable profiles in order, and the problems of the others.
 
-    `places` are files and folders. Files of a folder are read in alphabetical order.
+    `places`: files and folders.
     """
+    # Files of a folder are read in alphabetical order.
     residents: list[Resident] = []
     problems: list[Problem] = []
     for place in places:
@@ -501,7 +494,10 @@ def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], 
 
 
 def read_profile(file: Path) -> Resident:
-    """Read one profile. Raises InputError with file, line and key of each problem."""
+    """Return the resident that a profile describes.
+
+    Raises InputError with the file, line and key of each problem.
+    """
     name = str(file)
     try:
         # Editors on Windows write a byte-order mark and CRLF, which the pattern below does not

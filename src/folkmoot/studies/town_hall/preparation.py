@@ -1,4 +1,4 @@
-"""Prepare a run of a town hall: checks, advisories, expected rows and template files."""
+"""What happens before a run of a town hall: checks, advisories and template files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def matches_study(raw: Mapping[str, object]) -> bool:
 
 
 def limit_sets(config: TownHallConfig, max_sets: int) -> TownHallConfig:
-    """Return a copy of `config` with at most `max_sets` sets."""
+    """Return a copy of the settings with at most `max_sets` sets."""
     return config.model_copy(update={"sets": min(config.sets, max_sets)})
 
 
@@ -77,10 +77,11 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return the reason why a run has no usable data, or "" for a usable run.
+    """Return why a run has no usable data.
 
-    A run is unusable if no resident made a readable statement in any discussion.
+    Returns "" for a usable run.
     """
+    # A run is unusable if no resident made a readable statement in any discussion.
     statements = run.read_table("utterances").filter(speaker_role=RESIDENT, public=True)
     # A null in `missing` marks a statement that could be read.
     if statements.is_empty() or statements["missing"].null_count():
@@ -91,17 +92,15 @@ def unusable_reason(run: RunFolder) -> str:
 
 
 def template_files() -> dict[str, str | bytes]:
-    """Return the four built-in profiles as editable files, as relative path → content."""
+    """Return the built-in profiles as files to edit, by path."""
     profiles = sorted(BUILT_IN_PROFILES.glob("*.md"))
     return {f"vulnerable/{file.name}": file.read_text("utf-8") for file in profiles}
 
 
 def seat_models(config: TownHallConfig) -> list[str]:
-    """Return the distinct models that the levels name for seats and moderators.
-
-    Models that are built into the levels are left out if the run uses no hosted model, for example
-    with `--model synthetic`.
-    """
+    """Return the models that the levels name, each once."""
+    # Models that are built into the levels are left out if the run uses no hosted model, for
+    # example with `--model synthetic`.
     levels = levels_of(config)
     models = [model for level in levels for model in level.models]
     models += [level.moderator for level in levels if level.moderator not in ("none", "model")]
@@ -118,7 +117,7 @@ def seat_models(config: TownHallConfig) -> list[str]:
 
 
 def config_advisories(config: TownHallConfig) -> list[str]:
-    """Return the advisories for the researcher before a run, one per line."""
+    """Return the advisories before a run, one per line."""
     levels = levels_of(config)
     count = format_count(config.sets * len(levels), "discussion")
     lines = [f"{format_count(config.sets, 'set')} x {format_count(len(levels), 'level')} = {count}"]
@@ -246,7 +245,8 @@ def _check_occupations(settings: ResidentSettings) -> list[Problem]:
 
 
 def design_size(config: TownHallConfig, folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`. Every set takes part at all levels."""
+    """Return the size of the design for `folkmoot power`."""
+    # Every set takes part at all levels.
     resident_count = config.residents.general + len(load_profiles(config.vulnerable, folder))
     key = ("sets", config.sets)
     return DesignSize("paired", len(config.levels), config.sets, resident_count, "set", key)

@@ -1,8 +1,7 @@
-"""The protocol of a town hall: sets of residents discuss one issue at every level.
+"""The protocol of a town hall: sets of residents discuss one issue at every level."""
 
-Within a set only the level differs. Residents, speaking orders, seed and topic are the same. Rows
-are recorded at the end of each round, vote and discussion. Files and findings are made from them.
-"""
+# Within a set only the level differs. Residents, speaking orders, seed and topic are the same. Rows
+# are recorded at the end of each round, vote and discussion. Files and findings are made from them.
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ from folkmoot.studies.town_hall.stages import (
 
 
 async def run_protocol(session: Session[TownHallConfig]) -> None:
-    """Draw residents and seats, hold all discussions and code the residents' concerns."""
+    """Hold all discussions of a run and code the residents' concerns."""
     meetings = await draw_residents_and_seats(session)
 
     async def hold_and_select_texts(scope: Scope, meeting: Meeting) -> list[TextToCode]:
@@ -57,11 +56,9 @@ async def run_protocol(session: Session[TownHallConfig]) -> None:
 
 
 def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet], list[Meeting]]:
-    """Return the sets of residents, and their meetings at every level.
-
-    Sets and meetings depend only on the study file and its seed, so seats can be listed before a
-    run.
-    """
+    """Return the sets of residents, and their meetings at every level."""
+    # Sets and meetings depend only on the study file and its seed, so seats can be listed before a
+    # run.
     profiles, seed = load_profiles(config.vulnerable, folder), config.random_seed
     sets = [make_set(config, profiles, seed, number) for number in range(1, config.sets + 1)]
     return sets, [
@@ -72,7 +69,8 @@ def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet]
 
 
 def available_seats(config: TownHallConfig, folder: Path) -> list[Seat]:
-    """Return the seats that humans can take: each resident at each level."""
+    """Return the seats that humans can take."""
+    # Each resident at each level is a seat.
     _, meetings = meetings_of(config, folder)
     return [_seat_of_resident(meeting, id) for meeting in meetings for id in meeting.ids]
 
@@ -86,7 +84,7 @@ def _seat_of_resident(meeting: Meeting, id: str) -> Seat:
 
 
 async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Meeting]:
-    """Draw the residents, orders and seats of all meetings. Seal and record them."""
+    """Draw and record the residents and their meetings."""
     sets, meetings = meetings_of(session.config, session.study_folder)
     meetings = [
         replace(
@@ -105,7 +103,7 @@ async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Mee
 
 
 def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, object]:
-    """Return the drawn design: residents, orders, levels and the model of each seat."""
+    """Return the drawn design for the pre-registered plan."""
     return {
         "residents": {
             f"set{resident_set.number:02d}": [
@@ -126,10 +124,8 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
 
 
 def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
-    """Return the distinct residents who take part in any meeting of a set.
-
-    They include the stand-ins if a level replaces the vulnerable residents by them.
-    """
+    """Return the residents who take part in any meeting of a set, each once."""
+    # They include the stand-ins if a level replaces the vulnerable residents by them.
     present_ids = {
         resident_id
         for meeting in meetings
@@ -144,10 +140,7 @@ def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> lis
 
 
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
-    """Run one discussion and record it.
-
-    The order is: satisfaction, rounds, ballot, vote, closing text, satisfaction.
-    """
+    """Run one discussion and record it."""
     hall = open_hall(scope, meeting)
     discussion, recorder = Discussion(meeting), Recorder(scope, hall)
 
@@ -180,11 +173,9 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
 async def hold_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...]
 ) -> tuple[Round, list[Call]]:
-    """Run one round, and return it with its calls.
-
-    Residents think and speak, then the moderator speaks if the level has one. Residents reflect
-    after the moderator, except in the last round.
-    """
+    """Run one round, and return it with its calls."""
+    # Residents think and speak, then the moderator speaks if the level has one. Residents reflect
+    # after the moderator, except in the last round.
     level, is_last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count
     should_reflect = level.reflect and not is_last
     if hall.session is not None:

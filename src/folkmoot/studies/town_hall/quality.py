@@ -1,8 +1,7 @@
-"""Counts of how well the answers of a town hall could be read.
+"""Counts of how well the answers of a town hall could be read."""
 
-Repaired, dropped, declined and excluded values are all counted, so that readers see every change to
-the data.
-"""
+# Repaired, dropped, declined and excluded values are all counted, so that readers see every change
+# to the data.
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ Counts: TypeAlias = "dict[str, int | Counts]"
 
 
 def count_quality(discussion: Discussion) -> Counts:
-    """Return the counts of one discussion: parse steps, re-asks, repairs and missing answers."""
+    """Return the counts of one discussion."""
     calls, rounds = discussion.calls, discussion.rounds
     repairs = [repair for call in calls for repair in call.repairs]
     turns = [turn for round_ in rounds for turn in round_.turns.values()]
@@ -76,7 +75,7 @@ def count_quality(discussion: Discussion) -> Counts:
 
 
 def _ways_out(discussion: Discussion) -> Counts:
-    """Return how many answers used each way out, such as "cannot say" or "declined"."""
+    # A way out is an answer such as "cannot say" or "declined".
     turns = [turn for round_ in discussion.rounds for turn in round_.turns.values()]
     thoughts = [turn.thinking for turn in turns if turn.thinking]
     reflections = [
@@ -109,11 +108,8 @@ COUNT_COLUMNS = ("count", "stage", "kind", "n")
 
 
 def count_rows(counts: Counts) -> Iterator[Count]:
-    """Yield the counts of one discussion as rows of `COUNT_COLUMNS`.
-
-    Nested counts give one row per kind, or one row per stage and kind. An empty count gives a row
-    with the kind "" and the number 0.
-    """
+    """Yield the counts of one discussion as rows of `COUNT_COLUMNS`."""
+    # Nested counts give one row per kind, or one row per stage and kind.
     for name, counts_of_name in counts.items():
         if isinstance(counts_of_name, int):
             yield name, None, None, int(counts_of_name)
@@ -129,7 +125,7 @@ def count_rows(counts: Counts) -> Iterator[Count]:
 
 
 def total_quality(rows: Iterable[Count]) -> Counts:
-    """Add up the counts of several discussions."""
+    """Return the sums of the counts of several discussions."""
     total: Counts = {}
     for name, stage, kind, n in rows:
         if kind is None:
@@ -145,7 +141,7 @@ def total_quality(rows: Iterable[Count]) -> Counts:
 
 
 class OfRun(TypedDict):
-    """The content of quality.json: the counts of the whole run, and those of each level."""
+    """The counts of a whole run and of each level, as in quality.json."""
 
     all: Counts
     levels: dict[str, Counts]
@@ -164,9 +160,11 @@ def quality_of_run(run: RunFolder) -> OfRun:
 
 
 def total_count(counts: Counts, *names: str) -> int:
-    """Return one count, summed over its kinds, or 0 if there is no such count.
+    """Return one count, summed over its kinds.
 
-    `names` are the keys of the count in the nested mapping `counts`, from the outside in.
+    `names`: the keys of the count, the outermost first.
+
+    Returns 0 if there is no such count.
     """
     value: int | Counts = counts
     for name in names:
@@ -186,7 +184,7 @@ def _by_kind(kinds: Iterable[str]) -> Counts:
 
 
 def answer_quality_finding(quality: OfRun) -> Finding:
-    """Build the finding on how well answers could be read, with one row per level."""
+    """Build the finding on how well answers could be read."""
     rows: list[Row] = [
         {
             "level": level,

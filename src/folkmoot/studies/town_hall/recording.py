@@ -1,9 +1,8 @@
-"""Record the utterances of a meeting and the rows of its tables.
+"""Record what is said in a meeting, and the rows of its tables."""
 
-Statements, the moderator's speech and the closing text are public. Thoughts, reflections and the
-texts of questions are private. Thoughts and reflections are shown only to their speaker, and
-questions only to their addressee. Rows are recorded at the end of a round, vote or discussion.
-"""
+# Statements, the moderator's speech and the closing text are public. Thoughts, reflections and the
+# texts of questions are private. Thoughts and reflections are shown only to their speaker, and
+# questions only to their addressee. Rows are recorded at the end of a round, vote or discussion.
 
 from __future__ import annotations
 
@@ -94,7 +93,10 @@ def part_of(utterance_id: str) -> str:
 
 
 def round_of(utterance_id: str) -> int:
-    """Return the round of an utterance, or 0 for an utterance outside rounds."""
+    """Return the round of an utterance.
+
+    Returns 0 outside rounds.
+    """
     stage = utterance_id.split("/")[1]
     return int(stage.removeprefix("round")) if stage.startswith("round") else 0
 
@@ -117,7 +119,8 @@ class Reply:
     ) -> Utterance:
         """Record one text of the reply and return its utterance.
 
-        A text with a `part` is private. `columns` gives values of further columns in `SpokenRow`.
+        - `part`: the kind of a private text, or "" for a public one.
+        - `columns`: values of further columns in `SpokenRow`.
         """
         meeting, speaker = self.meeting, self.speaker
         discussion_columns = {
@@ -145,16 +148,17 @@ class Reply:
 def reply_of(
     meeting: Meeting, resident: str, number: int, address: str, *, shared: bool = False
 ) -> Reply:
-    """Return the `Reply` from which the utterances of a resident in a round are recorded.
+    """Return the reply of a resident in a round, to record its utterances.
 
-    `number` is the round. `shared` is True if the reply also holds utterances of other residents.
+    - `number`: the round.
+    - `shared`: True if the reply also holds utterances of other residents.
     """
     speaker = Speaker(resident, meeting.names_by_id[resident], RESIDENT)
     return Reply(meeting, speaker, number, address, shared)
 
 
 def record_thoughts(scope: Scope, reply: Reply, thinking: Thinking | None) -> Utterance | None:
-    """Record a resident's thoughts in the form in which later prompts show them.
+    """Record a resident's thoughts as later prompts show them.
 
     Returns None if there are no thoughts.
     """
@@ -170,11 +174,9 @@ def record_thoughts(scope: Scope, reply: Reply, thinking: Thinking | None) -> Ut
 def record_statement(
     scope: Scope, reply: Reply, turn: Turn, thoughts: Utterance | None
 ) -> RecordedTurn:
-    """Record a resident's public statement and each question in it.
-
-    An empty statement means silence. A question is part of the statement, which all residents hear.
-    The question is also recorded separately, so that prompts to its addressee can list it.
-    """
+    """Record a resident's public statement and each question in it."""
+    # An empty statement means silence. A question is part of the statement, which all residents
+    # hear. It is also recorded separately, so that prompts to its addressee can list it.
     speaking, me = turn.speaking, reply.speaker.id
     assert reply.round is not None
     statement = reply.record_text(
@@ -196,7 +198,7 @@ def record_statement(
 
 
 def record_reflection(scope: Scope, reply: Reply, reflection: Reflection) -> Utterance | None:
-    """Record a resident's reflection in the form in which later prompts show it.
+    """Record a resident's reflection as later prompts show it.
 
     Returns None if there is no reflection.
     """
@@ -243,13 +245,14 @@ DEFAULT_LEVELS: Mapping[str, int] = {
 
 
 def interaction_levels(config: TownHallConfig) -> dict[str, int]:
-    """Return interaction type → reaction level. Levels in the study file replace the defaults."""
+    """Return the reaction level of each type of interaction."""
+    # Levels in the study file replace the defaults.
     own_levels = {str(kind): level for kind, level in config.reaction_levels.items()}
     return {**DEFAULT_LEVELS, **own_levels}
 
 
 def record_set(scope: Scope, resident_set: ResidentSet, residents: Sequence[Resident]) -> None:
-    """Record the residents of one set, and the orders in which options are listed for the set."""
+    """Record the residents of one set, and the orders of its options."""
     for resident in residents:
         scope.record(ResidentRow(set=resident_set.number, **resident.to_row()))
     for name, options in resident_set.options.to_json().items():
@@ -261,11 +264,9 @@ def record_set(scope: Scope, resident_set: ResidentSet, residents: Sequence[Resi
 
 
 class Recorder:
-    """The recorder of one discussion.
+    """Records one discussion."""
 
-    The recorder writes rows and keeps copies of them to compute the measures.
-    """
-
+    # Copies of the rows are kept to compute the measures.
     def __init__(self, scope: Scope, hall: HallSpeakers) -> None:
         self._scope = scope
         self._meeting = meeting = hall.meeting
@@ -302,7 +303,7 @@ class Recorder:
         self._record_rows([*answers, *round_rows, *reactions, *references])
 
     def end_vote(self, discussion: Discussion) -> tuple[ItemRow, ...]:
-        """Record the ballot and all votes. Return the rows of the items with their outcomes."""
+        """Record the ballot and all votes, and return the rows of the items."""
         ballots = discussion.ballots
         if discussion.planned:
             self._record_rows([self._typed_answer_row("plan", PLANNER, discussion.planned)])
@@ -472,10 +473,7 @@ def _reaction_rows(
 
 
 def _find_level(references: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
-    """Return how strongly a resident reacted to another, from the public references to the other.
-
-    The level is 0 without references, and None if none of the references has a known type.
-    """
+    # The level is 0 without references, and None if none of the references has a known type.
     levels = interaction_levels(config)
     found_levels = [
         levels[reference_row.interaction_type]
@@ -528,7 +526,7 @@ def _round_row(
 
 
 def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
-    """Return the numbers of new points and of references in a turn, or None where unknown."""
+    # A number is None if it is unknown.
     speaking = turn.speaking
     points = (
         None
@@ -541,11 +539,8 @@ def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
 def _why_no_stance(
     answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return why the field `field` of an answer holds no stance.
-
-    `further` adds reasons from another part of the answer. Returns None if there is a stance, or if
-    nothing was asked.
-    """
+    # None if there is a stance, or if nothing was asked. `further` adds reasons from another part
+    # of the answer.
     if answer is None:
         return None
     if answer.unanswered:
@@ -629,11 +624,9 @@ CONCERN = "concern"
 
 
 def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
-    """Return the texts for the coder, one for each resident whom the coder judges.
-
-    These are the vulnerable residents and a random sample of equally many general residents. The
-    sample depends on the seed and not on the level. A resident without a statement has no text.
-    """
+    """Return the texts about residents' concerns for the coder."""
+    # These are the vulnerable residents and a random sample of equally many general residents. The
+    # sample depends on the seed and not on the level. A resident without a statement has no text.
     meeting = discussion.meeting
     rng = generator(seed, ("town_hall", f"set{meeting.set.number:02d}", "concerns"))
     # Sizes are equal so that coding costs no more than the comparison of groups needs.
@@ -650,10 +643,8 @@ def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
 
 
 def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode | None:
-    """Return the text for the coder on one resident, or None if the resident never spoke.
-
-    It holds the resident's points, and what others said after the resident's first statement.
-    """
+    # The text holds the resident's points, and what others said after the resident's first
+    # statement.
     rounds, names = discussion.rounds, discussion.meeting.names_by_id
     spoken_rounds = [
         round_ for round_ in rounds if round_.turns[resident_id].speaking.full_statement
@@ -708,10 +699,8 @@ def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode
 async def code_concerns(
     session: Session[TownHallConfig], texts: Sequence[coding.TextToCode]
 ) -> None:
-    """Let the coder state what became of each resident's concern.
-
-    If coding is switched off, only record the texts.
-    """
+    """Let the coder state what became of each resident's concern."""
+    # If coding is switched off, the texts are only recorded.
     if texts:
         await coding.code_texts(session, CODEBOOK, texts)
 

@@ -1,10 +1,9 @@
-"""The answers of the embedded respondent (`--model synthetic`) at a town hall.
+"""The answers of the embedded respondent at a town hall."""
 
-Residents speak about matters: nouns of the topic, such as "the crossing". One effect is built in: a
-resident who is named gets more responses and ends more satisfied. Naming by the moderator has the
-largest effect. The level makes no other difference. The respondent ignores instructions in prompts.
-It reads only the quoted texts (personas, statements and the like).
-"""
+# Residents speak about matters: nouns of the topic, such as "the crossing". One effect is built in:
+# a resident who is named gets more responses and ends more satisfied. Naming by the moderator has
+# the largest effect. The level makes no other difference. The respondent ignores instructions in
+# prompts. It reads only the quoted texts (personas, statements and the like).
 
 from __future__ import annotations
 
@@ -79,10 +78,8 @@ _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 @lru_cache(maxsize=64)
 def matters_in(text: str) -> tuple[str, ...]:
-    """Return the matters in a text, such as "the long crossing".
-
-    A matter is a noun after an article, with the adjectives before the noun.
-    """
+    """Return the nouns that a text speaks about, such as "the long crossing"."""
+    # A matter is a noun after an article, with the adjectives before the noun.
     matters = []
     for phrase in _NOUN.findall(text):
         words = phrase.split()
@@ -118,7 +115,7 @@ def with_article(matter: str) -> str:
 
 
 def _normalise_words(text: str) -> str:
-    """Return the words of a text in lower case and singular form, surrounded by spaces."""
+    # The result is surrounded by spaces.
     words = _WORD.findall(text.casefold())
     return f" {' '.join(_PLURAL.sub('', word) for word in words)} "
 
@@ -135,16 +132,15 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
-    """Return the matters in a text, such as "the crossing". Argument phrases are ignored."""
+    """Return the nouns that a statement speaks about, such as "the crossing"."""
+    # Argument phrases are ignored.
     return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
 def own_matters(mind: SimulatedRespondent) -> list[str]:
-    """Return the three matters (nouns such as "the crossing") that a resident likes best.
-
-    The matters come from the persona and the topic. If a sentence of the topic speaks of tenants,
-    its matters count only for tenants. The same holds for owners.
-    """
+    """Return the three nouns, such as "the crossing", that a resident likes best."""
+    # The matters come from the persona and the topic. If a sentence of the topic speaks of tenants,
+    # its matters count only for tenants. The same holds for owners.
     own_status = _OWNERSHIP.search(mind.who.key)
     told_matters = [
         matter
@@ -171,7 +167,7 @@ LEADERS = (MODERATOR, PLANNER)
 
 
 def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """Return the passages that quote cells of one column of a table, in the order of its rows."""
+    """Return the passages that quote one column of a table, in the order of rows."""
     passages = (
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     )
@@ -185,12 +181,12 @@ def _row_order(passage: Passage) -> list[tuple[int, str]]:
 
 
 def _last_key(passage: Passage) -> str:
-    """Return the id of the resident or ballot item that a passage is about."""
+    # The id of the resident or ballot item that the passage is about.
     return passage.source.id.rpartition("/")[2]
 
 
 def public_statements(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the distinct public utterances, round by round."""
+    """Return the public utterances round by round, each once."""
     passages = {
         passage.source.id: passage
         for passage in of_kind(mind.reading.passages, "utterance")
@@ -228,7 +224,10 @@ def read_hall(mind: SimulatedRespondent) -> HeardStatements:
 
 
 def last_round(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return resident id → statement in the last round shown, or "" without a statement."""
+    """Return each resident's statement in the last round of the prompt.
+
+    A text is "" without a statement.
+    """
     statements = [
         passage for passage in public_statements(mind) if passage.source.speaker not in LEADERS
     ]
@@ -241,7 +240,7 @@ def last_round(mind: SimulatedRespondent) -> dict[str, str]:
 
 
 def items_in(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return the ballot as item id → text."""
+    """Return the texts of the ballot items by id."""
     return {_last_key(passage): passage.text for passage in shown_passages(mind, "items.text")}
 
 
@@ -257,7 +256,10 @@ def passed_in(mind: SimulatedRespondent) -> list[str]:
 
 
 def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
-    """Return the earlier stance that the prompt shows to a resident, or ""."""
+    """Return the earlier stance that the prompt shows to a resident.
+
+    Returns "" if it shows none.
+    """
     texts = (
         passage.text.casefold()
         for passage in of_kind(mind.reading.passages, "utterance")
@@ -270,7 +272,7 @@ def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
 
 
 class Statement(TypedDict):
-    """The embedded respondent's answer to the prompt SPEAK: a public statement."""
+    """A public statement of the embedded respondent."""
 
     references: list[dict[str, str]]
     new_points: list[str]
@@ -279,7 +281,7 @@ class Statement(TypedDict):
 
 
 class PlayedResident:
-    """One resident with id `me`, played by the embedded respondent for one request."""
+    """One resident, played by the embedded respondent for one request."""
 
     def __init__(self, mind: SimulatedRespondent, me: str, hall: HeardStatements) -> None:
         self.mind, self.me, self.hall = mind, me, hall
@@ -289,10 +291,11 @@ class PlayedResident:
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
-        """Return the resident's support for the plan (−1 to 1).
+        """Return the resident's support for the plan, from −1 to 1.
 
-        Support is higher if other speakers named the resident. `title` names the question.
+        `title`: the name of the question.
         """
+        # Support is higher if other speakers named the resident.
         naming_effect, leaning = (
             saturating_share(self.hall.naming_weight(self.me)) * self.push,
             self.mind.stable_leaning(title),
@@ -307,10 +310,8 @@ class PlayedResident:
         return self.mind.agreement_with(self.hall.last[other], self.mind.mentioned_names)
 
     def eagerness(self, other: str) -> float:
-        """Return a score for how much the resident wants to respond to `other`.
-
-        The resident wishes to respond above `MIN_EAGERNESS`.
-        """
+        """Return a score for how much the resident wants to respond to `other`."""
+        # The resident wishes to respond above `MIN_EAGERNESS`.
         if other not in self._eager:
             statements, mind = self.hall.statements_by(other), self.mind
             self._eager[other] = (
@@ -323,7 +324,10 @@ class PlayedResident:
         return self._eager[other]
 
     def asked_by(self, other: str) -> str:
-        """Return the last question that `other` asked this resident, or ""."""
+        """Return the last question that `other` asked this resident.
+
+        Returns "" if there is none.
+        """
         questions = _QUESTION.findall(
             f"{self.hall.last[other]} {self.hall.questions.get(other, '')}"
         )
@@ -337,12 +341,7 @@ class PlayedResident:
         )
 
     def reference_type(self, other: str) -> str:
-        """Return how a resident refers to the resident `other`.
-
-        If `other` has not spoken about a matter of the topic (such as "the crossing"), it is
-        "cite". Otherwise the agreement with `other` decides: disagree, partial_agree or agree. If
-        the agreement is close to zero, it is "question" or "cite" at random.
-        """
+        """Return how the resident refers to the resident `other`, such as "agree"."""
         agreement = self.agreement_with_resident(other)
         if not spoken_matters(self.mind, self.hall.statements_by(other)):
             return "cite"
@@ -351,7 +350,11 @@ class PlayedResident:
         return ("agree" if agreement > 0.3 else "partial_agree") if agreement > 0 else "disagree"
 
     def matter_to_mention(self, other: str) -> str:
-        """Return a matter that `other` mentioned, preferably a matter of this resident."""
+        """Return a noun from the statements of `other`, to refer to.
+
+        Returns "" if there is none.
+        """
+        # A matter that this resident also cares about comes first.
         their_matters = spoken_matters(self.mind, self.hall.last[other]) or spoken_matters(
             self.mind, self.hall.statements_by(other)
         )
@@ -392,7 +395,7 @@ class PlayedResident:
         }
 
     def answer_speaking(self) -> Statement:
-        """Return a statement with responses and new points, or sometimes an empty statement."""
+        """Return a statement, which is sometimes empty."""
         draws = self.mind.draws
         is_terse = self.mind.who.voice == "terse"
         statement: Statement = {
@@ -435,7 +438,7 @@ class PlayedResident:
         return kind, words
 
     def _fresh_matters(self) -> list[str]:
-        """Return the resident's matters, starting with those that the resident mentioned least."""
+        # Matters that the resident mentioned least come first.
         earlier_counts = Counter(spoken_matters(self.mind, self.hall.statements_by(self.me)))
         return sorted(self.matters, key=lambda matter: earlier_counts[matter])
 
@@ -444,7 +447,10 @@ class PlayedResident:
         return self.fill_frame(kind, M=with_article(matter), N=self.mind.speech.draw_noun())
 
     def reflection(self, before: str = "") -> Fields:
-        """Return a reflection. `before` is the stance before the round."""
+        """Return a reflection.
+
+        `before`: the stance before the round.
+        """
         by_agreement = sorted(
             self.others,
             key=lambda other: -(self.agreement_with_resident(other) + 0.2 * self.eagerness(other)),
@@ -477,10 +483,8 @@ class PlayedResident:
         return {"agent_id": other, "opinion_summary": self.describe_matter(other), **reason}
 
     def answer_satisfaction(self) -> Fields:
-        """Return a satisfaction rating.
-
-        It is higher if the resident was named, or if an item on the resident's matters passed.
-        """
+        """Return a satisfaction rating."""
+        # It is higher if the resident was named, or if an item on the resident's matters passed.
         mind = self.mind
         level = (
             5.5
@@ -594,7 +598,7 @@ _MINE = re.compile(r"\b(?:I|me|my|mine)\b", re.IGNORECASE)
 
 
 def _raised_matters(mind: SimulatedRespondent, hall: HeardStatements) -> dict[str, list[str]]:
-    """Return matter → residents who mention it in the first person. Frequent matters come first."""
+    # Matter → residents who mention it in the first person. Frequent matters come first.
     residents_by_matter: dict[str, list[str]] = {}
     for speaker, text in hall.statements:
         for sentence in split_sentences(text):
@@ -620,10 +624,8 @@ def _describe_count(hall: HeardStatements, matter: str, resident_ids: Sequence[s
 
 
 def answer_moderation(mind: SimulatedRespondent) -> Fields:
-    """Return the moderator's speech, with its summary, quiet residents and unanswered concerns.
-
-    Concerns of residents on the moderator's list of the vulnerable come first.
-    """
+    """Return the moderator's answer after a round."""
+    # Concerns of residents on the moderator's list of the vulnerable come first.
     hall = read_hall(mind)
     last = hall.last
     raised = _raised_matters(mind, HeardStatements(tuple(last.items()), hall.names))
@@ -682,7 +684,7 @@ def answer_moderation(mind: SimulatedRespondent) -> Fields:
 
 
 def answer_planning(mind: SimulatedRespondent) -> Fields:
-    """Return one proposal for each frequent matter, with the residents who raised the matter."""
+    """Return the planner's ballot, with one proposal for each frequent concern."""
     hall = read_hall(mind)
     raised = _raised_matters(mind, hall)
     ranked = list(raised)
@@ -710,7 +712,7 @@ def answer_planning(mind: SimulatedRespondent) -> Fields:
 
 
 def answer_closing(mind: SimulatedRespondent) -> Fields:
-    """Return the closing text: the passed items, and the residents who raised them."""
+    """Return the planner's closing text."""
     hall = read_hall(mind)
     passed = passed_in(mind)
     if not passed:

@@ -1,8 +1,7 @@
-"""The lines that `folkmoot show RUN [ID]` adds for a town hall.
+"""The lines that `folkmoot show` adds for a town hall."""
 
-For a discussion, the lines give the votes and the closing text. For a resident, they give
-responses, the outcome of the resident's concern, and votes.
-"""
+# For a discussion, the lines give the votes and the closing text. For a resident, they give
+# responses, the outcome of the resident's concern, and votes.
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ SCORE = "weighted_inclusivity_score"
 
 
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield the lines for the run, discussion or resident at `key`, as rich markup.
+    """Yield the lines for a run, discussion or resident, as rich markup.
 
     An empty `key` means the run.
     """

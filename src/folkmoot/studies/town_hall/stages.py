@@ -1,10 +1,9 @@
-"""The stages of a discussion. Each stage builds the history and the question, and reads the result.
+"""The stages of a discussion."""
 
-Each stage takes the speakers and the discussion so far, and returns its result with its calls. A
-resident's thoughts and reflections are shown to that resident alone. In a shared session one model
-answers for all residents, and one reply holds all turns of a round. A reply that would be too long
-is split. The model is asked again for residents who are missing in a reply.
-"""
+# Each stage takes the speakers and the discussion so far, and returns its result with its calls. A
+# resident's thoughts and reflections are shown to that resident alone. In a shared session one
+# model answers for all residents, and one reply holds all turns of a round. A reply that would be
+# too long is split. The model is asked again for residents who are missing in a reply.
 
 from __future__ import annotations
 
@@ -88,9 +87,9 @@ Rounds = tuple[Round, ...]
 async def ask_satisfaction(
     scope: Scope, hall: HallSpeakers, so_far: Discussion, stage_name: str
 ) -> tuple[dict[str, Satisfaction], list[Call]]:
-    """Ask all residents for their satisfaction: a rating from 1 to 10 with a reason.
+    """Ask all residents how satisfied they are, from 1 to 10.
 
-    `stage_name` is `BEFORE` (before the first round) or `AFTER` (after the outcome).
+    `stage_name`: `BEFORE` the first round or `AFTER` the outcome.
     """
     is_after = stage_name == AFTER
     outcomes = with_outcomes(so_far)
@@ -159,10 +158,8 @@ class CompletedTurn(NamedTuple):
 
 
 async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple[Round, list[Call]]:
-    """Ask each resident, in separate calls, to think and then to speak.
-
-    Residents speak at the same time, so they see no statements of the same round.
-    """
+    """Ask each resident to think and then to speak, in separate calls."""
+    # Residents speak at the same time, so they see no statements of the same round.
     number, meeting = len(earlier) + 1, hall.meeting
 
     async def take_turn(
@@ -197,7 +194,7 @@ async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple
 async def ask_thinking(
     scope: Scope, hall: HallSpeakers, speaker: Speaker, earlier: Rounds
 ) -> SpeakerAnswer[Thinking]:
-    """Ask one resident for private thoughts (THINK): reactions to the last round and a stance."""
+    """Ask one resident for private thoughts."""
     number, last_round = len(earlier) + 1, earlier[-1] if earlier else None
     history = resident_history(hall, earlier, speaker.id)
     note = last_round.notes.get(speaker.id) if last_round else None
@@ -216,7 +213,10 @@ async def ask_thinking(
 
 
 def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
-    """Return the fields of a reflection as quotes from `note`, for prompts to the same resident."""
+    """Return the fields of a reflection for prompts to the same resident.
+
+    `note`: the utterance that holds the reflection.
+    """
 
     def quote_field(value: object) -> object:
         if isinstance(value, Mapping):
@@ -232,11 +232,8 @@ async def ask_statement(
     speaker_and_thoughts: tuple[Speaker, Utterance | None],
     earlier: Rounds,
 ) -> SpeakerAnswer[Speaking]:
-    """Ask one resident for a public statement (SPEAK).
-
-    `speaker_and_thoughts` holds the speaker and the speaker's thoughts in this round, which are
-    None at levels without thinking.
-    """
+    """Ask one resident for a public statement."""
+    # The thoughts are None at levels without thinking.
     speaker, thoughts = speaker_and_thoughts
     number = len(earlier) + 1
     answer_type = speaking_answer_type(hall.reading_context(speaker.id, round=number))
@@ -255,10 +252,9 @@ async def ask_statement(
 
 
 async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tuple[Round, Call]:
-    """Ask the moderator about the last round of `rounds`, and return this round with the answer.
+    """Ask the moderator about the last round of `rounds`.
 
-    The moderator sums up, names neglected opinions, invites quiet residents and points to
-    overlooked concerns.
+    The result is this round with the answer, and the call.
     """
     assert hall.moderator is not None
     round_, meeting = rounds[-1], hall.meeting
@@ -289,11 +285,9 @@ async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tu
 
 
 def quiet_residents(round_: Round) -> list[str]:
-    """Return the residents with few words in a round, sorted by id.
-
-    A resident is quiet with no words, or with less than half of the median number of words.
-    Residents without a readable statement are left out.
-    """
+    """Return the residents with few words in a round, sorted by id."""
+    # A resident is quiet with no words, or with less than half of the median number of words.
+    # Residents without a readable statement are left out.
     word_counts = {
         resident_id: len(turn.speaking.full_statement.split())
         for resident_id, turn in round_.turns.items()
@@ -313,7 +307,7 @@ async def ask_reflections(
 ) -> tuple[Round, list[Call]]:
     """Ask all residents to reflect on the last round of `rounds`.
 
-    Returns this round with the reflections, and the calls.
+    The result is this round with the reflections, and the calls.
     """
     round_, meeting = rounds[-1], hall.meeting
     if hall.session is not None:
@@ -369,7 +363,7 @@ UNREAD_NOTE, REFUSED_NOTE = (
 def with_notes(
     round_: Round, residents: Sequence[str], notes_by_resident: Mapping[str, ReflectionNote]
 ) -> Round:
-    """Return a copy of a round with the reflections in `notes_by_resident`."""
+    """Return a copy of a round with its reflections."""
     reflections = {resident: notes_by_resident[resident].reflection for resident in residents}
     notes = {
         resident: utterance
@@ -382,7 +376,7 @@ def with_notes(
 async def draw_up_ballot(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[Planned | None, list[Call]]:
-    """Ask the planner for the ballot: yes/no items, each with the residents who raised it.
+    """Ask the planner for the ballot.
 
     The ballot is None if the planner declined or the answer could not be read.
     """
@@ -404,10 +398,8 @@ async def draw_up_ballot(
 async def ask_votes(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[dict[str, Ballot], list[Call]]:
-    """Ask each resident for a vote with a reason on each item.
-
-    The moderator and the planner do not vote.
-    """
+    """Ask each resident for a vote with a reason on each item."""
+    # The moderator and the planner do not vote.
     rounds, items = so_far.rounds, so_far.items
     items_shown = [
         quote_item(hall.meeting, item_id, item.proposal) for item_id, item in items.items()
@@ -450,7 +442,7 @@ async def ask_votes(
 async def write_consensus(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[Closing, Utterance, Call]:
-    """Ask the planner for the closing text. The prompt shows the votes and the discussion."""
+    """Ask the planner for the closing text."""
     history = hall.meeting.public_history(so_far.rounds)
     answer_type = Json(Closing, validation_context=hall.reading_context("planner"))
     prompt = scope.prompt(
@@ -516,13 +508,13 @@ class UpcomingRound:
         return self.hall.meeting.level.think
 
     def expected_tokens(self, *, reflects: bool) -> int:
-        """Return the expected length, in tokens, of one resident's part of a reply."""
+        """Return the expected length of one resident's part of a reply, in tokens."""
         # A resident reacts to each other resident, but not in round 1 and not without THINK.
         others = len(self.speaking_order) - 1 if self.has_thinking and self.earlier else 0
         return TURN_TOKENS + REACTION_TOKENS * others + (REFLECTION_TOKENS if reflects else 0)
 
     def turns(self) -> dict[str, Json[Turn]]:
-        """Return resident id → answer type of the resident's turn, in speaking order."""
+        """Return the answer type of each resident's turn, in speaking order."""
         contexts = {
             resident_id: self.hall.reading_context(
                 resident_id, round=self.round_number, think=self.has_thinking
@@ -540,11 +532,12 @@ class UpcomingRound:
         return WholeRound(self.turns(), reflection_type if self.reflects else None)
 
     def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
-        """Return the prompt that asks for the turns of `residents`.
+        """Return the prompt that asks for the turns of some residents.
 
-        The prompt lists the statements of `completed`, the turns that earlier replies of the round
-        gave. If `whole` is True, the prompt also asks for reflections, if the round has any.
+        - `completed`: the turns that earlier replies of the round gave.
+        - `whole`: True if the prompt also asks for reflections.
         """
+        # Reflections are asked for only if the round has any.
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting
         turns = self.turns()
@@ -586,7 +579,7 @@ async def shared_round(
 ) -> tuple[Round, list[Call]]:
     """Run one round in which one model answers for all residents.
 
-    With `reflects`, the round includes reflections.
+    `reflects`: True if the round includes reflections.
     """
     ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
@@ -662,7 +655,7 @@ async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Note
 def record_note(
     scope: Scope, meeting: Meeting, number: int, resident: str, reflection: Reflection, address: str
 ) -> ReflectionNote:
-    """Record one resident's reflection in a shared reply."""
+    """Record one resident's reflection that a shared reply holds."""
     reply = reply_of(meeting, resident, number, address, shared=True)
     return ReflectionNote(reflection, record_reflection(scope, reply, reflection))
 

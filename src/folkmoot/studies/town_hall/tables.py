@@ -1,4 +1,4 @@
-"""The tables of a run and the descriptions of their columns for the codebook."""
+"""The tables of a run, with descriptions of their columns."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PASSED = "whether the item passed: more yes than no, a tie fails"
 
 
 class OfDiscussion(Row):
-    """A row that belongs to one discussion. Base class of most tables."""
+    """A row that belongs to one discussion."""
 
     discussion_id: str = column("id of the discussion, which is one set at one level")
     set: int = column(SET)
@@ -97,7 +97,7 @@ class PortraitRow(OfDiscussion, table="portraits", key=("discussion_id", "agent_
 
 
 class RoundRow(OfDiscussion, table="rounds"):
-    """One resident in one round: statement, stance, and the reactions of other residents."""
+    """One resident in one round, and the reactions of other residents."""
 
     round: int = column("round of discussion, from 1")
     agent_id: str = column("id of the resident")
@@ -169,11 +169,7 @@ class RoundRow(OfDiscussion, table="rounds"):
 
 
 class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
-    """One utterance of a speaker, public or private.
-
-    The speaker's role is resident, moderator or planner. The stage is think, speak, moderate,
-    reflect or consensus.
-    """
+    """One utterance of a speaker, public or private."""
 
     discussion_id: str = column("id of the discussion, which is one set at one level")
     set: int = column(SET)
@@ -186,10 +182,7 @@ class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
 
 
 class ReactionRow(OfDiscussion, table="reactions"):
-    """The reaction of one resident (the speaker) to another (the target) in a round.
-
-    Level 0 means that the speaker did not react to the target.
-    """
+    """The reaction of one resident to another in a round."""
 
     round: int = column("round of discussion, from 1")
     speaker: str = column("id of the resident who could react")
@@ -218,7 +211,7 @@ class ReactionRow(OfDiscussion, table="reactions"):
 
 
 class ReferenceRow(OfDiscussion, table="references"):
-    """One reference to another resident, as the speaker stated it in a public answer."""
+    """One reference to another resident in a public statement."""
 
     round: int = column("round of discussion, from 1")
     speaker: str = column("id of the resident who refers to another")
@@ -232,11 +225,9 @@ class ReferenceRow(OfDiscussion, table="references"):
 
 
 class TypedAnswerRow(OfDiscussion, table="typed_answers"):
-    """One parsed answer of a resident, the moderator or the planner.
+    """One answer of a resident, the moderator or the planner."""
 
-    Satisfaction ratings have a separate table, `satisfaction`.
-    """
-
+    # Satisfaction ratings have a separate table, `satisfaction`.
     stage: str = column("think, speak, moderate, reflect, plan, vote or consensus")
     round: int | None = column("round of discussion, from 1")
     agent_id: str = column("id of the resident, or moderator or planner")
@@ -365,7 +356,7 @@ class QualityRow(OfDiscussion, table="quality"):
 
 
 class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position")):
-    """One option of a field (such as stances), and its position in the prompts of a set."""
+    """One option of a field, such as a stance, and its position in prompts."""
 
     set: int = column(SET)
     field: str = column("stances, feelings, interactions, changes or votes")
@@ -391,7 +382,7 @@ class OfStep(Row):
 
 
 class Compared(Row):
-    """The mean of one figure (such as the response rate) in one group, with its interval."""
+    """The mean of one figure in one group, with its interval."""
 
     figure: str = column("name of the measure; levels.json gives the meanings")
     group: str = column("vulnerable, general, or gap (vulnerable minus general)")
@@ -406,11 +397,11 @@ class Compared(Row):
 
 
 class LevelRow(Compared, OfLevel, table="levels"):
-    """The mean of one figure (such as the response rate) over the resident sets at one level."""
+    """The mean of one figure over the sets at one level."""
 
 
 class DifferenceRow(Compared, OfStep, table="differences"):
-    """The mean difference of one figure (such as the response rate) between two levels."""
+    """The mean difference of one figure between two levels."""
 
     p: float | None = column(
         "two-sided p-value of no difference within sets, paired t test; empty with fewer than five "

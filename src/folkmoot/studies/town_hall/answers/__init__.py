@@ -1,4 +1,4 @@
-"""The answer types of a town hall, from private thoughts to votes and the closing text.
+"""The answer types of a town hall.
 
 - `turns`: thoughts, statements and reflections of residents. Start here.
 - `outcome`: moderation, ballot, votes, closing text and satisfaction.
@@ -7,8 +7,8 @@
 - `options`: the options of fields with a fixed list.
 - `calls`: the record of each answer.
 - `heard_statements`: the statements that the embedded respondent reads.
-- `repairs`: corrections of replies before they are validated, because the types are strict.
-
-The texts in `pin_schema` and in field descriptions are sent to models. This package imports no
-other module of the study.
+- `repairs`: corrections of replies before they are validated.
 """
+
+# The texts in `pin_schema` and in field descriptions are sent to models. This package imports no
+# other module of the study.

@@ -1,7 +1,4 @@
-"""The record of each question of a discussion: its stage, its call and its answer.
-
-Quality counts and logs are made from these records.
-"""
+"""Records of the answers in a discussion, for quality counts and logs."""
 
 from __future__ import annotations
 
@@ -43,13 +40,13 @@ class Stage:
 
     @property
     def question_matter(self) -> str:
-        """The name of the question, by which the embedded respondent recognises it."""
+        """The name by which the embedded respondent recognises the question."""
         return QUESTION_MATTERS[self.name]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The record of one answer by one speaker, for quality counts and logs."""
+    """The record of one answer, for quality counts and logs."""
 
     stage: Stage
     agent: str
@@ -74,7 +71,10 @@ class Call:
 def call_of(
     stage: Stage, speaker: Speaker, residents: int, question: str, result: AskResult[T]
 ) -> Call:
-    """Return the record of one answer, which covers `residents` residents."""
+    """Return the record of one answer.
+
+    `residents`: the number of residents that it answers for.
+    """
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""
     is_lost = bool(missing) and missing != DECLINED
@@ -101,9 +101,10 @@ class SpeakerAnswer(Generic[T]):
     call: Call
 
     def or_else(self, unread: T, declined: T) -> T:
-        """Return the speaker's answer, or a replacement if there is none.
+        """Return the answer, or a replacement if there is none.
 
-        `declined` replaces a declined answer, and `unread` an answer that could not be read.
+        - `unread`: replaces an answer that could not be read.
+        - `declined`: replaces a declined answer.
         """
         if self.value is not None:
             return self.value
@@ -112,15 +113,16 @@ class SpeakerAnswer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[T]):
-    """The answers of several residents by resident id, and the ids of those who declined."""
+    """The answers of several residents, and the ids of those who declined."""
 
     values: dict[str, T]
     declined: frozenset[str] = frozenset()
 
     def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
-        """Return resident id → answer, or a replacement if the resident has no answer.
+        """Return an answer for each resident, with replacements for missing ones.
 
-        `declined` replaces a declined answer, and `unread` an answer that could not be read.
+        - `unread`: replaces an answer that could not be read.
+        - `declined`: replaces a declined answer.
         """
         missing = {
             resident_id: declined if resident_id in self.declined else unread for resident_id in ids

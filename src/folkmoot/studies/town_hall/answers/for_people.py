@@ -1,8 +1,7 @@
-"""How a human's page shows the fields of a resident's answers.
+"""How a human's page shows the fields of a resident's answers."""
 
-The field descriptions in the answer types are written for models, as a part of their requests. So
-this module has separate texts for humans.
-"""
+# The field descriptions in the answer types are written for models, as a part of their requests. So
+# this module has separate texts for humans.
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The statements that a resident has heard, and the residents named in them.
+"""The statements that a resident has heard, for the embedded respondent."""
 
-The embedded respondent reads these statements, and responds more often to residents who are named.
-"""
+# The embedded respondent responds more often to residents who are named.
 
 from __future__ import annotations
 
@@ -88,11 +87,11 @@ class HeardStatements:
         return self.names.get(resident_id, resident_id)
 
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
-        """Return the weighted number of sentences by other speakers that name a resident.
+        """Return how often other speakers name a resident, as a weighted number of sentences.
 
-        Sentences of the moderator or planner weigh more than those of residents. Sentences of the
-        speaker `excluding` do not count.
+        `excluding`: a speaker whose sentences do not count.
         """
+        # Sentences of the moderator or planner weigh more than those of residents.
         # An invitation to speak by moderator or planner (`LEADER`) is not yet a response.
         return math.fsum(
             1.0 if speaker == LEADER else ASIDE_WEIGHT
@@ -102,8 +101,8 @@ class HeardStatements:
 
 
 def saturating_share(amount: float) -> float:
-    """Return how much being named counts, as a share (0 to 1) of the largest possible effect.
+    """Return the effect of being named, as a share of the largest possible effect.
 
-    `amount` is the weighted number of sentences that name the resident.
+    `amount`: the weighted number of sentences that name the resident.
     """
     return amount / (amount + HALF_SATURATION)

@@ -1,7 +1,4 @@
-"""The options of the closed fields of a town hall, and the orders in which they are listed.
-
-A closed field of an answer has a fixed list of options, such as a stance.
-"""
+"""The options of the fields with a fixed list, such as stances."""
 
 from __future__ import annotations
 
@@ -38,11 +35,7 @@ CLOSED_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class OptionOrders:
-    """The orders of options in one set, with one attribute for each kind of closed field.
-
-    A closed field of an answer has a fixed list of options, such as a stance. Prompts and schemas
-    list the options in these orders.
-    """
+    """The order in which prompts list the options of each field."""
 
     stances: tuple[str, ...] = STANCES
     feelings: tuple[str, ...] = FEELINGS
@@ -51,16 +44,14 @@ class OptionOrders:
     votes: tuple[str, ...] = VOTES
 
     def to_json(self) -> dict[str, list[str]]:
-        """Return field → options in order, for the pre-registered plan."""
+        """Return the options of each field, for the pre-registered plan."""
         return {name: list(options) for name, options in asdict(self).items()}
 
 
 def draw_option_orders(seed: int, set_number: int) -> OptionOrders:
-    """Draw the order in which the options of each field are listed for one set.
-
-    All levels of a set have the same orders, because levels are compared within sets. The five
-    stances form a scale, so only its direction is drawn. Other options are permuted.
-    """
+    """Draw the order of the options of each field for one set."""
+    # All levels of a set have the same orders, because levels are compared within sets. The five
+    # stances form a scale, so only its direction is drawn.
     rng = generator(seed, ("town_hall", f"set{set_number:02d}", "options"))
 
     def permute_options(options: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Answer types of moderator and planner, and of residents' votes and satisfaction ratings."""
+"""Answer types of the moderator, the planner, votes and satisfaction ratings."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ class Ballot(BaseModel):
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
     def to_json(self) -> dict[str, object]:
-        """Return votes, reasons, and why votes are missing, under the keys of the source study."""
+        """Return the ballot under the keys of the source study."""
         flags = {"_parse_error": self.parse_error, "_declined": self.declined}
         votes_and_reasons = {"votes": self.votes, "reasons": self.reasons}
         missing = {"_missing": self.missing} if self.missing else {}
@@ -302,14 +302,14 @@ UNREAD_BALLOT = Ballot(parse_error=True)
 
 
 def refused_ballot(items: Iterable[str]) -> Ballot:
-    """Return the ballot of a resident who declined to vote. All `items` have a missing vote."""
+    """Return the ballot of a resident who declined to vote."""
     return Ballot(missing=dict.fromkeys(items, DECLINED), declined=True)
 
 
 def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]:
-    """Return the answer type of a ballot: a vote with a reason on each of `items`.
+    """Return the answer type of a ballot with a vote and a reason for each item.
 
-    `options` holds yes and no in the order in which the prompt lists them.
+    `options`: yes and no in the order of the prompt.
     """
     # The reason comes before the vote, so that a model reasons before it decides.
     vote_schema = {
@@ -344,7 +344,7 @@ def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ba
 
 
 def yes_or_no(raw: object) -> str | None:
-    """Return "yes" or "no" for a vote. Accepts variants such as true, "Yes." and "against".
+    """Return "yes" or "no" for a vote such as true, "Yes." or "against".
 
     Returns None for any other value.
     """

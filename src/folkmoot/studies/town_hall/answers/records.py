@@ -1,7 +1,4 @@
-"""Base classes of all answers.
-
-They handle missing fields, the reasons why fields are missing, and the order of fields.
-"""
+"""The base classes of all answers. They handle missing fields."""
 
 from __future__ import annotations
 
@@ -90,10 +87,8 @@ class Record(BaseModel):
     def _with_missing(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """Validate only the fields that are not missing, so that a missing field spoils no other.
-
-        During validation a placeholder fills each missing field. Afterwards the field is empty.
-        """
+        # A placeholder fills each missing field during validation, so that it spoils no other
+        # field.
         if not isinstance(raw, Mapping):
             return handler(raw)
         # These fields record how an answer was read. A model must not set them, so they are
@@ -129,7 +124,7 @@ class Record(BaseModel):
 
     @classmethod
     def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Return field → reason, for each field without an answer."""
+        # Field → reason, for each field without an answer.
         repeated = {path.rpartition(".")[2] for path in echoed if not _INSIDE_LIST.search(path)}
         missing = {
             name: TEMPLATE_SENTENCE
@@ -155,15 +150,16 @@ class Record(BaseModel):
     def to_json(self) -> dict[str, object]:
         """Return the fields under the keys of the source study.
 
-        A field without an answer is null, and `_missing` holds its reason. `_parse_error` and
-        `_declined` are present only if they are true.
+        A field without an answer is null.
         """
+        # `_missing` holds the reasons. `_parse_error` and `_declined` are present only if they are
+        # true.
         data = self.model_dump(mode="json", by_alias=True)
         _null_missing(data)
         return data
 
     def to_prompt(self) -> dict[str, object]:
-        """Return the fields for later prompts to the same speaker. Reasons are left out."""
+        """Return the fields for later prompts to the same speaker."""
         return cast("dict[str, object]", _without_flags(self.to_json()))
 
 
@@ -213,12 +209,12 @@ class Minimal(Record):
 
     @classmethod
     def minimal_answer(cls) -> Self:
-        """Return an answer with empty fields, in place of one that could not be read."""
+        """Return an empty answer for one that could not be read."""
         return cls._empty_answer(parse_error=True)
 
     @classmethod
     def refused_answer(cls) -> Self:
-        """Return an answer with empty fields, in place of one that was declined."""
+        """Return an empty answer for one that was declined."""
         return cls._empty_answer(declined=True)
 
     @classmethod
@@ -235,12 +231,12 @@ def asked_schema(
     options: tuple[tuple[str, tuple[str, ...]], ...] = (),
     excluded_fields: tuple[str, ...] = (),
 ) -> Schema:
-    """Return the JSON schema of an answer model with its fields in the order of `ASKED_ORDER`.
+    """Return the JSON schema of an answer type. Callers must not change it.
 
-    `options` holds a pair (field path, options in order) for each field with a fixed list of
-    options. Ways out (such as "declined") are added to the options. `excluded_fields` names fields
-    to leave out. The result is cached and shared, so callers must not change it.
+    - `options`: pairs of a field path and its options in order.
+    - `excluded_fields`: fields to leave out.
     """
+    # The result is cached and shared. Ways out, such as "declined", are added to the options.
     # The arguments are tuples so that they can be keys of the cache. All residents of a set share
     # them.
     allowed = {path: with_ways_out(texts) for path, texts in options}

@@ -1,8 +1,7 @@
-"""Read ids, options and numbers in the forms in which models write them.
+"""Read ids, options and numbers in the forms in which models write them."""
 
-A value with a clear meaning is repaired. Any other value is dropped. `Repairer` notes both cases
-for the quality counts.
-"""
+# A value with a clear meaning is repaired. Any other value is dropped. `Repairer` notes both cases
+# for the quality counts.
 
 from __future__ import annotations
 
@@ -47,9 +46,9 @@ _SYNONYMS = {
 
 
 def resolve_id(raw: object, ids: Sequence[str]) -> str:
-    """Return the one known id that a text names, or "" if there is not exactly one.
+    """Return the known id in a text such as `a3` or `A03 (teacher)`.
 
-    `a3`, `Resident A03` and `A03 (teacher)` all name A03.
+    Returns "" if the text names no id or several ids.
     """
     if not isinstance(raw, (str, int)) or isinstance(raw, bool):
         return ""
@@ -60,9 +59,9 @@ def resolve_id(raw: object, ids: Sequence[str]) -> str:
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids in a text: first distinct known ids, then words that look like an id (`A99`).
+    """Return the ids in a text, known ids first.
 
-    A number without a letter counts as an id only if the text contains nothing else.
+    Unknown words that look like an id, such as `A99`, count too.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
     bare_number = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
@@ -111,10 +110,9 @@ MIN_SIMILARITY = 85
 
 
 def is_quoted(words: str, statement: str) -> bool:
-    """Return whether `statement` contains `words`, ignoring spelling, punctuation and omissions.
-
-    An ellipsis in `words` marks an omission. The parts before and after it are searched separately.
-    """
+    """Return whether a statement contains `words`, apart from spelling and punctuation."""
+    # An ellipsis in `words` marks an omission. The parts before and after it are searched
+    # separately.
     normalised = _normalise_words(statement)
     parts = [part for part in map(_normalise_words, re.split(r"…|\.\.\.", words)) if part]
     return bool(parts) and all(
@@ -134,15 +132,18 @@ def _word_stems(text: str) -> set[str]:
 
 
 def match_option(raw: object, options: Sequence[str]) -> str | None:
-    """Return the option that `raw` means, or None if no option matches.
+    """Return the option that a value means.
 
-    Case, spaces and hyphens are ignored, and plain synonyms are accepted.
+    Returns None if no option matches.
     """
+    # Case, spaces and hyphens are ignored, and plain synonyms are accepted.
     return match_folded(raw, options) or match_folded(_SYNONYMS.get(fold_option(raw)), options)
 
 
 def parse_whole_number(raw: object, top: int) -> int | None:
-    """Return a whole number given as digits, as a word, or as `4/5` if `top` is 5.
+    """Return a whole number that is written as digits, as a word, or as `4/5`.
+
+    `top`: the second number in forms such as `4/5`.
 
     Returns None for any other value.
     """
@@ -152,7 +153,7 @@ def parse_whole_number(raw: object, top: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class AskContext:
-    """What the code needs to know about a question to read its answer."""
+    """What is needed to read the answer to a question."""
 
     # All residents.
     ids: Sequence[str] = ()
@@ -174,7 +175,7 @@ class AskContext:
     def find_resident(self, raw: object) -> str:
         """Return the id of the resident that a text names by id or name.
 
-        Return "" if the text names no resident or several residents.
+        Returns "" if the text names no resident or several residents.
         """
         match = resolve_id(raw, self.ids)
         if match or not isinstance(raw, str):
@@ -192,10 +193,9 @@ class AskContext:
         return matches[0] if len(matches) == 1 else ""
 
     def is_mentioned(self, target: str, text: str) -> bool:
-        """Return whether a text names a resident. Accents and forms of apostrophes are ignored.
-
-        A part of the name is enough ("Siobhán", "O’Brien") if no other resident has it.
-        """
+        """Return whether a text names a resident."""
+        # Accents and forms of apostrophes are ignored. A part of the name is enough ("Siobhán",
+        # "O’Brien") if no other resident has it.
         name, others = self.names.get(target, target), " ".join(self.names.values())
         # Parts of one or two letters are initials or particles, which match too easily.
         parts = [part for part in name.split() if len(part) > 2 and others.split().count(part) == 1]
@@ -209,11 +209,14 @@ class AskContext:
         )
 
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
-        """Return whether the public `statement` appears to contain `words`, an answer to `target`.
+        """Return whether a public statement appears to contain an answer to a resident.
 
-        A sentence that names `target` and shares a word stem with `words` counts too. The rule
-        misses paraphrases, so use it only as a robustness check.
+        - `words`: the answer.
+        - `target`: the resident who is answered.
+
+        Paraphrases are missed, so use this only as a robustness check.
         """
+        # A sentence that names `target` and shares a word stem with `words` counts too.
         if is_quoted(words, statement):
             return True
         # The name itself does not count as a shared word, since the sentence names the target
@@ -228,7 +231,7 @@ class AskContext:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Repairs the fields of one reply and notes each repair, for use in validators."""
+    """Repairs the fields of one reply and notes each repair."""
 
     # Kinds of repair: unknown_id, self_reference, several_ids, spelling, out_of_range,
     # unknown_value, missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction,
@@ -238,20 +241,24 @@ class Repairer:
 
     @classmethod
     def from_info(cls, info: ValidationInfo) -> Repairer:
-        """Return the repairer of the answer that a pydantic validator is checking.
-
-        If the answer was built in Python and not read from a reply, the repairer knows no
-        residents.
-        """
+        """Return the repairer for the answer that a pydantic validator checks."""
+        # If the answer was built in Python and not read from a reply, the repairer knows no
+        # residents.
         reading = ValidationContext.from_info(info)
         return cls(reading.context or AskContext(), reading)
 
     def note(self, field: str, kind: str, original: object, replacement: str = "") -> None:
-        """Note a repair of `field`. An empty `replacement` means that the value was dropped."""
+        """Note a repair of a field.
+
+        An empty `replacement` means that the value was dropped.
+        """
         self.reading.add_repair(field, kind, read_text(original), replacement)
 
     def target(self, raw: object, field: str) -> str:
-        """Return the id of the other resident that `raw` names. Returns "" if it names none."""
+        """Return the id of the other resident that a value names.
+
+        Returns "" if it names none.
+        """
         match = self.asked.find_resident(raw)
         if not match:
             has_several_ids = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
@@ -265,12 +272,15 @@ class Repairer:
         return match
 
     def parse_targets(self, raw: Sequence[object], field: str) -> list[str]:
-        """Return the distinct ids of the residents that the entries of `raw` name."""
+        """Return the ids of the residents that some values name, each id once."""
         targets = [self.target(entry, field) for entry in raw]
         return list(dict.fromkeys(resident_id for resident_id in targets if resident_id))
 
     def choice(self, raw: object, options: Sequence[str], field: str) -> str | None:
-        """Return the option that `raw` means. Returns None if the value was dropped."""
+        """Return the option that a value means.
+
+        Returns None if no option matches.
+        """
         option = match_option(raw, options)
         if option is None:
             self.note(field, "unknown_value" if raw else "missing_value", raw)
@@ -279,9 +289,9 @@ class Repairer:
         return option
 
     def choice_or_reask(self, raw: object, options: Sequence[str], field: str) -> object:
-        """Return the option that `raw` means. Without one, return a value that fails validation.
+        """Return the option that a value means.
 
-        A failed validation makes the session re-ask the question.
+        If no option matches, the result fails validation, so the question is asked again.
         """
         option = match_option(raw, options)
         if option is not None and option != raw:
@@ -289,10 +299,8 @@ class Repairer:
         return option if option is not None else (raw or "none given")
 
     def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
-        """Return the JSON objects in a list, and drop all other entries.
-
-        A single object counts as a list of one object.
-        """
+        """Return the JSON objects in a list, without other entries."""
+        # A single object counts as a list of one object.
         if isinstance(value, Mapping):
             self.note(name, "wrong_shape", "object", "list")
             value = [value]

@@ -25,7 +25,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def each_of(answers: Mapping[str, Json[M]]) -> JsonMap[M]:
-    """Return the answer type of an object with one entry for each resident."""
+    """Return the answer type of a reply with one answer for each resident."""
     name_fields = ("resident", "id", "agent_id")
     return JsonMap(answers, match_key=resolve_id, name_fields=name_fields, title="Residents")
 

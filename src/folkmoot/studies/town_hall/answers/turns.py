@@ -1,4 +1,4 @@
-"""Answer types of a resident's round: private thoughts, the public statement and the reflection."""
+"""Answer types of a resident's thoughts, statement and reflection."""
 
 from __future__ import annotations
 
@@ -459,12 +459,13 @@ class Turn(Record):
 
     @property
     def has_statement(self) -> bool:
-        """True if the statement could be read. An empty statement counts as a statement."""
+        """True if the statement could be read."""
+        # An empty statement counts as a statement.
         return bool(self.speaking.full_statement) or self.is_silent
 
     @property
     def has_known_references(self) -> bool:
-        """True if the references of the statement to other residents could be read."""
+        """True if the statement's references to other residents could be read."""
         return not self.speaking.unanswered and "references" not in self.speaking.missing
 
     @property
@@ -473,12 +474,13 @@ class Turn(Record):
 
     @property
     def stance(self) -> str:
-        """The stance in the resident's thoughts before the statement, or "" if there is none."""
+        """The stance in the resident's thoughts. It is "" if there is none."""
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
 def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
-    """Return the answer type of a resident's thoughts (THINK). Round 1 has no reactions."""
+    """Return the answer type of a resident's thoughts."""
+    # Round 1 has no reactions.
     options = asked.options
     closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
     schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
@@ -492,7 +494,8 @@ def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
 
 
 def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
-    """Return the answer type of a resident's statement (SPEAK). Round 1 has no references."""
+    """Return the answer type of a resident's statement."""
+    # Round 1 has no references.
     closed = (("references.interaction_type", asked.options.interactions),)
     schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
     return Json(
@@ -505,10 +508,7 @@ def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
 
 
 def turn_answer_type(asked: AskContext) -> Json[Turn]:
-    """Return the answer type of one turn in a reply that holds the turns of several residents.
-
-    A turn has a statement, and also thoughts if the question asks for them.
-    """
+    """Return the answer type of one turn in a reply for several residents."""
     schemas = {
         "speaking": {**(speaking_answer_type(asked).schema or {}), "description": "said in public"}
     }
@@ -523,7 +523,7 @@ def turn_answer_type(asked: AskContext) -> Json[Turn]:
 
 
 def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
-    """Return the answer type of a resident's reflection (REFLECT)."""
+    """Return the answer type of a resident's reflection."""
     options = asked.options
     closed = tuple(
         (f"stance_evolution.{name}", texts)
@@ -544,10 +544,7 @@ def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
 
 
 def change_between(before: str, after: str) -> str:
-    """Return the change between two stances: maintain, soften, harden or flip.
-
-    A flip changes the side. A change away from neutral hardens, and a change to neutral softens.
-    """
+    """Return the change between two stances: maintain, soften, harden or flip."""
     # Map the scale to 2 (strong support) … −2 (strong opposition), so that the sign is the side.
     before_value, after_value = (2 - STANCES.index(text) for text in (before, after))
     if before_value == after_value:
