@@ -1,8 +1,6 @@
-"""The state that all scopes of one run share: seed, journal, gateway, folder, rows, plan.
+"""The state that all scopes of one run share: seed, journal, gateway, folder, rows, plan."""
 
-The runner creates the `RunContext`, and `session.py` uses it. Study types never see the
-`RunContext`.
-"""
+# The runner creates the `RunContext`, and `session.py` uses it. Study types never see it.
 
 from __future__ import annotations
 
@@ -91,8 +89,7 @@ class ForkLike(Protocol[I, R_co]):
 class ForkExecutor(Protocol):
     """A function that runs items of one `map`, for example on the workers of a cluster.
 
-    The function stores each result in `results` under the number of the item, and returns the
-    errors of failed items by number.
+    It stores results by item number in `results` and returns errors by item number.
     """
 
     async def __call__(
@@ -108,7 +105,9 @@ class ForkExecutor(Protocol):
 
 @dataclass
 class RunContext:
-    """The state that all scopes of one run share. The runner creates it."""
+    """The state that all scopes of one run share."""
+
+    # The runner creates it.
 
     config: StudyConfig
     prompts: PromptLibrary
@@ -180,11 +179,9 @@ class RunContext:
             self._seated.setdefault(seat.id, []).append(seat)
 
     def find_seat(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
-        """Return the seat of the human who answers a call in the scope with this path.
-
-        Returns None if a model answers. Otherwise the function records that a human has answered in
-        the speaker's role.
-        """
+        """Return the seat of the human who answers a call, or None if a model answers."""
+        # `path` is the path of the call's scope. Also records that a human has answered in this
+        # role.
         seat = self.find_seat_in_scope(speaker, path)
         if seat is not None:
             self.models_by_seat[HUMAN_MODEL, speaker.role] = HUMAN_MODEL
@@ -213,11 +210,12 @@ class RunContext:
         )
 
     def requested_model(self, named: str | None, role: str) -> str:
-        """Return the model that answers a role.
+        """Return the model that answers a role, and record that the role uses the model.
 
-        The first of these that is set is used: `--model`, the model `named` by the speaker, the
-        role's model, the study's model, the default.
+        `named`: the model that the speaker names, if any.
         """
+        # The first of these that is set counts: `--model`, the model that the speaker names, the
+        # role's model, the study's model, the default.
         key = (named, role)
         if key not in self.models_by_seat:
             model_of_speaker = self.providers.speaker_model(named)
@@ -244,8 +242,9 @@ class RunContext:
     def model_at(self, address: str, named: str | None, role: str) -> str:
         """Return the model for the call at an address.
 
-        This is the `requested_model`, unless a fork sets another model for the address.
+        `named`: the model that the speaker names, if any.
         """
+        # A fork may set another model for one address.
         if self.change is None or self.change.model is None or self.change.address != address:
             return self.requested_model(named, role)
         # The provenance label and the manifest must know that this model answered, too.
@@ -253,10 +252,11 @@ class RunContext:
         return self.change.model
 
     def resolve_model(self, role: str, named: str | None = None) -> str:
-        """Return the model that answers a role, without recording a call to it.
+        """Return the model that answers a role.
 
-        `named` is the model that the speaker names.
+        `named`: the model that the speaker names, if any.
         """
+        # Unlike `requested_model`, this records nothing.
         configured = self.providers.speaker_model(named) or self.config.model_for(role)
         return self.providers.override or configured or self.providers.default
 
@@ -265,7 +265,7 @@ class RunContext:
         return not self.providers.has_custom_provider and is_synthetic(self.resolve_model(role))
 
     def synthetic_roles(self) -> tuple[str, ...]:
-        """Return the sorted roles that the embedded respondent has answered so far."""
+        """The sorted roles that the embedded respondent has answered so far."""
         if self.providers.has_custom_provider:
             return ()
         return tuple(
@@ -276,14 +276,17 @@ class RunContext:
 
     @property
     def provenance_label(self) -> str:
-        """The label that says who answered (such as SYNTHETIC). Empty if only models did."""
+        """The label that says who answered, such as SYNTHETIC.
+
+        It is empty if only models answered.
+        """
         answerer_kinds = {
             (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()
         }
         return describe_mark(answerer_kinds, has_people=bool(self.answered_seats))
 
     def roles_by_model(self) -> dict[str, tuple[str, ...]]:
-        """Return the sorted roles that each model has played so far."""
+        """The sorted roles that each model has played so far, by model."""
         roles_by_model: dict[str, set[str]] = {}
         for (_, role), model in self.models_by_seat.items():
             roles_by_model.setdefault(model, set()).add(role)
@@ -296,11 +299,9 @@ class RunContext:
         answer_type: AnswerType[T],
         built: BuiltMessages,
     ) -> tuple[BuiltMessages, AnswerType[T]]:
-        """Return the messages that are sent for a question, and the answer type of the reply.
-
-        In this class they are those of the protocol. A protocol that a control runs again replaces
-        parts of the messages.
-        """
+        """Return the messages that are sent for a question, and the answer type of the reply."""
+        # Here they are those of the protocol. A protocol that a control runs again replaces parts
+        # of the messages.
         return built, answer_type
 
     async def complete_request(
@@ -318,10 +319,11 @@ class RunContext:
         )
 
     async def embed_texts(self, address: str, texts: list[str]) -> FloatArray:
-        """Return one batch of embeddings, from the journal or from the model.
+        """Return the embeddings of one batch of texts, with shape (texts, dimensions).
 
-        The array has one row for each text. Raises InputError if the study has no embedding model.
+        Raises InputError if the study has no embedding model.
         """
+        # They come from the journal or from the model.
         model = self.providers.embedding_choice
         if isinstance(model, Problem):
             raise InputError(model)
@@ -331,14 +333,15 @@ class RunContext:
         return await self.gateway.embed_texts(address, model, texts)
 
     async def prefetch_entry(self, address: str) -> None:
-        """Make the journal entry of an address available to the next lookup.
-
-        In this class the function does nothing, because the journal is local. A cluster worker asks
-        the main process for the entry.
-        """
+        """Make the journal entry of an address available to the next lookup."""
+        # Nothing to do here, because the journal is local. A cluster worker asks the main process
+        # for the entry.
 
     def claim_scope(self, prefix: str) -> None:
-        """Reserve a scope path. Raises ProtocolError if another scope uses the path already."""
+        """Reserve a scope path.
+
+        Raises ProtocolError if another scope uses the path already.
+        """
         if hash(prefix) in self._claimed:
             raise ProtocolError(
                 f"{prefix or 'session'}: another scope uses this path; give each part of the "
@@ -356,17 +359,15 @@ class RunContext:
             raise RunHaltedError("the run is stopping")
 
     def stop_new_calls(self, cause: BaseException) -> None:
-        """Stop new calls and let calls in flight finish. The first cause is kept."""
+        """Stop new calls and let calls in flight finish."""
+        # The first cause is kept.
         if self.halt_cause is None:
             self.halt_cause = cause
             self.gateway.stop_calls(RunHaltedError("the run is stopping"))
 
     def primary_error(self, failures: Mapping[int, BaseException]) -> BaseException:
-        """Return the error to raise for failed items.
-
-        This is the error of the first failed item in input order. If items failed only because the
-        run stopped, the function returns the error that stopped the run.
-        """
+        """Return the error of the first failed item in input order."""
+        # If items failed only because the run stopped, this is the error that stopped the run.
         own_errors = [
             failures[i] for i in sorted(failures) if not isinstance(failures[i], RunHaltedError)
         ]
@@ -378,9 +379,10 @@ class RunContext:
     def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
         """Report that a `map` starts, and return the name of its stage.
 
-        A `map` in the session or one level below is reported. A deeper `map` is not, because there
-        would be too many reports. Its stage name is an empty string.
+        Returns an empty string if the `map` is not reported.
         """
+        # A `map` in the session or one level below is reported. Deeper ones would give too many
+        # reports.
         self.is_large = self.is_large or total > LARGE_FORK_ITEMS
         stage = "/".join(path[:1]) or "run"
         if len(path) <= 1:
@@ -408,10 +410,7 @@ class RunContext:
         write_content(self._place_for(name), content)
 
     def _place_for(self, name: str) -> Path:
-        """Return the path to which a study's file is written now.
-
-        Until a resume is accepted, this is a temporary path if the file exists already.
-        """
+        # Until a resume is accepted, this is a temporary path if the file exists already.
         target = self._path_in_run_folder(name)
         self.study_files.add(name)
         if self.held_files is None:
@@ -422,22 +421,20 @@ class RunContext:
         return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
-        """Replace old files of the study by those that waited until the resume was accepted.
-
-        From now on, files are written directly.
-        """
+        """Replace old files of the study by those that waited until the resume was accepted."""
+        # From now on, files are written directly.
         held_files, self.held_files = self.held_files or {}, None
         for target, held_path in held_files.items():
             if held_path != target:
                 held_path.replace(target)
 
     def discard_held_files(self) -> None:
-        """Delete files that waited for a resume to be accepted, because it was not."""
+        """Delete the files that waited for a resume, because it was not accepted."""
         for held_path in (self.held_files or {}).values():
             held_path.unlink(missing_ok=True)
 
     def record_row(self, row_order: RowOrder, table: str, row: Mapping[str, object]) -> None:
-        """Add a row to a table, with a key that gives its position in the protocol."""
+        """Add a row to a table, at its position in the protocol."""
         self.add_row(row_order.next_key(), table, row)
         if table not in self.recorded_at:
             self.recorded_at[table] = locate_calling_study_code()
@@ -448,7 +445,10 @@ class RunContext:
             self.record_row(row_order, PROVENANCE, {"address": address, "spans": pack_spans(spans)})
 
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
-        """Add a row with this order key to a table."""
+        """Add a row to a table.
+
+        `key`: the position of the row in the table.
+        """
         if table not in self.tables:
             self.tables[table] = self.new_recording(table)
         self.tables[table].add_row(row, key)
@@ -480,9 +480,10 @@ class RunContext:
     def recorded_tables(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """Yield each table by name, with its rows in the order of the protocol.
 
-        Tables that the study declares are yielded even without rows. If a column mixes kinds of
-        values, raises ProtocolError with the line of study code that recorded the table.
+        Raises ProtocolError if a column mixes kinds of values.
         """
+        # Tables that the study declares are yielded even without rows. The error has the line of
+        # study code that recorded the table.
         for name in sorted({*self.tables, *self.columns}):
             try:
                 table = (self.tables.get(name) or self.new_recording(name)).to_frame()
@@ -494,9 +495,10 @@ class RunContext:
     def close_rows(self, *, keep: bool) -> None:
         """Stop recording rows.
 
-        `keep` is true if no tables were written. The row file then stays readable until `--resume`
-        computes the rows again.
+        `keep`: whether the recorded rows stay on disk.
         """
+        # They are kept if no tables were written. The row file then stays readable until `--resume`
+        # computes the rows again.
         if self._next_flush is not None:
             self._next_flush.cancel()
             self._next_flush = None

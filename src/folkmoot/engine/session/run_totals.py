@@ -16,11 +16,12 @@ from folkmoot.storage.run_folder import (
 
 
 def describe_fork(context: RunContext) -> dict[str, object]:
-    """Return the facts about a fork for the manifest, or an empty dictionary for other runs.
+    """Return the facts about a fork for the manifest.
 
-    The facts are the changed reply and the numbers of new calls and of calls copied from the source
-    run.
+    Returns an empty dictionary if the run is no fork.
     """
+    # The facts are the changed reply and the numbers of new calls and of calls copied from the
+    # source run.
     if context.change is None:
         return {}
     change_data = context.change.to_json()
@@ -34,29 +35,29 @@ def describe_fork(context: RunContext) -> dict[str, object]:
 
 
 def count_batched_calls(context: RunContext) -> int:
-    """Return the number of calls submitted in batches.
-
-    Re-asks and the calls of earlier processes are included.
-    """
+    """Return the number of calls submitted in batches."""
+    # Re-asks and the calls of earlier processes are included.
     with JournalReader(context.journal.path) as journal:
         return sum(batch.calls for batch in journal.read_batches().values() if batch.id)
 
 
 def list_broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
-    """Return (model, maximum USD) of each reply that broke off and may have been billed.
+    """Return the replies that broke off and may have been billed, as pairs (model, maximum USD).
 
-    The maximum cost is None if it is unknown. Replies of earlier processes are included.
+    The maximum is None if it is unknown.
     """
+    # Replies of earlier processes are included.
     with JournalReader(context.journal.path) as journal:
         return [(broken.model, broken.max_usd) for broken in journal.read_broken_replies()]
 
 
 def money_in(folder: Path) -> str:
-    """Return a sentence on the money (USD) that a stopped run has paid or has possibly paid.
+    """Return a sentence on the money that a stopped run may have paid, in USD.
 
-    Returns an empty string if the run has no call of unknown outcome. Call this function only while
-    no process of the run is active. The calls of an active process would count as possibly paid.
+    Returns an empty string if the outcome of every call is known.
     """
+    # Call this only while no process of the run is active. The calls of an active process would
+    # count as possibly paid.
     if not (folder / JOURNAL).exists():
         return ""
     with JournalReader(folder / JOURNAL) as journal:
@@ -74,9 +75,10 @@ def money_in(folder: Path) -> str:
 
 
 def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
-    """Return the calls of killed processes and workers that may have been billed.
+    """Return the calls of killed processes that may have been billed.
 
-    Each item is the process or worker, the number of calls, and their maximum cost (USD).
+    Each item is (process, number of calls, maximum USD). The maximum is None if it is unknown.
     """
+    # Killed workers are included.
     with JournalReader(context.journal.path) as journal:
         return [(loan.who, loan.calls, loan.max_usd) for loan in journal.read_outstanding_loans()]

@@ -1,8 +1,7 @@
-"""Ask humans the questions outside the protocol: checks, a review, and questions afterwards.
+"""Ask humans the questions outside the protocol: checks, a review, and questions afterwards."""
 
-The answers are journaled below `seats/`, outside all scopes of the protocol. So the questions
-change no address of the protocol, and a replay finds the answers.
-"""
+# The answers are journaled below `seats/`, outside all scopes of the protocol. So the questions
+# change no address of the protocol, and a replay finds the answers.
 
 from __future__ import annotations
 
@@ -45,11 +44,9 @@ REVIEW_QUESTION = (
 
 
 async def ask_checks_before_study(run: RunContext) -> None:
-    """Ask the checks before the study. Models then play for humans whom a check excludes.
-
-    The protocol starts after these checks. Otherwise a model could replace a human who has already
-    talked with other participants.
-    """
+    """Ask the checks that come before the protocol."""
+    # Models play for humans whom a check excludes. The protocol starts after these checks.
+    # Otherwise a model could replace a human who has already talked with other participants.
     checks = _checks_of(run)
     numbers = [number for number, check in enumerate(checks, start=1) if check.is_before_study]
     if not numbers or not run.asks_people:
@@ -68,9 +65,9 @@ async def ask_checks_before_study(run: RunContext) -> None:
 async def ask_due_checks(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
     """Ask the checks that are due before the next question to a human.
 
-    `stages` are the stages of this question. They are empty at the end of the protocol. Questions
-    that the human gets at the same time wait for the same check.
+    `stages`: the stages of this question, empty at the end of the protocol.
     """
+    # Questions that the human gets at the same time wait for the same check.
     checks, progress = _checks_of(run), run.seat_progress[seat]
     if not run.asks_people:
         return
@@ -91,11 +88,9 @@ def note_question(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
 
 
 async def ask_people_afterwards(run: RunContext) -> None:
-    """After the protocol, ask all humans who took part their last questions.
-
-    These are the checks that have not been asked, a review of the human's own answers, and the
-    questions afterwards.
-    """
+    """After the protocol, ask all humans who took part their last questions."""
+    # These are the checks that have not been asked, a review of the human's own answers, and the
+    # questions afterwards.
     if run.asks_people:
         humans = [seat for seat in run.seats if seat in run.answered_seats]
         await _gather([_ask_afterwards(run, seat) for seat in humans])
@@ -103,10 +98,8 @@ async def ask_people_afterwards(run: RunContext) -> None:
 
 
 def record_announcements(run: RunContext) -> None:
-    """Record the messages that the researcher sent to humans.
-
-    A replay cannot compute these messages, so the plan keeps them and a replay reads the plan.
-    """
+    """Record the messages that the researcher sent to humans."""
+    # A replay cannot compute these messages, so the plan keeps them and a replay reads the plan.
     if run.seat_manager is not None and run.seat_manager.announcements:
         run.plan.add_note(ANNOUNCED, run.seat_manager.announcements)
     row_order = RowOrder(AFTER_PROTOCOL)
@@ -116,7 +109,7 @@ def record_announcements(run: RunContext) -> None:
 
 
 async def _ask_check(run: RunContext, seat: Seat, number: int, check: SeatCheck) -> bool:
-    """Ask one check, as often as the study file allows. Return False if the human must leave."""
+    # Returns False if the human must leave.
     row_order = _row_order_of(run, seat, number)
     for attempt in count(1):
         text = check.question if attempt == 1 else f"{check.hint or TRY_AGAIN}\n\n{check.question}"
@@ -203,11 +196,8 @@ async def _ask_human(
     answer_type: AnswerType[object],
     own_answers: list[tuple[str, str]] | None = None,
 ) -> object:
-    """Ask a human one question outside the protocol, and return the answer.
-
-    `own_answers` holds (question, answer) for each earlier answer of the human. The page of the
-    review question shows them. For all other questions it is None.
-    """
+    # `own_answers` holds (question, answer) for each earlier answer of the human. The page of the
+    # review shows them. For all other questions it is None.
     speaker, prompt = Speaker(seat.id), SourcedText(text)
     messages, _, spans = build_messages(speaker, EMPTY_TRANSCRIPT, prompt)
     offered = answer_type.offered_values
@@ -223,7 +213,8 @@ async def _ask_human(
 
 
 def format_answer(answer: object) -> str:
-    """Return an answer as text. Whole numbers have no decimals."""
+    """Return an answer as text."""
+    # Whole numbers have no decimals.
     return f"{answer:g}" if isinstance(answer, float) else str(answer)
 
 
@@ -243,7 +234,7 @@ def _with_title(
 
 
 async def _gather(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all questions, so that every answer is kept. Then raise the first error, if any."""
+    # Await all questions first, so that every answer is kept.
     results = await asyncio.gather(*questions, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

@@ -1,9 +1,8 @@
-"""Session and Scope: the interface between a study and the engine.
+"""Session and Scope: the interface between a study and the engine."""
 
-Every journaled call has a structural address: the scope path, the kind of call, and the number of
-the call among the calls of that kind. So serial, concurrent, resumed and distributed runs send the
-same requests and write the same tables.
-"""
+# Every journaled call has a structural address: the scope path, the kind of call, and the number of
+# the call among the calls of that kind. So serial, concurrent, resumed and distributed runs send
+# the same requests and write the same tables.
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ DEFAULT_REASKS = 2
 
 
 class Scope:
-    """A path in a protocol, with a random generator.
+    """A named part of a protocol, with its own random generator.
 
     A scope makes one call at a time. Only `map` runs several items at once.
     """
@@ -101,7 +100,7 @@ class Scope:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The random generator of this path. Every access continues the same sequence of draws."""
+        """The random generator of this scope, which continues with every use."""
         if self._rng is None:
             self._rng = generator(self._run.seed, self.path)
         return self._rng
@@ -112,22 +111,27 @@ class Scope:
         return self._run.seed
 
     def speaks_as_self(self, id: str, *scope_names: str) -> bool:
-        """Return whether the human in this seat answers as themselves instead of playing a persona.
+        """Return whether a human answers as themselves in this seat.
 
-        If so, prompts for this seat contain `SELF_DESCRIPTION_PLACEHOLDER` and no drawn attribute.
-        `scope_names` are the names of the child scope to check.
+        - `id`: the id of the speaker.
+        - `scope_names`: the names of the child scope to check.
+
+        If true, put `SELF_DESCRIPTION_PLACEHOLDER` into the prompt instead of a persona.
         """
         return self._run.humans_answer_as_themselves and self.is_human(id, *scope_names)
 
     def is_human(self, id: str, *scope_names: str) -> bool:
-        """Return whether a human answers for this speaker in the child scope `scope_names`."""
+        """Return whether a human answers for this speaker.
+
+        - `id`: the id of the speaker.
+        - `scope_names`: the names of the child scope to check.
+        """
         return bool(self._run.find_seat_in_scope(Speaker(id), (*self.path, *scope_names)))
 
     def child(self, *names: str) -> Scope:
         """Return the child scope with these names.
 
-        In the tables, rows of the child scope are placed at the position of this call in the
-        protocol.
+        Its rows stand in the tables at the position of this call.
         """
         row_order = RowOrder(self._row_order.next_key())
         return Scope(
@@ -135,9 +139,9 @@ class Scope:
         )
 
     def at_row(self, number: int) -> Scope:
-        """Return a scope that only records rows, for item `number` (from 0).
+        """Return a scope that only records rows, for item `number`, counted from 0.
 
-        In the tables, these rows are sorted by `number`, whatever the order of recording.
+        In the tables, these rows are sorted by `number`.
         """
         return Scope(self._run, self.path, RowOrder(self._row_order.key_of(number)))
 
@@ -155,22 +159,23 @@ class Scope:
         shows: Sequence[str] = (),
         for_people: str = "",
     ) -> T | Missing:
-        """Ask a speaker a question and return the parsed answer, or `Missing` with the reason.
+        """Ask a speaker a question and return the parsed answer.
 
-        If the answer cannot be read, the question is asked again with the problem. After the last
-        try, the result is `Missing`, or the `fallback_value` of a `Json` answer. Texts and choices
-        are returned as `Quoted`: a prompt that contains them records who said them.
+            vote = await scope.ask(speaker, "Yes or no?", answer_type=Choice(["yes", "no"]))
 
         - `history`: the transcript that the speaker is shown before the prompt.
-        - `reasks`: how often the question is asked again at most.
-        - `about`: the topic, for the embedded respondent, which reads no instructions.
+        - `answer_type`: what kind of answer is expected. The default is free text.
+        - `reasks`: how often an unreadable answer is asked for again at most.
+        - `about`: the topic, for the embedded respondent.
+        - `shows`: texts that a prompt without a template contains.
+        - `for_people`: the wording for a human, if the prompt has no template.
 
-        Two arguments are for a prompt that was written without a template:
-
-        - `shows`: texts that the prompt contains. Raises ProtocolError if one is missing in it.
-        - `for_people`: the wording for a human. A template contains this wording itself
-          (`{% if for_people %}`).
+        Returns `Missing` with the reason if no answer could be read and there is no
+        `fallback_value`. Raises ProtocolError if the prompt lacks a text of `shows`.
         """
+        # The embedded respondent reads no instructions, so it needs `about`. Texts and choices are
+        # returned as `Quoted`: a prompt that contains them records who said them. A template
+        # contains the wording for humans itself, in `{% if for_people %}`.
         result = await self.ask_detailed(
             speaker,
             prompt,
@@ -199,7 +204,7 @@ class Scope:
         shows: Sequence[str] = (),
         for_people: str = "",
     ) -> AskResult[T]:
-        """Ask like `ask`, but return an `AskResult` with raw reply, parse step and re-asks."""
+        """Ask like `ask`, and return the answer together with how it was obtained."""
         check_ask_arguments(speaker, prompt, history, answer_type)
         wanted = cast("AnswerType[T]", Text()) if answer_type is None else answer_type
         address = self._next_address("ask")
@@ -278,17 +283,17 @@ class Scope:
     ) -> Utterance:
         """Record an utterance in the table `utterances` and return it.
 
-        The utterance can be added to a `Transcript`, or quoted in a prompt with `.quoted_text`.
+            transcript += scope.say(speaker, text)
 
-        - `address`: the question that the text answers (`scope.address` or
-          `ask_detailed(…).address`). Not needed for a text that `ask` returned. Empty for a text
-          that no model wrote.
-        - `part`: distinguishes several utterances from one reply.
-        - `public`: True if the other speakers of the conversation hear the utterance. An empty
-          public text is a silent turn.
-        - `finish`: the finish reason, needed only if the reply is not the last one of this scope.
+        - `address`: the question that the text answers, or empty if no model wrote the text.
+          Not needed for a text that `ask` returned.
+        - `part`: a name for the utterance, if one reply gives several.
+        - `public`: whether the other speakers hear the utterance.
+        - `finish`: the finish reason, if the reply is not the last one of this scope.
         - `columns`: additional columns of the study.
         """
+        # The result can be quoted in a prompt with `.quoted_text`. `address` is `scope.address` or
+        # `ask_detailed(…).address`. An empty public text is a silent turn.
         source = source_of(text)
         if address is None:
             address = source.address if source is not None and source.kind == "utterance" else ""
@@ -365,19 +370,21 @@ class Scope:
         block: Callable[[Any], Hashable] | None = None,
         width: int = 0,
     ) -> dict[str, R]:
-        """Run `fn(scope, item)` for all items concurrently. Return results by key, in input order.
+        """Run `fn(scope, item)` for all items at the same time, and return the results by key.
 
-        Keys must be unique. The key is `key(item)`, or the item itself, or its `id`. If `items` is
-        a mapping, its names are the keys. Without `fn`, the values of the mapping are independent
-        parts of the protocol, which are called with a scope. If an item fails, no new calls start
-        and calls in flight are journaled. The method then raises the error of the first failed item
-        in input order.
+            answers = await session.map(people, ask_person)
 
-        `block` returns the name of an item's block. A block holds the items that are compared with
-        each other. Under a budget, blocks run in order, so that the money buys complete
-        comparisons. `width` is the number of calls that an item usually has in flight. Give `width`
-        to limit how many items run at once, so that the first blocks are complete early.
+        - `items`: a list, or a mapping from keys to items.
+        - `key`: returns the key of an item. The default is the item itself, or its `id`.
+        - `block`: returns the name of the block in which an item is compared with others.
+        - `width`: how many calls an item usually has in flight.
+
+        Results are in input order, and keys must be unique. Without `fn`, the values of a mapping
+        are called with a scope. Raises the error of the first failed item.
         """
+        # If an item fails, no new calls start and calls in flight are journaled. Under a budget,
+        # blocks run in order, so that the money buys complete comparisons. `width` limits how many
+        # items run at once, so that the first blocks are complete early.
         is_mapping = isinstance(items, Mapping)
         item_list = list(items.values() if is_mapping else items)
         keys = [
@@ -437,10 +444,9 @@ class Scope:
         fn: Callable[[Scope, Speaker, Transcript], Awaitable[Utterance | None]],
         history: Transcript = EMPTY_TRANSCRIPT,
     ) -> Transcript:
-        """Let speakers speak in turn, each with the utterances of earlier speakers as history.
+        """Let speakers speak in turn, and return `history` with their utterances added.
 
-        `fn(scope, speaker, history)` returns an utterance, or None if the speaker stays silent. The
-        result is `history` extended by the utterances.
+        `fn(scope, speaker, history)` returns an utterance, or None if the speaker stays silent.
         """
         require_type(
             history, Transcript, "take_turns(): history", "leave it out, or pass a Transcript"
@@ -458,9 +464,9 @@ class Scope:
         return history
 
     async def embed(self, texts: Iterable[str]) -> FloatArray:
-        """Return the embeddings of texts as a float32 array: one row for each text.
+        """Return the embeddings of texts.
 
-        Each row is a vector with the Euclidean norm 1.
+        The array is float32 with shape (texts, dimensions). Each row has the norm 1.
         """
         address = self._next_address("embed")
         try:
@@ -471,13 +477,14 @@ class Scope:
     async def compute(
         self, fn: Callable[..., Any], *args: Any, version: int = 1, name: str | None = None
     ) -> Any:
-        """Return `fn(*args)` for an expensive pure function, computed once and then replayed.
+        """Return `fn(*args)`, which is computed once and then read from the journal.
 
-        `fn` runs in a thread. Arguments must be JSON values or arrays, and the result must be JSON.
-        Increase `version` if `fn` gives other results than before. The journal identifies the
-        computation by `name` (default: module and qualified name of `fn`). With a `name`, `fn` can
-        be moved or renamed while a run is paused.
+        - `fn`: a function whose result depends on its arguments only. It runs in a thread.
+        - `args`: JSON values or arrays. The result must be JSON.
+        - `version`: a number to increase if `fn` gives other results than before.
+        - `name`: the name of the computation in the journal. The default is the name of `fn`.
         """
+        # With a `name`, `fn` can be moved or renamed while a run is paused.
         address = self._next_address("compute")
         try:
             return await run_computation(self._run, address, fn, args, version, name)
@@ -491,11 +498,13 @@ class Scope:
     def record(self, table: str, row: Mapping[str, object], /) -> None: ...
 
     def record(self, table: Row | str, row: Mapping[str, object] | None = None, /) -> None:
-        """Add a row to a table (`tables/<table>`). Tables keep the order of the protocol.
+        """Add a row to a table of the run.
 
-        Give a `Row`, or the name of a table and a mapping. Raises ProtocolError for a table of the
-        engine or an invalid name.
+            scope.record("votes", {"voter": "p_0001", "vote": "yes"})
+
+        Raises ProtocolError for a table of the engine or an invalid name.
         """
+        # The file is `tables/<table>`. Tables keep the order of the protocol.
         name, cells = (table.table, table.cells()) if isinstance(table, Row) else (table, row)
         hint = 'write record("table", {"column": value})'
         require_type(name, str, "record(): the table", hint)
@@ -509,7 +518,8 @@ class Scope:
         self._run.record_row(self._row_order, name, cells or {})
 
     def prompt(self, name: str, **variables: object) -> str:
-        """Render the prompt of this name from the study or from the researcher's own prompts."""
+        """Return the prompt of this name with its variables filled in."""
+        # The researcher's own prompts replace those of the study.
         return self._run.prompts.render_prompt(name, **variables)
 
     def write_json(self, name: str, data: object) -> None:
@@ -521,11 +531,9 @@ class Scope:
         self._run.write_text(name, text)
 
     def store(self, value: T) -> StoredValue[T]:
-        """Write a value to disk and return a handle. `handle.load()` reads the value back.
-
-        Store values that a later stage needs (personas, transcripts) if there are many thousand
-        participants.
-        """
+        """Write a value to disk and return a handle, which reads the value with `load()`."""
+        # For values that a later stage needs, such as personas and transcripts, if there are many
+        # thousand participants.
         return StoredValue(value, self._run.disk_store)
 
     def log(self, message: str) -> None:
@@ -540,9 +548,10 @@ class Scope:
     def root(self) -> Session[Any]:
         """The session that this scope belongs to, as a new object.
 
-        The random generator of each new object starts again. Two uses of `scope.root.rng` therefore
-        give the same draws. Use `scope.rng`, or keep the session in a variable.
+        Its random generator starts again with every use.
         """
+        # Two uses of `scope.root.rng` give the same draws. Studies use `scope.rng`, or keep the
+        # session in a variable.
         return Session(self._run)
 
     def _mark_busy(self, kind: str) -> None:
@@ -554,7 +563,7 @@ class Scope:
         self._busy = kind
 
     def _next_address(self, kind: str) -> str:
-        """Mark the scope as busy with one journaled call and return the address of the call."""
+        # Also marks the scope as busy with one journaled call.
         self._run.check_awaited()
         self._mark_busy(kind)
         if self._prefix is None:
@@ -566,10 +575,13 @@ class Scope:
 
 
 class Session(Scope, Generic[ConfigT]):
-    """The root scope of a run. The protocol of a study is an async function that takes a session.
+    """The outermost scope of a run, which the protocol of a study takes as its argument.
 
-    `Session[MyConfig]` makes `MyConfig` the type of `session.config` for type checkers.
+    async def protocol(session: Session[MyConfig]) -> None:
+        session.config
     """
+
+    # `Session[MyConfig]` makes `MyConfig` the type of `session.config` for type checkers.
 
     __slots__ = ()
 
@@ -578,7 +590,7 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def config(self) -> ConfigT:
-        """The study's settings, as an instance of its config model."""
+        """The settings of the study file, as an instance of the study's config class."""
         return cast("ConfigT", self._run.config)
 
     @property
@@ -588,16 +600,23 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def started_at(self) -> str:
-        """The time at which the run was first started (ISO 8601, UTC), also after a resume."""
+        """The time of the first start of the run, in ISO 8601 and UTC."""
+        # A resume does not change it.
         return self._run.plan.started_at
 
     @property
     def provenance_label(self) -> str:
-        """The label that says who answered (such as SYNTHETIC), or "" if only models did."""
+        """The label that says who answered, such as SYNTHETIC.
+
+        It is empty if only models answered.
+        """
         return self._run.provenance_label
 
     def resolve_model(self, role: str, named: str | None = None) -> str:
-        """Return the model that answers this role. `named` is the model that a speaker names."""
+        """Return the model that answers this role.
+
+        `named`: the model that the speaker names, if any.
+        """
         return self._run.resolve_model(role, named)
 
     def is_synthetic(self, role: str) -> bool:
@@ -605,7 +624,7 @@ class Session(Scope, Generic[ConfigT]):
         return self._run.uses_embedded_respondent(role)
 
     def current_time(self) -> str:
-        """Return the current time (ISO 8601, UTC) for files that humans read.
+        """Return the current time in ISO 8601 and UTC, for files that humans read.
 
         Results must not depend on it.
         """
@@ -613,13 +632,13 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def run_folder(self) -> Path:
-        """The run folder."""
+        """The folder that the run writes."""
         return self._run.folder
 
     async def seal(self, name: str, data: object) -> None:
         """Write a part of the design to `plan.json`, before the calls that depend on it.
 
-        On a resume the data must be the same. Otherwise DriftError names the difference.
+        Raises DriftError if a resumed run has other data under this name.
         """
         self._run.plan.seal_part(name, data)
 
@@ -645,10 +664,7 @@ def _hints_for_respondent(
 
 
 def _with_source(value: Any, answer_type: AnswerType[Any], address: str, speaker: Speaker) -> Any:
-    """Return a text or a choice with a note of who said it at which address.
-
-    Other values are returned unchanged.
-    """
+    # Texts and choices note who said them at which address.
     if not isinstance(value, str):
         return value
     return quote_value(
@@ -657,10 +673,7 @@ def _with_source(value: Any, answer_type: AnswerType[Any], address: str, speaker
 
 
 async def _get_self_description(run: RunContext, seat: Seat) -> Quoted:
-    """Return the self-description of the human in a seat.
-
-    The first call asks the human for the self-description.
-    """
+    # The first call asks the human.
     if seat not in run.self_descriptions:
         run.self_descriptions[seat] = asyncio.ensure_future(_ask_self_description(run, seat))
     # The caller may be cancelled. Others wait for the same question.

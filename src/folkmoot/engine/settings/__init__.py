@@ -1,10 +1,12 @@
 """Settings of study files: keys, hypotheses, controls, and problems with file, line and key.
 
-Start with `config`, the keys that every study file may have. `yaml_tree` reads YAML and keeps the
-location of every value. `config_problems` turns pydantic's errors into plain words, and
-`author_errors` locates errors in a study author's code. `claims` reads both arms of a claim from
-the tables of a run. `hypotheses` evaluates the hypotheses in `plan.json`. `controls` declares the
-control questions.
+- `config`: the keys that every study file may have. Start here.
+- `yaml_tree`: reads YAML and keeps the location of every value.
+- `config_problems`: turns pydantic's errors into plain words.
+- `author_errors`: locates errors in a study author's code.
+- `claims`: reads both arms of a claim from the tables of a run.
+- `hypotheses`: evaluates the hypotheses in `plan.json`.
+- `controls`: declares the control questions.
 
 This folder imports seats and storage. The folders calls, session, study, cluster and run may import
 this folder.

@@ -1,8 +1,7 @@
-"""Find errors in the code of a study author, with their location and a hint.
+"""Find errors in the code of a study author, with their location and a hint."""
 
-The command line passes every error to `find_author_error`. A forgotten `await` raises no error, so
-`report_unawaited_coroutines` detects it while a run is active.
-"""
+# The command line passes every error to `find_author_error`. A forgotten `await` raises no error,
+# so `report_unawaited_coroutines` detects it while a run is active.
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ _NEVER_AWAITED_PATTERN = re.compile(
 def find_author_error(error: BaseException) -> Problem | None:
     """Return the problem in the study author's code that caused an error.
 
-    Returns None if the error was not caused by such code.
+    Returns None if no such code caused it.
     """
     # Folkmoot's other errors explain themselves.
     if isinstance(error, FolkmootError) and not isinstance(error, ProtocolError):
@@ -86,12 +85,12 @@ def locate_calling_study_code() -> tuple[str, int] | None:
 
 @contextmanager
 def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object]) -> Iterator[None]:
-    """Context manager that reports coroutines that study code created but never awaited.
+    """Context manager that reports each `await` that study code forgot.
 
-    Study code is all code outside this package. While the context is open, `on_unawaited` receives
-    a ProtocolError with file and line.
+    `on_unawaited` receives a ProtocolError with file and line.
     """
 
+    # Study code is all code outside this package.
     def report_warning(message: Warning | str, *args: object, **options: object) -> None:
         match = _NEVER_AWAITED_PATTERN.match(str(message))
         file, line = (match["file"], match["line"]) if match else (None, None)
@@ -121,7 +120,8 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
 
 
 def last_author_location(error: BaseException) -> tuple[str, int] | None:
-    """Return file and line of the innermost frame in the study author's code, or None."""
+    """Return file and line in the study author's code where an error arose, or None."""
+    # The innermost frame counts.
     locations = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -135,7 +135,6 @@ def _is_author_frame(frame: FrameType) -> bool:
 
 
 def _is_author_file(file: str, module: str) -> bool:
-    """Return whether a file belongs to the code of a study author."""
     packages = {
         point.value.partition(":")[0].partition(".")[0]
         for point in installed_entry_points(STUDIES).values()

@@ -1,9 +1,10 @@
 """Read the claims of a run from its tables, and evaluate them.
 
-A claim is a comparison of two arms in one measure. The study type declares claims, and each
-hypothesis of the study file is a claim as well. `read_sides` reads the arms of a claim.
-`evaluate_claims` evaluates all claims of a run together, so that it can correct for their number.
+A claim is a comparison of two arms in one measure.
 """
+
+# The study type declares claims, and each hypothesis of the study file is a claim as well.
+# `evaluate_claims` evaluates all claims of a run together, so that it can correct for their number.
 
 from __future__ import annotations
 
@@ -61,11 +62,9 @@ def read_declared(
 
 
 def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Claim]:
-    """Join the hypotheses of a study file (`stated`) and the claims of its study type (`declared`).
-
-    If there are hypotheses, they are the primary family, and all declared claims become
-    exploratory. A declared claim about the same contrast as a hypothesis is left out.
-    """
+    """Join the hypotheses of a study file and the claims of its study type."""
+    # If there are hypotheses, they are the primary family, and all declared claims become
+    # exploratory. A declared claim about the same contrast as a hypothesis is left out.
     if not stated:
         return list(declared)
     stated = [name_as_declared(claim, declared) for claim in stated]
@@ -80,9 +79,9 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 def name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
     """Return a hypothesis with the readable names that its study type has for arms and measure.
 
-    An arm or measure without such a name keeps its name in the tables. `declared` are the claims
-    of the study type.
+    `declared`: the claims of the study type.
     """
+    # An arm or measure without such a name keeps its name in the tables.
     same = [claim for claim in declared if is_same_measure(claim, stated)]
     labels = {
         arm: name
@@ -102,18 +101,14 @@ def is_same_measure(claim: Claim, stated: Claim) -> bool:
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether two claims compare the same two arms by the same measure in the same rows.
-
-    `claim` comes from the study type, `stated` from a hypothesis in the study file.
-    """
+    """Return whether two claims compare the same arms in the same measure and the same rows."""
+    # `claim` comes from the study type, `stated` from a hypothesis in the study file.
     return is_same_measure(claim, stated) and claim.contrast == stated.contrast
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
-    """Return the results of claims in order.
-
-    Each result is corrected for the number of claims in its family.
-    """
+    """Return the results of claims in order."""
+    # Each result is corrected for the number of claims in its family.
     return judge_families(claims, ClaimReader(run).read_sides)
 
 
@@ -123,9 +118,10 @@ FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
 def tested_finding(results: Sequence[Result]) -> Finding | None:
     """Return the finding that lists all claims of a report, with one row for each claim.
 
-    The rows are ordered by family. Claims without any data are listed only if they are primary.
     Returns None if there is nothing to list.
     """
+    # The rows are ordered by family. Claims without any data are listed only if they are primary.
+
     # A study type may declare claims for measures that a run did not record.
     shown_results = [
         result for result in results if result.counts != (0, 0) or result.claim.family == "primary"
@@ -189,38 +185,32 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:
-    """Return a claim with the data of both arms, or the reason why it has no data.
-
-    See `ClaimReader`.
-    """
+    """Return a claim with the data of both arms, or the reason why it has no data."""
     return ClaimReader(run).read_sides(claim)
 
 
 class ClaimReader:
-    """Reads the data of claims of one run. Columns that several claims need are read only once."""
+    """Reads the data of claims of one run."""
+
+    # Columns that several claims need are read only once.
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
 
     def read_sides(self, claim: Claim) -> Read:
-        """Return a claim with the data of both arms, or the reason why it has no data.
-
-        The returned claim has the kind, the unit and the estimand that follow from the table.
-        Subjects count as lost if their measure is unknown or if they did not finish. In a paired
-        claim, subjects that are observed in only one arm count as lost as well.
-        """
+        """Return a claim with the data of both arms, or the reason why it has no data."""
+        # The kind, the unit and the estimand of the claim follow from the table. Subjects count as
+        # lost if their measure is unknown or if they did not finish. In a paired claim, subjects
+        # that are observed in only one arm count as lost as well.
         table, column = self._table_of(claim)
         if table is None:
             return f"no table has {claim.measure} and arms"
         return _sides_of(table, column, claim)
 
     def _table_of(self, claim: Claim) -> tuple[pl.DataFrame | None, str]:
-        """Return the table that holds the measure of a claim, and the name of the measure's column.
-
-        Only the needed columns are read. The table is None if no table has both a numeric column of
-        this name and the arms of the claim.
-        """
+        # Returns (table, name of the measure's column), with only the needed columns. The table is
+        # None if no table has both a numeric column of this name and the arms of the claim.
         table_name, _, column = claim.measure.rpartition(".")
         for name in [table_name] if table_name else [*TABLES, *self._run.table_names()]:
             # These tables have one row for each answer or utterance, and no measures.
@@ -261,11 +251,10 @@ class ClaimReader:
 
 
 def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
-    """Return a claim with its rows in a table, or the reason why there are none.
-
-    There is one row for each subject and arm. Its columns are those of the subject, `arm`, `value`
-    (null if unknown) and `unit`. The returned claim has the kind and the unit of the table.
-    """
+    """Return a claim with its rows in a table, or the reason why there are none."""
+    # There is one row for each subject and arm. Its columns are those of the subject, `arm`,
+    # `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the
+    # table.
     if claim.by == ACROSS:
         table = _lengthen(table, column, claim)
     by = claim.by or condition_column(table)
@@ -320,7 +309,7 @@ def _arm_columns(claim: Claim, column: str) -> list[str]:
 
 
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
-    """Turn a table with one column for each arm into a table with one row for each arm."""
+    # From one column for each arm to one row for each arm.
     return pl.concat(
         table.with_columns(pl.col(arm_column).alias(column), pl.lit(arm).alias(ACROSS))
         for arm, arm_column in zip(claim.contrast, _arm_columns(claim, column), strict=True)
@@ -353,7 +342,7 @@ def side_of(rows: pl.DataFrame) -> Side:
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Return both arms, reduced to the subjects with a known value in both.
+    """Return the values of both arms for the subjects whose value is known in both.
 
     Subjects are in the order of the first arm.
     """
@@ -378,9 +367,10 @@ def as_declared(
 ) -> Claim:
     """Return a hypothesis with its kind, unit and estimand filled in.
 
-    `tables` maps each declared table to its columns and their kinds. `others` are the claims of the
-    study type. If one of them compares the same arms in the same measure, its unit is used.
+    - `tables`: the declared tables, each with the kinds of its columns.
+    - `others`: the claims of the study type.
     """
+    # If another claim compares the same arms in the same measure, its unit is used.
     table, kind = find_declared(claim.measure, tables)
     if kind is None:
         return claim
@@ -398,9 +388,9 @@ def as_declared(
 
 
 def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:
-    """Return the name of the table that declares a measure, and the kind of the measure's column.
+    """Return the table that declares a measure, and the kind of the measure's column.
 
-    The kind is "bool", "int", "float" or "text", or None if no table declares the measure.
+    The kind is "bool", "int", "float" or "text". It is None if no table declares the measure.
     """
     table_name, _, column = measure.rpartition(".")
     table_names = [table_name] if table_name else [*TABLES, *tables]

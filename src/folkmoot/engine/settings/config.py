@@ -1,4 +1,6 @@
-"""Declare the keys that every study file may have. Study types subclass `StudyConfig`."""
+"""Declare the keys that every study file may have."""
+
+# Study types subclass `StudyConfig`.
 
 from __future__ import annotations
 

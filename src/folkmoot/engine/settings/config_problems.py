@@ -69,11 +69,9 @@ _SHOWS_VALUE = ("_type", "_parsing", "_from_float", "than", "than_equal", "liter
 def problems_from_validation(
     error: ValidationError, tree: YamlTree, model: type[BaseModel]
 ) -> list[Problem]:
-    """Return the errors of a validation as problems, one for each key.
-
-    If an unknown key resembles a missing key, only the unknown key is reported. The hint then names
-    the missing key.
-    """
+    """Return the errors of a validation as problems, one for each key."""
+    # If an unknown key resembles a missing key, only the unknown key is reported. The hint then
+    # names the missing key.
     messages_by_path: dict[KeyPath, list[str]] = {}
     hints: dict[KeyPath, str] = {}
     details = [
@@ -114,10 +112,8 @@ def located_problem(message: str, path: KeyPath, tree: YamlTree, hint: str = "")
 
 
 def find_hidden_characters(tree: YamlTree) -> list[Problem]:
-    """Return a problem for each invisible character in a key or text.
-
-    Line breaks in labels (`LABEL_KEYS`) are reported as well.
-    """
+    """Return a problem for each invisible character in a key or text."""
+    # Line breaks in labels (`LABEL_KEYS`) are reported as well.
     problems = []
 
     def check_value(value: object, path: KeyPath) -> None:
@@ -147,7 +143,8 @@ def _hidden_character_problem(message: str, path: KeyPath, tree: YamlTree) -> Pr
 
 
 def sort_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems sorted by line, without duplicates. Problems without a line come last."""
+    """Return the problems sorted by line, without duplicates."""
+    # Problems without a line come last.
     distinct = list(dict.fromkeys(problems))
     return sorted(
         distinct, key=lambda problem: int(problem.where) if problem.where.isdigit() else sys.maxsize
@@ -198,10 +195,7 @@ def _format_limit(value: object) -> object:
 
 
 def _split_key_prefix(path: KeyPath, message: str, tree: YamlTree) -> tuple[KeyPath, str]:
-    """Move the key at the beginning of a message, such as `mapping: …`, into the path.
-
-    Without such a key, path and message are returned unchanged.
-    """
+    # The key at the beginning of a message, such as `mapping: …`, becomes a part of the path.
     key, colon, rest = message.partition(": ")
     parent = tree.value
     for part in path:
@@ -257,7 +251,7 @@ def _suggest_value(detail: ErrorDetails) -> str:
 
 
 def _file_path_of_error(detail: ErrorDetails, tree: YamlTree) -> KeyPath:
-    """Return the path of an error in the file: pydantic's location without union branches."""
+    # pydantic's location also names union branches, which are no keys of the file.
     path: list[str | int] = []
     value = tree.value
     last = len(detail["loc"]) - 1
@@ -302,7 +296,7 @@ def _models_in_type(kind: object) -> list[type[BaseModel]]:
 
 
 def _type_arguments(kind: object) -> list[object]:
-    """Return the types inside `list[…]`, `dict[…]` and similar types, also in a union with None."""
+    # The types inside `list[…]`, `dict[…]` and similar types, also in a union with None.
     if typing.get_origin(kind) in (list, tuple, dict, set):
         return list(typing.get_args(kind))
     return [inner for argument in typing.get_args(kind) for inner in _type_arguments(argument)]
@@ -327,9 +321,10 @@ def _format_value(value: object) -> str:
 
 
 def with_location(problem: Problem, file: str, line: int) -> Problem:
-    """Return a problem with its file and line. An existing location is kept.
+    """Return a problem with its file and line.
 
     `line` is 0 if the line is unknown.
     """
+    # An existing location is kept.
     where = problem.where or (str(line) if line else "")
     return Problem(problem.message, file, where, problem.key, problem.hint)

@@ -1,10 +1,9 @@
-"""Declare the key `controls` of a study file: control questions that are asked beside the protocol.
+"""Declare the key `controls` of a study file: questions beside the protocol."""
 
-Negative controls are closed questions on facts that no treatment can change. If the answers differ
-between conditions, the treatment has changed which person the model plays ("The Illusion of
-Intervention", arXiv 2605.20767). Twelve questions ship in English and German
-(`negative_controls.yaml`), and a study file can define others. `kit.controls` asks the questions.
-"""
+# Negative controls are closed questions on facts that no treatment can change. If the answers
+# differ between conditions, the treatment has changed which person the model plays ("The Illusion
+# of Intervention", arXiv 2605.20767). Twelve questions ship in English and German
+# (`negative_controls.yaml`), and a study file can define others. `kit.controls` asks the questions.
 
 from __future__ import annotations
 
@@ -90,17 +89,16 @@ class ControlQuestion(BaseModel):
 
     @property
     def answer(self) -> AnswerType[str] | AnswerType[float]:
-        """The answer type of the question. A participant may decline to answer."""
+        """The answer type of the question."""
+        # A participant may decline to answer.
         if self.number is None:
             return Choice(self.options)
         return Number(*self.number, integer=True)
 
     @property
     def equivalence_margin(self) -> float:
-        """The largest difference between conditions that counts as no difference.
-
-        The value is `margin`, or the default for the type of the answer.
-        """
+        """The largest difference between conditions that counts as no difference."""
+        # The value is `margin`, or the default for the type of the answer.
         if self.margin is not None:
             return self.margin
         return MARGIN_OF_SHARES if self.options else MARGIN_OF_MEANS
@@ -210,7 +208,8 @@ class ControlSettings(BaseModel):
 
     @property
     def questions(self) -> tuple[ControlQuestion, ...]:
-        """The negative controls to ask, or an empty tuple if they are switched off."""
+        """The questions whose answers no treatment should change."""
+        # Empty if negative controls are switched off.
         if isinstance(self.negative, bool):
             return shipped_questions(self.language) if self.negative else ()
         return self.negative
@@ -229,18 +228,14 @@ class ControlSettings(BaseModel):
 
     @property
     def defined_questions(self) -> tuple[ControlQuestion, ...]:
-        """The questions that the key `confounders` may name: the negative controls.
-
-        If negative controls are switched off, these are the questions that Folkmoot comes with.
-        """
+        """The questions that the key `confounders` may name."""
+        # If negative controls are switched off, these are the questions that Folkmoot comes with.
         return self.questions or shipped_questions(self.language)
 
     @property
     def stated(self) -> tuple[ControlQuestion, ...]:
-        """The negative controls that `confounders` names.
-
-        The personas of all participants state an answer to each of these questions.
-        """
+        """The questions that every participant's persona answers."""
+        # `confounders` names them.
         if isinstance(self.confounders, str):
             return self.defined_questions if self.confounders == "all" else ()
         return tuple(
@@ -263,10 +258,8 @@ class ControlSettings(BaseModel):
 
 
 def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
-    """Return the twelve negative controls that Folkmoot comes with, in a language.
-
-    A negative control is a question that the treatment should not affect.
-    """
+    """Return the twelve questions that Folkmoot has for negative controls."""
+    # A negative control is a question that the treatment should not affect.
     return tuple(
         ControlQuestion(
             id=raw["id"],
@@ -279,5 +272,6 @@ def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
 
 
 def age_question(language: Language) -> ControlQuestion:
-    """Return the question for the age. The answer shows whether the model keeps to its persona."""
+    """Return the question for the age."""
+    # The answer shows whether the model keeps to its persona.
     return ControlQuestion(id=AGE, text=_AGE_QUESTIONS[language], number=(0, 120))

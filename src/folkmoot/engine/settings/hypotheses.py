@@ -1,10 +1,9 @@
-"""Hypotheses of a study file: they are stated before the run, tested first and reported apart.
+"""Hypotheses of a study file, which are stated before the run and tested first."""
 
-Each hypothesis is a claim (`measures.inference.claims`) about a difference between two arms in one
-column of a table. The hypothesis states a direction and the smallest difference that matters.
-Hypotheses are read from `plan.json`, to which they are written before the first call, because the
-study file can be edited later.
-"""
+# Each hypothesis is a claim (`measures.inference.claims`) about a difference between two arms in
+# one column of a table. It states a direction and the smallest difference that matters. Hypotheses
+# are read from `plan.json`, to which they are written before the first call, because the study file
+# can be edited later.
 
 from __future__ import annotations
 
@@ -84,10 +83,8 @@ class Hypothesis(BaseModel):
         return contrast
 
     def as_claim(self, family: Family = "primary") -> Claim:
-        """Return the hypothesis as a claim.
-
-        Kind and unit of the claim are placeholders until the table of the measure is known.
-        """
+        """Return the hypothesis as a claim."""
+        # Kind and unit of the claim are placeholders until the table of the measure is known.
         return Claim(
             self.measure,
             self.contrast,
@@ -109,7 +106,7 @@ def check_hypotheses(
 ) -> list[Problem]:
     """Return the problems of hypotheses that can be found before a run.
 
-    `tables` maps the name of each table to the columns that it declares.
+    `tables`: the columns of each table.
     """
     problems = []
     columns = {column for table_columns in tables.values() for column in table_columns}
@@ -145,9 +142,10 @@ def is_seal_intact(part: Mapping[str, Any]) -> bool:
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
     """Return the hypotheses of a run, and any reason to doubt that they are older than the data.
 
-    The hypotheses come from `plan.json`, or from the settings of the run if the plan has none. The
-    reason is an empty string if the plan still matches its hash.
+    The reason is empty if there is no doubt.
     """
+    # The hypotheses come from `plan.json`, or from the settings of the run if the plan has none.
+    # There is no doubt if the plan still matches its hash.
     sealed = run.plan.get("sealed", {}).get("design", {})
     settings = sealed.get("data", {}).get("settings", {})
     stated = settings.get("hypotheses") or ()
@@ -160,10 +158,8 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
 
 
 def stated_claims(run: RunFolder) -> list[Claim]:
-    """Return the hypotheses of a run as claims.
-
-    The claims are primary if `plan.json` proves them older than the data, otherwise exploratory.
-    """
+    """Return the hypotheses of a run as claims."""
+    # They are primary if `plan.json` proves them older than the data, otherwise exploratory.
     hypotheses, doubt = read_sealed(run)
     return [hypothesis.as_claim("exploratory" if doubt else "primary") for hypothesis in hypotheses]
 
@@ -175,14 +171,14 @@ def build_hypotheses_finding(
     *,
     doubt: str = "",
 ) -> Finding:
-    """Return the first finding of a report: each hypothesis with its estimate and verdict.
+    """Return the finding that gives each hypothesis its estimate and verdict.
 
-    Several hypotheses are decided by Holm's method. The table then has two intervals for each: one
-    corrected for their number, and the 95 % interval of the hypothesis alone.
-
-    `doubt` is the reason why the plan does not prove that the hypotheses are older than the data.
-    With a doubt, hypotheses are exploratory and get no verdict.
+    - `declared`: the claims of the study type.
+    - `doubt`: why the hypotheses may be younger than the data, or empty.
     """
+    # With a doubt, hypotheses are exploratory and get no verdict. Several hypotheses are decided by
+    # Holm's method. The table then has two intervals for each: one corrected for their number, and
+    # the 95 % interval of the hypothesis alone.
     family: Family = "exploratory" if doubt else "primary"
     claims = [hypothesis.as_claim(family) for hypothesis in hypotheses]
     results = evaluate_claims(run, [name_as_declared(claim, declared) for claim in claims])
@@ -274,7 +270,6 @@ def _joint_bounds(result: Result) -> dict[str, TableCell]:
 
 
 def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
-    """Return a sentence for each estimate if missing answers could reverse its sign."""
     return [
         f"{result.claim.says}: {format_count(sum(result.lost), 'missing answer')} could change the "
         "sign "
@@ -286,11 +281,8 @@ def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
 
 
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
-    """Return the results of declared claims, evaluated together with the hypotheses of a run.
-
-    See `join_claims`. A claim about the same contrast as a hypothesis gets the result of the
-    hypothesis.
-    """
+    """Return the results of declared claims, evaluated together with the hypotheses of a run."""
+    # A claim about the same contrast as a hypothesis gets the result of the hypothesis.
     claims = join_claims(stated_claims(run), declared)
     results = dict(zip(claims, evaluate_claims(run, claims), strict=True))
     results_by_claim = {}

@@ -1,9 +1,8 @@
-"""Read YAML with the location of every value, and change values at a path.
+"""Read YAML with the location of every value, and change values at a path."""
 
-The parser avoids the pitfalls of YAML 1.1. `no`, `on`, `1e3`, `010`, `12:30` and dates keep their
-text, and the type of the key decides their meaning (`coerce_scalar`). `--set key=value` and the
-checks of study files change values. `study_file.py` uses this module.
-"""
+# The parser avoids the pitfalls of YAML 1.1. `no`, `on`, `1e3`, `010`, `12:30` and dates keep their
+# text, and the type of the key decides their meaning (`coerce_scalar`). `--set key=value` and the
+# checks of study files change values.
 
 from __future__ import annotations
 
@@ -34,7 +33,10 @@ _BOOLEAN_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The location of a value in a file. Lines count from 1. Line 0 means: not in a file."""
+    """The location of a value in a file.
+
+    Lines count from 1. Line 0 means that the value is not in a file.
+    """
 
     file: str
     line: int
@@ -52,10 +54,8 @@ class YamlTree:
     problems: list[Problem] = field(default_factory=list)
 
     def nearest_location(self, path: KeyPath) -> SourceLocation:
-        """Return the location of a value.
-
-        For a value that is not in the file, return the location of the nearest group around it.
-        """
+        """Return the location of a value, or of the nearest group around it."""
+        # The group counts for a value that is not in the file.
         for end in range(len(path), -1, -1):
             if path[:end] in self.locations:
                 return self.locations[path[:end]]
@@ -63,10 +63,11 @@ class YamlTree:
 
 
 def parse_yaml(text: str, file: str) -> YamlTree:
-    """Parse one YAML document. Problems of its content are collected in the tree.
+    """Parse one YAML document.
 
     Raises InputError if the text is not valid YAML or is too large.
     """
+    # Problems of its content are collected in the tree.
     try:
         root = yaml.compose(text, Loader=_YamlLoader)
     except yaml.MarkedYAMLError as error:
@@ -89,11 +90,13 @@ def parse_yaml(text: str, file: str) -> YamlTree:
 
 
 def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> object:
-    """Return a value converted to the type that its key expects, or `...` if that is not safe.
+    """Return a value converted to the type that its key expects.
 
-    `error_type` is the type of pydantic's error. Only unquoted values are converted. For example,
-    `no` becomes text if the key expects text, and False if the key expects true or false.
+    Returns `...` if that is not safe. `error_type`: the type of pydantic's error.
     """
+    # Only unquoted values are converted. For example, `no` becomes text if the key expects text,
+    # and False if the key expects true or false.
+
     # `...` and not None, because None is a value of YAML.
     text = location.text
     if error_type == "string_type" and text is not None and not isinstance(value, str):
@@ -110,7 +113,7 @@ class _TooManyNodesError(Exception):
 
 
 class _YamlLoader(yaml.SafeLoader):
-    """A SafeLoader that leaves unquoted scalars unresolved and counts the nodes that it builds."""
+    # Leaves unquoted scalars unresolved, and counts the nodes that it builds.
 
     _built = 0
 
@@ -207,7 +210,8 @@ class _TreeBuilder:
 
 
 def format_path(path: KeyPath) -> str:
-    """Format a path as in messages: `topic.options[1]`, with list entries counted from 1."""
+    """Return a path as text for messages, such as `topic.options[1]`."""
+    # List entries count from 1.
     text = ""
     for part in path:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
@@ -215,11 +219,8 @@ def format_path(path: KeyPath) -> str:
 
 
 def resolve_path(value: object, key: str) -> KeyPath:
-    """Return the path of a dotted key in the data.
-
-    The path ends at the first part that is missing in the data. List entries count from 1 in the
-    key and from 0 in the path.
-    """
+    """Return the path of a dotted key, up to the first part that is missing in the data."""
+    # List entries count from 1 in the key and from 0 in the path.
     return tuple(_resolve_parts(value, key))
 
 
@@ -243,7 +244,7 @@ def _resolve_parts(value: object, key: str) -> Iterator[str | int]:
 
 
 def _join_surrogates(text: str) -> str:
-    """Join surrogate pairs. JSON escapes an emoji as two halves, which PyYAML does not join."""
+    # JSON escapes an emoji as two halves, which PyYAML does not join.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
@@ -263,15 +264,15 @@ def _parse_plain_scalar(text: str) -> object:
 
 
 class StudyDumper(yaml.SafeDumper):
-    """A YAML dumper with output that `parse_yaml` reads back without a change to any text.
+    """A YAML dumper whose output `parse_yaml` reads back without a change to any text."""
 
-    PyYAML itself writes the text `1e5` without quotes, and `parse_yaml` would then read a number.
-    PyYAML also writes some line separators unescaped, and `parse_yaml` would then read spaces.
-    """
+    # PyYAML itself writes the text `1e5` without quotes, and `parse_yaml` would then read a number.
+    # PyYAML also writes some line separators unescaped, and `parse_yaml` would then read spaces.
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Return a text as a YAML node, in quotes if `parse_yaml` would not read it back as text."""
+    """Return a text as a YAML node, in quotes where it needs them."""
+    # It needs quotes if `parse_yaml` would not read it back as text.
     style = "'" if _parse_plain_scalar(text) != text else None
     if any(separator in text for separator in ("\x85", "\u2028", "\u2029")):
         style = '"'
@@ -282,7 +283,7 @@ StudyDumper.add_representer(str, represent_text)
 
 
 def dump_unwrapped(value: object, *, flow: bool, dumper: type[StudyDumper] = StudyDumper) -> str:
-    """Return a value as YAML in which no text is wrapped, with keys in the given order.
+    """Return a value as YAML in which no text is wrapped.
 
     `flow`: True for one line with brackets, False for one line per entry.
     """
@@ -332,9 +333,9 @@ SET_OPTION = "--set"
 
 
 def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
-    """Apply `key=value` overrides to the tree.
+    """Apply texts such as `random_seed=7` to the data of a study file.
 
-    Raises InputError for an override that cannot be applied.
+    Raises InputError for a text that cannot be applied.
     """
     for text in overrides:
         key, equals_sign, value = text.partition("=")
@@ -357,7 +358,6 @@ def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
 
 
 def _rest_of_key(key: str, path: KeyPath) -> str:
-    """Return the part of a dotted key that comes after `path`, which exists in the data."""
     for part in path:
         if isinstance(part, int):
             key = key[key.index("]") + 1 :]
@@ -369,9 +369,9 @@ def _rest_of_key(key: str, path: KeyPath) -> str:
 def existing_path(data: Any, loc: Sequence[str | int]) -> KeyPath | None:
     """Return the part of pydantic's error location that is in the data.
 
-    Pydantic adds names of union branches, which are not in the data. Returns None if no part of the
-    location is in the data.
+    Returns None if no part of it is there.
     """
+    # Pydantic adds names of union branches, which are not in the data.
     path: list[str | int] = []
     for part in loc:
         is_key = isinstance(data, dict) and part in data
@@ -388,10 +388,9 @@ def get_value(data: Any, path: KeyPath) -> Any:
 
 
 def set_value(data: Any, path: KeyPath, value: Any) -> bool:
-    """Set the value at a path, and create missing groups on the way.
-
-    Returns True on success. Returns False if a value on the way is neither a group nor a list.
-    """
+    """Set the value at a path, and return whether that was possible."""
+    # Missing groups on the way are created. It is not possible if a value on the way is neither a
+    # group nor a list.
     for part in path[:-1]:
         if isinstance(data, dict) and data.get(part) is None:
             data[part] = {}

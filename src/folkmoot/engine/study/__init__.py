@@ -1,9 +1,10 @@
 """Study types, study files and the Python code that study files name.
 
-Start with `study`, which defines a study type and finds it. `study_file` loads a study file and
-reports all its problems. `consent` asks the researcher before code of a study file is executed, and
-`study_code` executes exactly the bytes that were agreed to. `strict_answers` computes findings
-without clarified answers.
+- `study`: defines a study type and finds it. Start here.
+- `study_file`: loads a study file and reports all its problems.
+- `consent`: asks the researcher before code of a study file is executed.
+- `study_code`: executes exactly the bytes that were agreed to.
+- `strict_answers`: computes findings without unclear answers.
 
 This folder imports session and the folders above it. The folders cluster and run may import this
 folder.

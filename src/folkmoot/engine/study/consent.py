@@ -1,8 +1,7 @@
-"""Ask the researcher before a study file executes code, loads a model file or sends data away.
+"""Ask the researcher before a study file executes code, loads a model file or sends data away."""
 
-Consent is stored with a hash of the file's content. So the researcher is asked once, and again if
-the file changes (docs/decisions/0019). Code that a caller names in Python needs no consent.
-"""
+# Consent is stored with a hash of the file's content. So the researcher is asked once, and again if
+# the file changes (docs/decisions/0019). Code that a caller names in Python needs no consent.
 
 from __future__ import annotations
 
@@ -43,9 +42,9 @@ class Consent:
     def require_consent(self, file: Path, requested_actions: Sequence[str], content: bytes) -> None:
         """Raise InputError unless the researcher agrees to all requested actions of a file.
 
-        An earlier agreement counts. Each action completes the sentence "this file …". The consent
-        holds for `content` only.
+        Each action completes the sentence "this file …".
         """
+        # An earlier agreement counts. The consent holds for `content` only.
         if not requested_actions or os.environ.get(TRUST_ENV_VARIABLE) == "1":
             return
         digest = hashlib.sha256(content).hexdigest()
@@ -62,11 +61,10 @@ class Consent:
         raise InputError([Problem(sentence, str(file), hint=hint) for sentence in sentences])
 
     def require_code_execution(self, path: Path, source: bytes) -> None:
-        """Raise InputError unless the researcher allows executing a Python file with this content.
+        """Raise InputError unless the researcher allows executing this Python file."""
+        # The caller must execute `source` and must not read the file again, because the file could
+        # have changed.
 
-        The caller must execute `source` and must not read the file again, because the file could
-        have changed.
-        """
         # An empty file does nothing. Most files `__init__.py` are empty.
         if not source.strip():
             return
@@ -98,11 +96,10 @@ class Consent:
     def require_model_files(
         self, file: Path, providers: ModelRouter, overrides: Sequence[str] = ()
     ) -> None:
-        """Raise InputError unless the researcher allows loading the model files of a study file.
+        """Raise InputError unless the researcher allows loading the model files of a study file."""
+        # The consent holds for the content of each model file. Native code reads such a file, and a
+        # forged file could exploit a flaw of that code.
 
-        The consent holds for the content of each model file. Native code reads such a file, and a
-        forged file could exploit a flaw of that code.
-        """
         # Checked before hashing, which takes long for a large file.
         if os.environ.get(TRUST_ENV_VARIABLE) == "1":
             return
@@ -115,11 +112,10 @@ class Consent:
 def describe_destinations(
     config: StudyConfig, providers: ModelRouter, overrides: Sequence[str] = ()
 ) -> list[str]:
-    """Return sentences on the data that is sent to addresses in the study file or in `.env`.
-
-    Addresses in the environment and in `--set` are left out, because the researcher chose them. A
-    server on this machine is named only if it receives an API key.
-    """
+    """Return sentences on the data that a study file sends to other computers."""
+    # Addresses may also come from `.env`. Those in the environment and in `--set` are left out,
+    # because the researcher chose them. A server on this machine is named only if it receives an
+    # API key.
     typed_urls = {_normalise_url(text.partition("=")[2]) for text in overrides}
     urls_in_file = set(map(_normalise_url, list_base_urls(config.endpoints)))
     destinations = []
@@ -139,11 +135,12 @@ def describe_destinations(
 
 
 def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[Path]:
-    """Return the model files on this machine that a study file or a `plan.json` names.
+    """Return the model files on this machine that a study file names.
 
-    Files in `overrides` are left out, because the researcher typed them. `overrides` includes
-    `--model` in the form `model=…`.
+    Files in `overrides` are left out.
     """
+    # The researcher typed the overrides. They include `--model` in the form `model=…`. A
+    # `plan.json` may name model files, too.
     typed_values = {text.partition("=")[2].strip(" '\"") for text in overrides}
     model_names = dict.fromkeys(
         name for name in providers.list_models() if name not in typed_values
@@ -163,7 +160,8 @@ def _normalise_url(url: str) -> str:
 
 
 def _default_address(name: str) -> str | None:
-    """Return the default address of a model, or None if only the study file defines the model."""
+    # None if only the study file defines the model.
+
     # A model that only the study file defines raises InputError here.
     try:
         return resolve_model(name, {}, os.environ).base_url

@@ -1,10 +1,8 @@
-"""Compute findings a second time, without answers that participants did not give clearly.
+"""Compute findings a second time, without answers that participants did not give clearly."""
 
-An answer is unclear if it was recorded only after a re-ask (`how` is clarified). An answer is also
-unclear if the first reply names another option than the recorded option (`agrees` is other or
-several). Findings are computed with all parsed answers, and again without the unclear answers. If a
-conclusion differs, the finding says so.
-"""
+# An answer is unclear if it was recorded only after a re-ask, or if the first reply names another
+# option than the recorded one. Findings are computed with all parsed answers, and again without the
+# unclear answers. If a conclusion differs, the finding says so.
 
 from __future__ import annotations
 
@@ -41,10 +39,9 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A view of a run in which other tables stand in for some of its own.
+    """A run in which given tables stand in for some of its own."""
 
-    The given tables leave out answers that participants did not give clearly.
-    """
+    # The given tables leave out answers that participants did not give clearly.
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)
@@ -63,7 +60,7 @@ class StrictRun(RunFolder):
         return self._run.read_table(name) if strict_table is None else strict_table.collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """Return a table as `read_table` does, but as a lazy frame."""
+        """Return a table without unclear answers if there is one, as a lazy frame."""
         strict_table = self._tables.get(name)
         return self._run.scan_table(name) if strict_table is None else strict_table
 
@@ -74,11 +71,12 @@ def add_strict_findings(
     strict_tables: StrictTables | None,
     compute: Callable[[RunFolder], list[Finding]],
 ) -> list[Finding]:
-    """Return the findings of a run, each compared with the same finding without unclear answers.
+    """Return the findings of a run, with notes on what unclear answers change.
 
-    Two findings about unclear answers are added. `compute` computes the findings of a run folder.
-    If `strict_tables` is None, findings are computed only once, and the added finding says so.
+    `compute`: computes the findings of a run folder.
     """
+    # Two findings about unclear answers are added. If `strict_tables` is None, findings are
+    # computed only once, and the added finding says so.
     if not run.has_table("answers"):
         return [*findings]
     answers = run.scan_table("answers")
@@ -132,11 +130,8 @@ ComparedFinding = tuple[Finding, Mapping[str, TableCell]]
 def _compare_conclusions(
     finding: Finding, strict: Finding | None, kept_text: str
 ) -> ComparedFinding:
-    """Return a finding, with a note if unclear answers change its conclusion.
-
-    `strict` is the finding without unclear answers. Also return the finding's row in the comparison
-    of all findings, or an empty row if nothing differs.
-    """
+    # `strict` is the finding without unclear answers. The second result is the finding's row in the
+    # comparison of all findings, or an empty row if nothing differs.
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
         return finding, {}
@@ -157,9 +152,10 @@ def _compare_conclusions(
 def describe_exclusions(
     run: PartsView, findings: Sequence[Finding], included: Sequence[Finding]
 ) -> Finding:
-    """Return the finding on the parts that a failed check of a human excludes.
+    """Return the finding on the parts of a run that a failed check of a human excludes.
 
-    `findings` were computed without the excluded parts, `included` with them.
+    - `findings`: computed without the excluded parts.
+    - `included`: computed with them.
     """
     with_all = {finding.key: finding for finding in included}
     rows = [
@@ -214,17 +210,13 @@ def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) ->
 
 
 def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[str]:
-    """Yield a description of each conclusion that differs or disappears in the strict finding.
+    """Yield a description of each conclusion that differs in the finding without unclear answers.
 
-    The strict finding leaves out unclear answers, and None means that it cannot be computed. A
-    conclusion is one of these:
-
-    - an interval is above zero, below zero, or includes zero;
-    - a test is significant, or is not;
-    - the text `conclusion` of the finding.
-
-    If the chart has no line for zero, the strict estimate must lie in the interval.
+    `strict` is None if that finding cannot be computed.
     """
+    # A conclusion is one of these: an interval is above zero, below zero, or includes zero; a test
+    # is significant, or is not; the text `conclusion` of the finding. If the chart has no line for
+    # zero, the strict estimate must lie in the interval.
     if strict is None:
         yield "cannot be computed"
         return
@@ -275,11 +267,8 @@ def _describe_side(value: float, low: float, high: float, zero: float) -> str:
 
 
 def _significant_rows(finding: Finding) -> dict[str, bool]:
-    """Return whether each test in the table of a finding is significant, by label.
-
-    The label consists of the texts of the row. If the table has adjusted p-values, only these
-    count.
-    """
+    # The label consists of the texts of the row. If the table has adjusted p-values, only these
+    # count.
     table = finding.grid
     columns = [column for column in table.columns if column.endswith(("holm_p", "adjusted_p"))]
     columns = columns or [
@@ -297,7 +286,6 @@ def _significant_rows(finding: Finding) -> dict[str, bool]:
 
 
 def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
-    """Return the finding on how answers to closed questions were obtained."""
     # Without closed answers the shares below would divide by zero.
     if closed.is_empty():
         return _build_noise_finding(

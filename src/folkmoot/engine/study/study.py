@@ -1,8 +1,8 @@
-"""Define study types, find them by name, and compute their claims and findings.
+"""Define study types, find them by name, and compute their claims and findings."""
 
-A study package defines `STUDY = Study(...)` and registers it under the entry-point group
-`folkmoot.studies`. A single Python file that defines STUDY works as well (`study: ./my_study.py`).
-"""
+# A study package defines `STUDY = Study(...)` and registers it under the entry-point group
+# `folkmoot.studies`. A single Python file that defines STUDY works as well (`study:
+# ./my_study.py`).
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ from folkmoot.storage.tables import CONDITION_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """The rows that `plan.json` expects in one table. A report compares them with the run."""
+    """The rows that `plan.json` expects in one table."""
+
+    # A report compares them with the run.
 
     table: str
     # Columns that identify a row. All other columns of `rows` were fixed before the run.
@@ -95,18 +97,19 @@ class ImportedStudy:
 
 
 def import_notes_name(study_file: str) -> str:
-    """Return the name of the file beside an imported study file that holds its `notes`.
-
-    For `trial.yaml`, the name is `trial_import.txt`.
-    """
+    """Return the name of the file with the `notes` of an imported study."""
+    # For `trial.yaml`, the name is `trial_import.txt`.
     return f"{Path(study_file).stem}_import.txt"
 
 
 @dataclass(frozen=True, slots=True)
 class Study(Generic[ConfigT]):
-    """A study type. Only name, title, config and protocol are required.
+    """A study type.
 
-    Functions of (config, folder) receive the configuration and the folder of the study file.
+        STUDY = Study("pairs", "Pairs of people", PairsConfig, protocol)
+
+    Only the name, the title, the config class and the protocol are required. Functions of a config
+    and a folder get the settings and the folder of the study file.
     """
 
     name: str
@@ -209,16 +212,17 @@ class Study(Generic[ConfigT]):
 
 
 def registered_studies() -> dict[str, EntryPoint]:
-    """Return the entry points of the installed study types, by name, without importing them."""
+    """Return the entry points of the installed study types, by name."""
+    # They are not imported.
     return installed_entry_points(STUDIES)
 
 
 def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
     """Return the study type with this name, or the one in the Python file at this path.
 
-    A path is relative to `folder`. `consent` is None if a caller in Python names the type. Raises
-    InputError with a suggestion, or with the reason why the type cannot be loaded.
+    Raises InputError if the type does not exist or cannot be loaded.
     """
+    # A path is relative to `folder`. `consent` is None if a caller in Python names the type.
     code = study_code_path(name, folder)
     if code is not None:
         return load_study(code, consent)
@@ -236,7 +240,7 @@ def find_study(name: str, folder: Path | None = None, consent: Consent | None = 
 
 
 def study_code_path(name: str, folder: Path | None = None) -> Path | None:
-    """Return the Python file that a name refers to, relative to `folder`, or None."""
+    """Return the Python file that a name refers to, or None if it is no path."""
     # A name with a slash is a path as well. Registered names never contain one.
     if name.endswith(".py") or "/" in name or "\\" in name:
         return (folder or Path()) / Path(name).expanduser()
@@ -246,9 +250,10 @@ def study_code_path(name: str, folder: Path | None = None) -> Path | None:
 def find_study_of_run(run: RunFolder) -> Study:
     """Return the study type of a run, for `folkmoot show` and `folkmoot report`.
 
-    A Python file is looked for beside the study file, in the run folder and the two folders above
-    it, and in the current folder. Raises InputError if the study type cannot be found.
+    Raises InputError if the study type cannot be found.
     """
+    # A Python file is looked for beside the study file, in the run folder and the two folders above
+    # it, and in the current folder.
     study_name = str(run.config.get("study") or run.study)
     if study_code_path(study_name) is None:
         return find_study(study_name)
@@ -263,20 +268,18 @@ def find_study_of_run(run: RunFolder) -> Study:
 
 
 def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple[Seat, ...]:
-    """Return the seats that humans take, drawn at random if the file gives only their number.
+    """Return the seats that humans take.
 
     Raises InputError if a seat does not exist or is closed to humans.
     """
+    # They are drawn at random if the file gives only their number.
     if config.seats is None:
         return ()
     return select_seats(config.seats, study.seats(config, folder), config.random_seed)
 
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
-    """Return the claims of a study before a run: first its hypotheses, then its type's claims.
-
-    See `join_claims`.
-    """
+    """Return the claims of a study before a run: its hypotheses, then its type's claims."""
     stated = [hypothesis.as_claim() for hypothesis in config.hypotheses]
     return _join_declared_claims(study, stated, study.claims(config))
 
@@ -300,11 +303,9 @@ FAILED_FINDING_KEY = "failed"
 
 
 def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
-    """Return the findings of a run, or one finding that says why there are none.
-
-    An error in an installed study type becomes a finding, so that a paid run still ends well. An
-    error in the code of a study author is raised, so that the command line can name its line.
-    """
+    """Return the findings of a run, or one finding that says why there are none."""
+    # An error in an installed study type becomes a finding, so that a paid run still ends well. An
+    # error in the code of a study author is raised, so that the command line can name its line.
     run = analysed_parts(study, run)
     findings = []
     if isinstance(run, PartialRun):
