@@ -1,9 +1,8 @@
-"""The command line, `folkmoot`. Commands parse options, call other packages and print results.
+"""The command line, `folkmoot`.
 
-Start with `app`, the commands and their options. `results_app` and `personas_app` hold the commands
-for finished runs and for personas. The module of a topic, such as `results`, holds the functions
-that its commands call. No other package imports this package.
+Start with `app`, the commands and their options.
 """
+# No other package imports this package.
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The commands and their options.
-
-A command imports other modules when it is called, which keeps `folkmoot --help` fast.
-"""
+"""The commands and their options."""
+# A command imports other modules when it is called, which keeps `folkmoot --help` fast.
 
 from __future__ import annotations
 

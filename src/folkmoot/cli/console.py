@@ -47,10 +47,8 @@ def error_console() -> Console:
 
 
 def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a command so that it prints errors to standard error and ends with an exit code.
-
-    Expected errors show no traceback. The traceback of an unexpected error is written to a file.
-    """
+    """Decorate a command so that it prints errors and ends with an exit code."""
+    # Expected errors show no traceback. The traceback of an unexpected error is written to a file.
 
     @functools.wraps(command)
     def run_with_error_handling(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -78,7 +76,8 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def end_now() -> NoReturn:
-    """End the process at once. No reply is lost, because the journal already holds all replies."""
+    """End the process at once."""
+    # No reply is lost, because the journal already holds all replies.
     # The terminal may be gone.
     with suppress(OSError):
         error_console().show_cursor()
@@ -95,7 +94,7 @@ def _print_interrupted() -> None:
 
 
 def show_error(error: FolkmootError) -> None:
-    """Print an error with one line for each problem, and the command to resume the run."""
+    """Print an error, its problems, and the command to resume the run."""
     console = error_console()
     if isinstance(error, InputError):
         _show_problems(console, error.problems)
@@ -117,10 +116,9 @@ def print_warning(message: str) -> None:
 
 
 def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
-    """Return the command that resumes the run that `argv` started, without its API key.
-
-    `added_options`: a larger budget, such as `--budget MORE`, in place of a used-up one.
-    """
+    """Return the command that resumes the run that `argv` started."""
+    # The API key is left out. `added_options` is a larger budget, such as `--budget MORE`, in place
+    # of a used-up one.
     dropped_options = [
         "--resume",
         "--key ",
@@ -151,10 +149,8 @@ def remove_control_characters(text: str) -> str:
 
 
 def clean_and_redact(text: str) -> str:
-    """Remove control characters and API keys from a text.
-
-    The API keys are those in the environment and that of the option `--key`.
-    """
+    """Remove control characters and API keys from a text."""
+    # The API keys are those in the environment and that of the option `--key`.
     from folkmoot.models.api_keys import redact_keys
 
     words = sys.argv[1:]
@@ -190,7 +186,7 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
 
 
 def _exit_on_author_error(error: Exception) -> None:
-    """Exit with code 2 if the error is a mistake in a user's study code."""
+    # A mistake in a user's study code has its own exit code.
     # This module is slow to import and needed only after an error.
     from folkmoot.engine.settings.author_errors import find_author_error
 

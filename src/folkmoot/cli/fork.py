@@ -39,10 +39,8 @@ def fork_command(
     trust: bool,
     repeats: int | None = None,
 ) -> None:
-    """Fork a run at an address or resume a fork, and print its findings and calls.
-
-    `repeats` is the number of forks. If `address` is None, `name` is the fork to resume.
-    """
+    """Repeat a run with one reply changed, and print its findings and calls."""
+    # `repeats` is the number of forks. If `address` is None, `name` is the fork to resume.
     if address is None and (grid := find_grid(name)) is not None:
         _repeats_command(grid.path, options, trust=trust)
         return

@@ -1,8 +1,4 @@
-"""`folkmoot controls` and `folkmoot codes`: later questions about a finished run.
-
-`controls` asks the participants of the run again. `codes` shows which coders coded the free text,
-how well they agree, and which codes humans corrected.
-"""
+"""`folkmoot controls` and `folkmoot codes`: later questions about a finished run."""
 
 from __future__ import annotations
 
@@ -32,10 +28,8 @@ from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 def controls_command(
     name: str, settings: Mapping[str, object], options: RunOptions, *, trust: bool
 ) -> None:
-    """Ask the control questions of a finished run and print the findings.
-
-    Interrupted controls are resumed.
-    """
+    """Ask the control questions of a finished run and print the findings."""
+    # Interrupted controls are resumed.
     run = find_run(name)
     if options.key:
         print_warning(KEY_WARNING)
@@ -55,10 +49,9 @@ def show_codes_command(name: str) -> None:
 
 
 def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, trust: bool) -> None:
-    """Let a model code the texts of a finished run. An interrupted coding is resumed.
-
-    `sample`: code only the random part of the texts that a second coder would get.
-    """
+    """Let a model code the texts of a finished run."""
+    # An interrupted coding is resumed. `sample` codes only the random part that a second coder
+    # would get.
     run = find_run(name)
     if options.key:
         print_warning(KEY_WARNING)
@@ -79,7 +72,8 @@ def write_sheet_command(name: str, path: Path, *, blind: bool) -> None:
 
 
 def read_sheet_command(name: str, path: Path, by: str) -> None:
-    """Read the sheet of a human coder into the run. `by` is the name of the coder."""
+    """Read the sheet of a human coder into the run."""
+    # `by` is the name of the coder.
     run = find_run(name)
     amendments = read_sheet(run, path, by)
     output_console().print(

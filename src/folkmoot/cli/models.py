@@ -41,10 +41,8 @@ QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 def models_command(
     names: Sequence[str], is_trying: bool, key: str | None, base_url: str | None
 ) -> None:
-    """List the named models. With `is_trying`, make one small call to each model.
-
-    Without names, all models with a short name are listed.
-    """
+    """List the named models, or call each of them once."""
+    # Without names, all models with a short name are listed.
     endpoints = dict.fromkeys(names, base_url) if base_url else {}
     if base_url and not names:
         raise InputError("--base-url needs the name of a model, e.g. openai/my-model")

@@ -32,7 +32,8 @@ def view_command(folder: Path | None, host: str, port: int, token: bool) -> None
 
 
 def studio_command(folder: Path | None, host: str, port: int, open_in_browser: bool) -> None:
-    """Serve a folder of studies until Ctrl-C and print the address, which contains the token."""
+    """Serve a folder of studies until Ctrl-C and print the address."""
+    # The address contains the token.
     path = folder or Path()
 
     def print_address(address: str) -> None:

@@ -49,18 +49,14 @@ class BuildConfig(StudyConfig):
 
 
 def run_name(lines: Sequence[str]) -> str:
-    """Return the name of the run that makes personas from these lines.
-
-    Equal lines give equal names, so that a second call of the command resumes the first run.
-    """
+    """Return the name of the run that makes personas from these lines."""
+    # Equal lines give equal names, so that a second call of the command resumes the first run.
     return f"personas-{digest(*lines, size=5).hex()}"
 
 
 async def build_personas(session: Session) -> None:
-    """Create a persona from each line with two model calls.
-
-    If a call fails, the persona is left out with a warning.
-    """
+    """Create a persona from each line with two model calls."""
+    # If a call fails, the persona is left out with a warning.
     config = session.config
     assert isinstance(config, BuildConfig)
 

@@ -46,7 +46,7 @@ MOST_IDS = 12
 def find_run(name: str) -> RunFolder:
     """Return the run folder at this path, or with this name under `outputs/`.
 
-    Raises InputError if `name` is a grid, and StorageError if it is no run folder.
+    Raises InputError if the folder holds a grid, and StorageError if it is no run folder.
     """
     path = Path(name)
     if not path.exists() and (OUTPUTS / name).is_dir():
@@ -61,7 +61,10 @@ def find_run(name: str) -> RunFolder:
 
 
 def find_grid(name: str) -> RunGrid | None:
-    """Return the grid at this path or with this name under `outputs/`, or None."""
+    """Return the grid at this path or with this name under `outputs/`.
+
+    Returns None if there is none.
+    """
     folders = (Path(name), OUTPUTS / name)
     return next((read_grid(folder) for folder in folders if is_grid(folder)), None)
 
@@ -80,11 +83,11 @@ def show_grid(grid: RunGrid) -> None:
 
 
 def verify_command(name: str, digest: str | None) -> None:
-    """Print all differences that verification finds, and parts that could not be compared.
+    """Compare a run with its journal and print all differences.
 
-    Exits with code 4 if a run differs from its journal. `digest` is a digest of the run that was
-    published elsewhere.
+    Exits with code 4 if there are differences.
     """
+    # `digest` is a digest of the run that was published elsewhere.
     if digest is not None and not digest.strip():
         raise InputError("--digest: is empty")
     grid = find_grid(name)
@@ -159,10 +162,8 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
 
 
 def repair_command(name: str, yes: bool) -> None:
-    """Print the damaged answers and the cost of asking again.
-
-    Set the damaged answers aside if the user agrees.
-    """
+    """Print the damaged answers and the cost of asking again."""
+    # If the user agrees, the damaged answers are set aside.
     run = find_run(name)
     with lock_folder(run.path):
         # The lock keeps another process from resuming the run while its journal is replaced.
@@ -198,10 +199,8 @@ def _describe_cost(usd: float | None, bound: str) -> str:
 
 
 def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
-    """List a participant's texts and the speakers who quoted them.
-
-    Delete the texts if the user agrees.
-    """
+    """Delete a participant's texts if the user agrees."""
+    # The texts and the speakers who quoted them are listed first.
     run = find_run(name)
     with lock_folder(run.path):
         # A killed withdrawal has prepared new files and left the old ones in place. Complete it
@@ -241,7 +240,8 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
 
 
 def report_command(name: str, pdf: bool, figures: Path | None = None) -> None:
-    """Write the report and print its path. If `figures` is given, write the charts there too."""
+    """Write the report and print its path."""
+    # If `figures` is given, the charts are written there too.
     from folkmoot.report.document.html import write_grid_report, write_report
 
     grid = find_grid(name)
@@ -286,10 +286,8 @@ def export_command(
 
 
 def compare_command(names: Sequence[str], margin: float) -> None:
-    """Print the findings of a comparison of runs, or of runs with tables of human answers.
-
-    Two values count as equal if the whole interval of their difference lies within ± `margin`.
-    """
+    """Print how runs differ from each other or from human answers."""
+    # Two values count as equal if the whole interval of their difference lies within ± `margin`.
     from folkmoot.report.comparison.compare import compare_runs
 
     if len(names) < 2:
@@ -305,11 +303,8 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 
 
 def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None:
-    """Print human benchmarks, computed from a table of human answers.
-
-    Without a table, published benchmarks are printed. `scale` holds the lowest and the highest
-    possible rating in the table.
-    """
+    """Print published figures of humans, or figures computed from a table of their answers."""
+    # `scale` holds the lowest and the highest possible rating in the table.
     from folkmoot.report.comparison.bands import computed_bands, published_bands
 
     if table is None and scale is not None:

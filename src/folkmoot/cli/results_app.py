@@ -1,7 +1,5 @@
-"""The commands for finished runs (report, controls, codes, export, compare) and their options.
-
-`app` adds these commands to its own commands.
-"""
+"""The commands for finished runs and their options."""
+# `app` adds these commands to its own commands.
 
 from __future__ import annotations
 

@@ -87,10 +87,9 @@ STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
 
 class TerminalProgress:
-    """A `Progress` that shows a live table in a terminal. Without a terminal, it prints lines.
+    """Shows the progress of a run in a terminal, as a live table or as lines."""
 
-    Use the object as a context manager. `every` is the number of seconds between two lines.
-    """
+    # It is a context manager. Without a terminal, it prints a line every `every` seconds.
 
     def __init__(
         self,
@@ -163,12 +162,13 @@ class TerminalProgress:
         return f"about {cost}" if cost is not None else ""
 
     def print_line(self, text: str) -> None:
-        """Print a line without logging it, because links to seats are secret."""
+        """Print a line without logging it."""
+        # Links to seats are secret.
         with suppress(OSError):
             self._console.print(escape(text), soft_wrap=True)
 
     def render_progress(self) -> RenderableType:
-        """Render the live table: a line for each stage, then calls, cost and missing answers."""
+        """Return the live table: stages, calls, cost and missing answers."""
         table = Table.grid(padding=(0, 2))
         for _ in range(2):
             table.add_column()
@@ -272,10 +272,8 @@ def run_command(
     serving: Serving,
     preflight: bool | None = None,
 ) -> None:
-    """Run a study file and print its findings.
-
-    If `preflight` is None, the command makes a preflight only if the estimated cost is high.
-    """
+    """Run a study file and print its findings."""
+    # If `preflight` is None, the command makes a preflight only if the estimated cost is high.
     if options.key:
         print_warning(KEY_WARNING)
     progress = TerminalProgress(error_console())
@@ -340,7 +338,7 @@ def _require_effective_checks(study_file: StudyFile, options: RunOptions) -> Non
 def try_command(
     path: Path, options: RunOptions, trust: bool, serving: Serving, seat: str | None
 ) -> None:
-    """Run a study with the user in one seat and the embedded respondent in all other roles."""
+    """Run a study with the user in one seat and the embedded respondent in all others."""
     from folkmoot.view.seat import build_seat_host
 
     progress = TerminalProgress(error_console())
@@ -372,10 +370,7 @@ def try_command(
 def _preflight_requests(
     runs: Sequence[tuple[StudyFile, RunOptions]], wants_preflight: bool | None, repeats: int = 1
 ) -> list[tuple[ModelRequest, ...]]:
-    """Return the preflight requests of each run.
-
-    There are none if no call costs money, or if `wants_preflight` is None and the run is cheap.
-    """
+    # There are none if no call costs money, or if `wants_preflight` is None and the run is cheap.
     if wants_preflight is False or not (wants_preflight or any(_costs_money(*run) for run in runs)):
         return [()] * len(runs)
     cost, requests_by_run = 0.0, []
@@ -430,11 +425,9 @@ def grid_command(
     trust: bool,
     preflight: bool | None = None,
 ) -> None:
-    """Run a study once for each cell of a grid and print the pooled findings.
-
-    If `preflight` is None, the command makes a preflight only if the grid has new cells and the
-    estimated cost is high.
-    """
+    """Run a study once for each cell of a grid and print the pooled findings."""
+    # If `preflight` is None, the command makes a preflight only if the grid has new cells and the
+    # estimated cost is high.
     from folkmoot.report.comparison.pooled import pooled_findings
 
     if options.key:
@@ -478,7 +471,8 @@ def grid_command(
 
 
 def print_results(study: Study, run: RunFolder, console: Console) -> None:
-    """Print headline findings, the provenance label, the cost, and the files of a run."""
+    """Print the main findings, the cost, and the files of a run."""
+    # The provenance label is printed too.
     if run.mark:
         effects = run.manifest.get("planted")
         console.print(synthetic_panel(effects, run.provenance_note, run.mark))
@@ -517,11 +511,8 @@ def _summarise_folder(folder: RunFolder) -> str:
 
 
 def _describe_missing_answers(folder: RunFolder) -> str:
-    """Return a text about missing and unclear answers, or an empty string.
-
-    The text also counts answers that needed a second question, and unreadable replies in place of
-    which the study used a minimal answer.
-    """
+    # The text also counts answers that needed a second question, and unreadable replies in place of
+    # which the study used a minimal answer.
     answer_facts = folder.manifest.get("answers", {})
     count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})
     clarified, minimal = (

@@ -1,9 +1,7 @@
-"""`folkmoot show`: print the participants of a run, or one conversation, participant or call.
-
-An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
-`set01_lv4/A17`). An id may also be the id of another speaker or the address of a call. A study type
-can add lines and further ids with its `Study.render_run`.
-"""
+"""`folkmoot show`: print the participants of a run, or one conversation, participant or call."""
+# An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
+# `set01_lv4/A17`). It may also be the id of another speaker or the address of a call. A study type
+# can add lines and further ids with its `Study.render_run`.
 
 from __future__ import annotations
 
@@ -56,10 +54,8 @@ KIND_STYLES = {
 def show_command(
     name: str, id: str | None, *, prompts: bool = False, addresses: bool = False
 ) -> None:
-    """Print a run, or the part of the run with this id.
-
-    `prompts`: print prompts by source. `addresses`: print the ids of utterances.
-    """
+    """Print a run, or the part of the run with this id."""
+    # `prompts` prints prompts by source. `addresses` prints the ids of utterances.
     if (grid := find_grid(name)) is not None:
         show_grid(grid)
         return
@@ -96,11 +92,8 @@ def render_run_lines(
 
 
 def list_addresses(run: RunFolder, id: str | None = None) -> Iterator[Text]:
-    """Yield a line for each question of a run, or of the conversation or speaker with this id.
-
-    A line shows address, speaker and reply. Each utterance of a reply for several speakers has a
-    separate line.
-    """
+    """Yield a line for each question: address, speaker and reply."""
+    # Each utterance of a reply for several speakers has a separate line.
     with _open_journal(run) as journal:
         wanted_addresses = set(_find_addresses(run, journal, id)) if id is not None else None
         if wanted_addresses is not None and not wanted_addresses:
@@ -178,11 +171,8 @@ def _render_remaining_count(count: int) -> Iterator[Text]:
 
 
 def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
-    """Yield the lines that the study type adds to `folkmoot show`.
-
-    `key`: the key of a conversation or a participant, or () for the whole run. There are no lines
-    if an unfinished run lacks the needed files.
-    """
+    # `key` is that of a conversation or a participant, or () for the whole run. There are no lines
+    # if an unfinished run lacks the needed files.
     try:
         study = find_study_of_run(run)
     except InputError as error:
@@ -324,10 +314,7 @@ def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
 
 
 def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
-    """Return the addresses of the questions in a conversation or to a speaker.
-
-    An id that is already an address is returned unchanged.
-    """
+    # An id that is already an address is returned unchanged.
     if journal.entry_at(base_of(id), expand_texts=False) is not None:
         return [id]
     empty_table = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
@@ -389,7 +376,7 @@ def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
 
 
 def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
-    """Return a message with each text in tags with the key of its source, as in `[P]…[/P]`."""
+    # A tag holds the key of the source, as in `[P]…[/P]`.
     text = Text()
     for piece in pieces:
         labels = {span: legend.label(span.source) for span in piece.spans} if legend else {}
@@ -424,7 +411,7 @@ def _join_line(*parts: str | tuple[str, str]) -> Text:
 
 
 def _sentence_case(name: str) -> str:
-    """Return a recorded name as a title. Ids in the name keep their case."""
+    # Ids in the name keep their case.
     words = column_heading(name)
     return words[:1].upper() + words[1:]
 

@@ -49,11 +49,8 @@ EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
 def ask_consent(path: Path, is_granted: bool = False) -> Consent:
-    """Return an object that obtains the user's consent to the actions of a study file.
-
-    If `is_granted` is True (the option `--trust`), the user consents. Otherwise the object asks the
-    user in the terminal.
-    """
+    """Return an object that asks the user to allow the actions of a study file."""
+    # If `is_granted` is True, as with the option `--trust`, the user is not asked.
     return Consent(is_granted, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
 
 
@@ -86,7 +83,10 @@ def check_command(
     preview: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Print what a run of this study file would do. Raises the same errors as `print_check`."""
+    """Print what a run of this study file would do.
+
+    Raises the same errors as `print_check`.
+    """
     consent = ask_consent(path, trust)
     options = RunOptions(model=model, overrides=overrides)
     if as_json:
@@ -106,10 +106,7 @@ def _load_for_check(path: Path, options: RunOptions, consent: Consent) -> StudyF
 
 
 def _print_check_as_json(path: Path, options: RunOptions, consent: Consent, trust: bool) -> None:
-    """Print a check with its problems as JSON, for programs such as the studio.
-
-    Raises typer.Exit with the exit code of the first problem.
-    """
+    # For programs such as the studio.
     exit_code, result = 0, dict[str, Any]()
     try:
         study_file = _load_for_check(path, options, consent)
@@ -137,10 +134,9 @@ def print_check(
 ) -> RunEstimate:
     """Print what a run of this study would do, and return the estimate.
 
-    `consent`: obtains the user's consent to the actions of the study file. If it is None, the
-    actions are only listed. Raises InputError with every problem, including those that only the dry
-    run finds.
+    Raises InputError with every problem, including those that only the dry run finds.
     """
+    # If `consent` is None, the actions of the study file are only listed.
     if preview and study_file.study.preview is None:
         raise InputError(f"--preview: the study type {study_file.study.name} has no preview")
     notices = read_notices(study_file, options, consent)
@@ -177,7 +173,8 @@ def _terminal_text(text: str) -> str:
 
 
 def print_models_note(console: Console, study_file: StudyFile) -> None:
-    """Print the study file's note on the choice of models, if there is a note."""
+    """Print the study file's note on the choice of models."""
+    # Prints nothing if there is no note.
     if study_file.models_note:
         console.print(
             f"[yellow]Models:[/] {_terminal_text(study_file.models_note)}", soft_wrap=True
@@ -215,7 +212,8 @@ def _stage_table(estimate: RunEstimate) -> ResultTable:
 
 
 def new_command(kind: str | None, folder: Path | None) -> None:
-    """Write the template of a study type into a folder. Existing files are never overwritten."""
+    """Write the template of a study type into a folder."""
+    # Existing files are never overwritten.
     if kind is None:
         _list_kinds()
         return
@@ -232,10 +230,8 @@ def new_command(kind: str | None, folder: Path | None) -> None:
 
 
 def read_examples() -> dict[str, bytes]:
-    """Return the shipped examples by path: `examples/…` and `config/pilot.yaml`.
-
-    The examples are read from the installed package, or from the repository in a clone.
-    """
+    """Return the shipped examples by path: `examples/…` and `config/pilot.yaml`."""
+    # They are read from the installed package, or from the repository in a clone.
     package = Path(__file__).parents[1]
     shipped_folder = package / "shipped"
     root = shipped_folder if shipped_folder.is_dir() else package.parents[1]
@@ -251,10 +247,8 @@ def read_examples() -> dict[str, bytes]:
 
 
 def schema_command(kind: str | None, folder: Path | None) -> None:
-    """Write the JSON Schema of one study type, or of all study types.
-
-    Existing files are replaced.
-    """
+    """Write the JSON Schema of one study type, or of all study types."""
+    # Existing files are replaced.
     studies = load_installed_studies()[0] if kind is None else [find_study(kind)]
     for study in studies:
         path = (folder or Path()) / schema_file_name(study)
@@ -263,7 +257,8 @@ def schema_command(kind: str | None, folder: Path | None) -> None:
 
 
 def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | None) -> None:
-    """Write a study made from a Polis conversation. Existing files are never overwritten."""
+    """Write a study made from a Polis conversation."""
+    # Existing files are never overwritten.
     study = find_study(kind)
     if study.from_polis is None:
         suitable_names = [
@@ -277,10 +272,8 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
 
 
 def import_command(kind: str, folder: Path | None, path: Path) -> None:
-    """Write a study made from a file of another program, and print its missing parts.
-
-    Existing files are never overwritten.
-    """
+    """Write a study made from a file of another program, and print its missing parts."""
+    # Existing files are never overwritten.
     study = find_study(kind)
     importer = study.importers.get(path.suffix.lower())
     if importer is None:

@@ -43,18 +43,18 @@ def finding_view(finding: Finding) -> RenderableType:
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """Print findings. A table that is too wide for the terminal is wrapped and not cut."""
+    """Print findings."""
+    # A table that is too wide for the terminal is wrapped and not cut.
     for finding in findings:
         console.print(finding_view(finding), crop=False)
 
 
 class GridView:
-    """A result table in the terminal.
+    """A result table in the terminal."""
 
-    Numbers are aligned to the right, an interval is in one column, and shares are in percent. If
-    the table has too many columns for the terminal, each row becomes a list with one value per
-    line.
-    """
+    # Numbers are aligned to the right, an interval is in one column, and shares are in percent. If
+    # the table has too many columns for the terminal, each row becomes a list with one value per
+    # line.
 
     def __init__(self, grid: ResultTable) -> None:
         self.grid = grid
@@ -140,10 +140,8 @@ def synthetic_panel(
     note: str = SYNTHETIC_NOTE,
     mark: str = SYNTHETIC_MARK,
 ) -> RenderableType:
-    """Return the panel with the provenance label that is printed above results.
-
-    `planted`: the built-in effects of the embedded respondent. `note`: who answered in which role.
-    """
+    """Return the panel above results that says who answered."""
+    # `planted` holds the built-in effects of the embedded respondent.
     words = [note]
     if planted:
         kappa = ", ".join(

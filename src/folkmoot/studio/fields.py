@@ -1,8 +1,6 @@
-"""The form of a study file: make its fields from a configuration class, and read a submitted form.
-
-The fields come from the annotated JSON Schema of the class. The name of a field is its path in the
-file, written as JSON. An empty field means that the key is not set.
-"""
+"""Make the form of a study file from a configuration class, and read a submitted form."""
+# The fields come from the annotated JSON Schema of the class. The name of a field is its path in
+# the file, written as JSON. An empty field means that the key is not set.
 
 from __future__ import annotations
 
@@ -80,7 +78,7 @@ class StudyField:
 
     @property
     def key_name(self) -> str:
-        """The name of the HTML input for the key of a mapping's entry."""
+        """The name of the input in which the researcher renames a key."""
         return f"key {self.name}"
 
     @property
@@ -95,7 +93,8 @@ class StudyField:
 
     @property
     def label(self) -> str:
-        """The words before the field: its title, its key, or the number of a row from 1."""
+        """The words before the field."""
+        # The title of the field, its key, or the number of a row from 1.
         last = self.path[-1]
         if self.title:
             return self.title
@@ -108,7 +107,8 @@ class StudyField:
 
     @property
     def summary(self) -> str:
-        """The text of a folded row: the first texts of its fields."""
+        """The text of a folded row."""
+        # It is made of the first texts of the row's fields.
         texts = [field.value.replace("\n", " ") for field in self.inner if field.value]
         return " · ".join(text[:LONG_TEXT] for text in texts[:4])
 
@@ -119,7 +119,7 @@ class StudyField:
 
     @property
     def is_essential_inside(self) -> bool:
-        """True if the field, or a field inside it, belongs to the first section of the form."""
+        """True if the first section of the form holds the field or one inside it."""
         has_essential_field = self.kind == "group" and any(
             field.is_essential_inside for field in self.inner
         )
@@ -128,14 +128,17 @@ class StudyField:
 
 @dataclass(frozen=True, slots=True)
 class FormSection:
-    """A group of fields under a title. The first section has no title."""
+    """A group of fields under a title."""
+
+    # The first section has no title.
 
     title: str
     fields: tuple[StudyField, ...]
 
 
 def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, ...]:
-    """Return the form of a study file with these values. Essential fields come first."""
+    """Return the form of a study file with these values."""
+    # Essential fields come first.
     schema = annotated_schema(study.config)
     definitions = schema.get("$defs", {})
     fields = [
@@ -165,14 +168,15 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
 
 
 def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
-    """Yield all fields. A group comes before its inner fields."""
+    """Yield all fields, each group before its inner fields."""
     for field in fields:
         yield field
         yield from walk_fields(field.inner)
 
 
 def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, str]:
-    """Return field id → the labels that lead to the field, such as `Topic › Options › 3`."""
+    """Return the labels that lead to each field, such as `Topic › Options › 3`."""
+    # They are listed by field id.
     trails: dict[str, str] = {}
     for field in fields:
         trails[field.id] = f"{before}{field.heading}"
@@ -183,10 +187,8 @@ def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, st
 def read_form(
     sections: Sequence[FormSection], values: Mapping[str, object], sent: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the submitted values of the study file, and the problems of the form's fields.
-
-    Keys without a field in the form keep their values.
-    """
+    """Return the submitted values of the study file, and the problems of the form's fields."""
+    # Keys without a field in the form keep their values.
     changed = copy.deepcopy(dict(values))
     problems: list[Problem] = []
     for section in sections:
@@ -198,11 +200,9 @@ def read_form(
 def change_rows(
     sections: Sequence[FormSection], values: dict[str, Any], action: str
 ) -> dict[str, Any]:
-    """Return the values after a row of a list or mapping was added, removed or moved.
-
-    `action`: `add PATH`, `remove PATH`, `up PATH`, or `rows PATH` (replace a single value by rows).
-    An unknown path changes nothing.
-    """
+    """Return the values after a row was added, removed or moved."""
+    # `action` is `add PATH`, `remove PATH`, `up PATH`, or `rows PATH`, which replaces a single
+    # value by rows. An unknown path changes nothing.
     verb, _, name = action.partition(" ")
     fields = {field.name: field for section in sections for field in walk_fields(section.fields)}
     field = fields.get(name)
@@ -386,11 +386,8 @@ def _kind_of(
 def _kind_of_object(
     node: Node, definitions: Mapping[str, Node], shown_value: Any, path: KeyPath, place: KeyPath
 ) -> tuple[Kind, tuple[StudyField, ...], Any]:
-    """Return (kind, inner fields, value of a new entry) of the field for an object.
-
-    The kind is a group if the keys are fixed, and a mapping if the researcher chooses the keys. In
-    all other cases the kind is YAML text.
-    """
+    # Returns kind, inner fields, and value of a new entry. An object with fixed keys is a group. If
+    # the researcher chooses the keys, it is a mapping.
     value_node = node.get("additionalProperties")
     if isinstance(value_node, dict):
         entries = shown_value if isinstance(shown_value, Mapping) else {}
@@ -415,10 +412,7 @@ def _new_value(variants: Sequence[Node]) -> Any:
 
 
 def _rows_instead(kind: Kind, variants: Sequence[Node], definitions: Mapping[str, Node]) -> Any:
-    """Return a list with one new row, for a key that accepts a list or a single value.
-
-    Returns UNSET if the key accepts no list, or if the form already shows rows.
-    """
+    # Returns UNSET if the key accepts no list, or if the form already shows rows.
     if kind in CONTAINERS:
         return UNSET
     for variant in variants:
@@ -470,7 +464,7 @@ _Rows = TypeVar("_Rows", list[Any], dict[str, Any])
 
 
 def _rows_at(values: dict[str, Any], field: StudyField, kind: type[_Rows]) -> _Rows:
-    """Return the list or mapping of a field. If the field is not set, set it to the rows shown."""
+    # If the field is not set, it is set to the rows shown.
     container = _container_of(values, field)
     last: Any = field.path[-1]
     present = container.get(last) if isinstance(container, dict) else container[last]
@@ -481,10 +475,7 @@ def _rows_at(values: dict[str, Any], field: StudyField, kind: type[_Rows]) -> _R
 
 
 def _unset_if_empty(values: dict[str, Any], field: StudyField) -> None:
-    """Remove the key of an empty list or mapping from `values`, and groups that become empty.
-
-    The form then shows the default of the key.
-    """
+    # Groups that become empty are removed too. The form then shows the default of the key.
     path: list[Any] = list(field.path)
     while not field.is_required:
         container: Any = values
@@ -526,10 +517,8 @@ def _read_into(
     *,
     is_entry: bool = False,
 ) -> None:
-    """Write the submitted value of a field into `container`, the mapping or list that holds it.
-
-    With `is_entry`, the field is an entry of a mapping. An entry with an empty value is kept.
-    """
+    # `container` is the mapping or list that holds the field. With `is_entry`, the field is an
+    # entry of a mapping, which is kept if its value is empty.
     last: Any = field.path[-1]
     in_list = isinstance(last, int)
     present = container[last] if in_list else container.get(last, UNSET)
@@ -586,10 +575,6 @@ def _is_changed(field: StudyField, sent: Mapping[str, str]) -> bool:
 def _rename_entries(
     field: StudyField, entries: dict[str, Any], sent: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, Any]:
-    """Return the entries of a mapping under the submitted keys, in the same order.
-
-    If two entries have the same new key, the second entry keeps its old key.
-    """
     renamed: dict[str, Any] = {}
     new_keys = {
         str(entry.path[-1]): sent.get(entry.key_name, str(entry.path[-1])).strip()

@@ -1,9 +1,9 @@
 """The pages of the studio: every address and its handler.
 
-`/study/NAME/-/…` belongs to one study. NAME is the path of its file. All pages of the run viewer
-are included, and the first page of a run also has buttons such as Pause or Resume. Every form
-contains a token. Without the token, a page of another server on this machine could submit forms.
+`/study/NAME/-/…` belongs to one study. NAME is the path of its file.
 """
+# Every form contains a token. Without it, a page of another server on this machine could submit
+# forms.
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ Receiver = Callable[[Request, FormData], Awaitable[Response]]
 
 
 class Studio:
-    """The request handlers for a folder of studies. Every form contains `form_token`."""
+    """The pages for a folder of studies."""
 
     def __init__(self, root: Path) -> None:
         self.projects = Projects(root)
@@ -91,10 +91,8 @@ class Studio:
         self.form_token = secrets.token_urlsafe(24)
 
     def routes(self) -> list[BaseRoute]:
-        """Return all routes.
-
-        Routes of the run viewer come last, so that the studio's own routes take precedence.
-        """
+        """Return the addresses of all pages with their handlers."""
+        # Those of the run viewer come last, so that the studio's own ones take precedence.
         study_pages: dict[str, tuple[Callable[[Request], object], Receiver | None]] = {
             "": (self.study, self.save),
             "text": (self.text, self.save_text),
@@ -241,17 +239,15 @@ class Studio:
         return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", variables)
 
     async def estimate(self, request: Request) -> Response:
-        """Show the result of `folkmoot check`: number of calls, cost and time."""
+        """Show the number of calls, cost and time that `folkmoot check` expects."""
         path = await run_in_threadpool(self.projects.path, request.path_params["name"])
         output = await self.processes.check(path)
         version = request.query_params.get("version", "")
         return await run_in_threadpool(self._estimate, path, output, version)
 
     def _estimate(self, path: Path, output: CheckOutput, version: str) -> Response:
-        """Show a check. Its problems and warnings are shown at the fields of the form as well.
-
-        `version` is that of the file shown. It is empty on a page without a form.
-        """
+        # The form shows the problems and warnings at its fields as well. `version` is that of the
+        # file shown. It is empty on a page without a form.
         result = output.result
         problems, warnings = (
             [Problem(**{**each, "file": ""}) for each in result.get(kind, ())]
@@ -322,7 +318,8 @@ class Studio:
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
     async def upload(self, request: Request, form: FormData) -> Response:
-        """Store a file in the study's folder: personas, groups, a picture or a workbook."""
+        """Store a file in the study's folder."""
+        # Personas, groups, a picture or a workbook.
         name = request.path_params["name"]
         path = await run_in_threadpool(self.projects.path, name)
         try:
@@ -342,10 +339,8 @@ class Studio:
     # --- prompts -------------------------------------------------------------------------------
 
     def prompts(self, request: Request) -> Response:
-        """Show all prompts of a study, and a form to edit one prompt.
-
-        The page also shows the first prompts as a run would send them.
-        """
+        """Show all prompts of a study, and a form to edit one prompt."""
+        # The page also shows the first prompts as a run would send them.
         name = request.path_params["name"]
         path = self.projects.path(name)
         return self._prompts(name, path, request.query_params.get("prompt", ""), [])
@@ -436,7 +431,8 @@ class Studio:
         return self._page("budget.html.j2", variables, 422 if problem else 200)
 
     async def run(self, request: Request, form: FormData) -> Response:
-        """Start a run in a separate process and redirect to the page of the run."""
+        """Start a run and redirect to its page."""
+        # The run is a separate process.
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):
@@ -447,7 +443,7 @@ class Studio:
         )
 
     async def try_study(self, request: Request, form: FormData) -> Response:
-        """Start a run with three participants and redirect to the page of the run."""
+        """Start a run with three participants and redirect to its page."""
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):
@@ -461,7 +457,7 @@ class Studio:
         return RedirectResponse(f"/starting/{quote(run.name)}", 303)
 
     def starting(self, request: Request) -> Response:
-        """Redirect to a run if its folder exists. Otherwise show the output of its process."""
+        """Redirect to a run if its folder exists, and otherwise show the output of its process."""
         name = request.path_params["name"]
         run = self.projects.outputs / plain_name(name)
         if (run / PLAN).is_file():
@@ -481,7 +477,7 @@ class Studio:
         return self._page("studio_run.html.j2", {**variables, "controls": self._controls(request)})
 
     def live_controls(self, request: Request) -> Response:
-        """Return the buttons of a run, such as Pause, for a poll.
+        """Return the buttons of a run, such as Pause, when the page asks for them.
 
         The response is empty if the page already shows these buttons.
         """
@@ -503,7 +499,8 @@ class Studio:
         return RedirectResponse(_run_address(name), 303)
 
     async def resume(self, request: Request, form: FormData) -> Response:
-        """Resume a run. If the form holds a budget, use it."""
+        """Resume a run."""
+        # If the form holds a budget, it is used.
         name, budget = request.path_params["name"], _text_of(form, "budget")
         run = await run_in_threadpool(self.shelf.run, name)
         if budget and not _is_amount(budget):
@@ -515,14 +512,16 @@ class Studio:
     # --- keys ----------------------------------------------------------------------------------
 
     def key_page(self, _request: Request) -> Response:
-        """Show which API keys are set, without the keys themselves."""
+        """Show which API keys are set."""
+        # The keys themselves are not shown.
         states = [
             (name, self.keys.state(name, self.projects.root)) for name in self.keys.variables()
         ]
         return self._page("keys.html.j2", {"states": states})
 
     async def enter_key(self, _request: Request, form: FormData) -> Response:
-        """Store an API key in the memory of this process, or delete it from the memory."""
+        """Store an API key, or delete it."""
+        # Only the memory of this process holds it.
         variable, key = _text_of(form, "variable"), _text_of(form, "key")
         if variable not in self.keys.variables():
             raise HTTPException(404, "There is no such key.")

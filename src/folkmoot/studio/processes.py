@@ -1,9 +1,7 @@
-"""Start the command line for checks and runs, and store the API keys that the researcher entered.
-
-A run is a separate process in its own session, so it continues when the studio ends. The messages
-and arguments of the run are written to files. A later studio can then resume the run. API keys are
-passed only in the environment, because other users can read the arguments of a process.
-"""
+"""Start the command line for checks and runs, and store entered API keys."""
+# A run is a separate process in its own session, so it continues when the studio ends. The messages
+# and arguments of the run are written to files. A later studio can then resume the run. API keys
+# are passed only in the environment, because other users can read the arguments of a process.
 
 from __future__ import annotations
 
@@ -38,21 +36,21 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(slots=True)
 class Keys:
-    """The API keys that the researcher entered, by environment variable. Only in memory."""
+    """The API keys that the researcher entered, by environment variable."""
+
+    # They are only in memory.
 
     entered: dict[str, str] = field(default_factory=dict, repr=False)
 
     def variables(self) -> list[str]:
-        """Return the names of the environment variables for the keys of all known models."""
+        """Return the environment variables that hold the API keys of all known models."""
         specs = map(resolve_model, KNOWN_MODELS)
         names = {spec.key_env[0] for spec in specs if spec.key_env}
         return sorted(names | set(self.entered))
 
     def state(self, variable: str, folder: Path) -> str:
-        """Return `entered`, `set` or `missing`: the state of the key in an environment variable.
-
-        A key is `set` if it is in the environment of this process or in `.env`.
-        """
+        """Return `entered`, `set` or `missing` for the API key with this name."""
+        # A key is `set` if it is in the environment of this process or in `.env`.
         if variable in self.entered:
             return "entered"
         return "set" if load_environment(folder).get(variable) else "missing"
@@ -68,7 +66,10 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class ProcessMessages:
-    """The output of a command and its exit code, which is None while the command runs."""
+    """The output of a command and its exit code.
+
+    The exit code is None while the command runs.
+    """
 
     text: str
     exit_code: int | None
@@ -94,11 +95,9 @@ class Processes:
         self._checks: dict[str, asyncio.subprocess.Process] = {}
 
     async def check(self, path: Path) -> CheckOutput:
-        """Run `folkmoot check` on a study file and return its result.
-
-        An earlier check of the same file that is still running is killed, because its result is
-        outdated.
-        """
+        """Run `folkmoot check` on a study file and return its result."""
+        # An earlier check of the same file that is still running is killed, because its result is
+        # outdated.
         name = str(path)
         if (
             earlier_check := self._checks.pop(name, None)
@@ -125,10 +124,8 @@ class Processes:
             return CheckOutput({}, self._clean(messages))
 
     def start(self, run: Path, words: Sequence[str]) -> None:
-        """Start `folkmoot run` with these arguments and this run folder.
-
-        The process continues if the studio ends.
-        """
+        """Start `folkmoot run` with these arguments and this run folder."""
+        # The process continues if the studio ends.
         self._records.mkdir(parents=True, exist_ok=True)
         # The arguments are written before the start, so that a later studio can resume the run even
         # if this one ends now.
@@ -146,7 +143,8 @@ class Processes:
             )
 
     def resume(self, run: Path, study_file: Path, budget: str) -> None:
-        """Resume a run with its original arguments, and with a new budget if one is given."""
+        """Resume a run with its original arguments and this budget."""
+        # An empty budget keeps the original one.
         arguments = self.started_with(run) or [str(study_file)]
         arguments = [word for word in arguments if word != "--resume"]
         if budget and "--budget" in arguments:
@@ -178,10 +176,11 @@ class Processes:
         return ProcessMessages(self._clean(output), code)
 
     def pause(self, run: Path) -> None:
-        """Stop a run as Ctrl-C does, so that it can be resumed. Running calls are completed.
+        """Stop a run as Ctrl-C does, so that it can be resumed.
 
         Raises InputError if the run is not in progress or is on another machine.
         """
+        # Running calls are completed.
         try:
             holder = json.loads((run / HOLDER_FILE).read_bytes())
             pid, host = int(holder["pid"]), holder["host"]
@@ -209,6 +208,7 @@ def _command(*words: str) -> list[str]:
 
 
 def run_words(study: str, settings: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `folkmoot run` for a study file. Empty settings are left out."""
+    """Return the arguments of `folkmoot run` for a study file."""
+    # Empty settings are left out.
     set_options = [(name, value) for name, value in settings.items() if value]
     return [study, *(word for pair in set_options for word in pair)]

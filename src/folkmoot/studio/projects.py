@@ -1,8 +1,8 @@
-"""The studies of a folder: find them, create them, add files, and choose folders for their runs.
+"""The studies of a folder: find them, create them, and add files.
 
-The name of a study is the path of its study file below the folder. Each new study gets a separate
-folder, because its template may have further files. Runs are in `outputs/` below the folder.
+The name of a study is the path of its study file below the folder.
 """
+# Each new study gets a separate folder, because its template may have further files.
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ class Projects:
     def path(self, name: str) -> Path:
         """Return the study file with this name.
 
-        The name is looked up in the list of studies, so that an address never leads to another
-        file. Raises HTTPException (404) if there is no such study.
+        Raises HTTPException (404) if there is no such study.
         """
+        # The name is looked up in the list of studies, so that an address never leads to another
+        # file.
         for study_name in self._find():
             if study_name == name:
                 return self.root / study_name
@@ -72,7 +73,7 @@ class Projects:
                     yield "/".join(parts)
 
     def add_new(self, kind: str, name: str) -> str:
-        """Write the template of a study type to a new folder. Return the name of the study."""
+        """Write the template of a study type to a new folder, and return the study's name."""
         study = find_study(kind)
         folder = self._new_folder(name)
         files = new_files(study)
@@ -83,7 +84,7 @@ class Projects:
         return f"{folder.name}/{first}"
 
     def add_file(self, file_name: str, content: bytes) -> str:
-        """Store an uploaded study file in a new folder. Return the name of the study.
+        """Store an uploaded study file in a new folder, and return the study's name.
 
         Raises InputError if the file is not a study file.
         """
@@ -103,7 +104,7 @@ class Projects:
             raise InputError(Problem("is no study file", file, hint=hint)) from None
 
     def _import_file(self, path: Path, importer: Callable[[Path], ImportedStudy]) -> str:
-        """Convert a file of another program to a study in the same folder. Return its name."""
+        # Returns the name of the study made from a file of another program.
         try:
             made = importer(path)
         except InputError as error:
@@ -128,7 +129,8 @@ class Projects:
         raise AssertionError
 
     def new_run(self, stem: str) -> Path:
-        """Return the path of a new run folder: `outputs/STEM`, `outputs/STEM_2` and so on."""
+        """Return the path of a new run folder."""
+        # `outputs/STEM`, `outputs/STEM_2` and so on.
         for n in count(1):
             folder = self.outputs / (stem if n == 1 else f"{stem}_{n}")
             if not folder.exists():
@@ -136,10 +138,9 @@ class Projects:
         raise AssertionError
 
     def run_stem(self, name: str) -> str:
-        """Return the base name for runs of a study: the name of the study's folder.
-
-        For a study file outside all folders, return the name of the file.
-        """
+        """Return the base name for runs of a study."""
+        # The name of the study's folder. For a study file outside all folders, the name of the
+        # file.
         path = Path(name)
         return path.stem if path.parent == Path() else path.parent.name
 
@@ -164,9 +165,9 @@ def is_study(path: Path) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """Return the last part of a file name if it is safe as a name in a folder.
+    """Return the last part of a file name.
 
-    Raises InputError for any other name.
+    Raises InputError if that part is not safe as a name in a folder.
     """
     # A browser may send a whole path, with the separators of its system.
     last = name.replace("\\", "/").rpartition("/")[2]

@@ -23,20 +23,18 @@ LOOPBACK = "127.0.0.1"
 
 
 def studio_guard(token: str) -> Guard:
-    """Return the access control of the studio.
-
-    A request is accepted if it holds the token and is addressed to a host name of this machine.
-    """
+    """Return the access control of the studio."""
+    # A request is accepted if it holds the token and is addressed to a host name of this machine.
     methods = READING | {"POST"}
     return Guard(own_names(LOOPBACK), token, methods, max_form_bytes=MAX_UPLOAD_BYTES)
 
 
 def serve_studio(folder: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
-    """Serve the studies of a folder on this machine. `tell` receives the address with its token.
+    """Serve the studies of a folder on this machine.
 
-    Raises InputError if the folder does not exist, if `host` is not a loopback address, or if the
-    address is in use.
+    Raises InputError if the folder does not exist, or if the address is in use or not local.
     """
+    # `tell` receives the address with its token.
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; name the one that holds your studies")
     if not is_loopback(host):

@@ -1,8 +1,6 @@
-"""Read and write the cells of a workbook for its form, in a child process with limits.
-
-A workbook may come from any source. If it has formulas, images or other content that would be lost,
-it is not edited here. This module imports little, so that a child process starts quickly.
-"""
+"""Read and write the cells of a workbook in a child process with limits."""
+# A workbook may come from any source. If it has formulas, images or other content that would be
+# lost, it is not edited here. This module imports little, so that a child process starts quickly.
 
 from __future__ import annotations
 
@@ -57,7 +55,8 @@ class SheetCells(NamedTuple):
 
     @property
     def has_settings(self) -> bool:
-        """True if the sheet lists settings: a fixed name in column A, its value in column B."""
+        """True if the sheet lists settings."""
+        # A fixed name is in column A, its value in column B.
         return any(address.startswith("A") and address != "A1" for address in self.notes)
 
     @property
@@ -80,7 +79,7 @@ def read_sheets(path: Path) -> list[SheetCells] | str:
 
 
 def load_sheets(path: str) -> list[SheetCells] | str:
-    """Return the sheets of a workbook, or the reason why saving it here would lose content."""
+    """Return the sheets of a workbook, or the reason why saving it would lose content."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     for prefix, content in LOST_PARTS.items():
@@ -133,10 +132,7 @@ def _trimmed(rows: list[list[str]]) -> list[list[str]]:
 
 
 def _drop_downs(sheet: Worksheet) -> dict[str, tuple[str, ...]]:
-    """Return the choices of drop-downs by cell address.
-
-    A drop-down for a range of cells is under the address of its first cell.
-    """
+    # By cell address. A drop-down for a range of cells is under the address of its first cell.
     choices: dict[str, tuple[str, ...]] = {}
     for rule in sheet.data_validations.dataValidation:
         formula = str(rule.formula1 or "")
@@ -148,10 +144,11 @@ def _drop_downs(sheet: Worksheet) -> dict[str, tuple[str, ...]]:
 
 
 def write_sheet_values(path: Path, before: Rows, after: Rows) -> None:
-    """Write the changed cells into a workbook. Raises InputError if that is not possible.
+    """Write the changed cells into a workbook.
 
-    A cell has changed if its text in `after` differs from that in `before`.
+    Raises InputError if that is not possible.
     """
+    # A cell has changed if its text in `after` differs from that in `before`.
     changes = {name: rows for name, rows in after.items() if rows != before.get(name)}
     too_long = [
         Problem(
@@ -173,7 +170,7 @@ def write_sheet_values(path: Path, before: Rows, after: Rows) -> None:
 
 
 def save_cells(path: str, before: Rows, changes: Rows) -> None:
-    """Write rows into the sheets of a workbook. Cells with an unchanged text are left alone."""
+    """Write the changed cells into the sheets of a workbook."""
     book: Workbook = load_workbook(path)
     for name, rows in changes.items():
         for row, letter, text in _changed_cells(before.get(name, []), rows):

@@ -1,7 +1,5 @@
-"""The form of a workbook. Each sheet is a section, and each row of the sheet is a row of the form.
-
-Notes of cells become the help of fields, and drop-downs become choices.
-"""
+"""The form of a workbook, with a section for each sheet."""
+# Notes of cells become the help of fields, and drop-downs become choices.
 
 from __future__ import annotations
 
@@ -28,7 +26,9 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class SheetForm:
-    """The form of a workbook and its values. `reason` is the reason if there is no form, or ""."""
+    """The form of a workbook and its values."""
+
+    # `reason` is the reason if there is no form, or "".
 
     sheets: tuple[SheetCells, ...] = ()
     values: Rows = field(default_factory=dict)
@@ -39,11 +39,9 @@ class SheetForm:
         return make_sheet_form(self.sheets, self.values)
 
     def with_cells(self, cells: Iterable[tuple[str, int, str]]) -> SheetForm:
-        """Return the form with empty rows and columns added, so that it contains these cells.
-
-        A cell is (sheet, row number, column letters). A workbook does not store empty rows, so an
-        added row exists only on the page until one of its cells is filled.
-        """
+        """Return the form with empty rows and columns added, so that it contains these cells."""
+        # A cell is (sheet, row number, column letters). A workbook does not store empty rows, so an
+        # added row exists only on the page until one of its cells is filled.
         values = {name: [dict(row) for row in rows] for name, rows in self.values.items()}
         for name, number, letter in cells:
             is_inside = 0 <= number < MAX_ROWS and column_index_from_string(letter) <= MAX_COLUMNS
@@ -79,7 +77,8 @@ def _values_of(sheet: SheetCells) -> list[dict[str, str]]:
 
 
 def make_sheet_form(sheets: Sequence[SheetCells], values: Rows) -> tuple[FormSection, ...]:
-    """Return the form of a workbook with these values, with a section for each sheet."""
+    """Return the form of a workbook with these values."""
+    # There is a section for each sheet.
     sections = []
     for sheet in sheets:
         rows = values[sheet.name]
@@ -168,10 +167,8 @@ def _cell_field(
 
 
 def complete_rows(values: Mapping[str, Sequence[Mapping[str, str]]], before: Rows) -> Rows:
-    """Return the submitted rows of each sheet, with a value for every column in every row.
-
-    `before`: the old rows. Columns that occur only there are added as empty cells.
-    """
+    """Return the submitted rows of each sheet, with a value for every column."""
+    # Columns that occur only in the old rows, `before`, are added as empty cells.
     complete: Rows = {}
     for name, rows in values.items():
         # A new column is in the submitted rows only, and an emptied cell in the old rows only.
@@ -183,7 +180,8 @@ def complete_rows(values: Mapping[str, Sequence[Mapping[str, str]]], before: Row
 
 
 def change_columns(values: Rows, action: str) -> Rows:
-    """Return the values with a new column in a sheet. `action` is `column SHEET`."""
+    """Return the values with a new column in a sheet."""
+    # `action` is `column SHEET`.
     verb, _, name = action.partition(" ")
     if verb != "column" or name not in values:
         return values

@@ -1,8 +1,4 @@
-"""The form of one study, from a YAML file or a workbook.
-
-`read_study_form` returns the form. The form assigns problems to its fields and saves submitted
-values.
-"""
+"""The form of one study, from a YAML file or a workbook."""
 
 from __future__ import annotations
 
@@ -36,7 +32,9 @@ LETTERS = re.compile("[A-Z]{1,2}")
 
 @dataclass(frozen=True, slots=True)
 class StudyForm:
-    """The form of a study file in YAML. If the study type is unknown, `sections` is empty."""
+    """The form of a study file in YAML."""
+
+    # If the study type is unknown, `sections` is empty.
 
     study: Study | None
     text: str
@@ -51,10 +49,8 @@ class StudyForm:
     def save(
         self, path: Path, sent: Mapping[str, str], action: str
     ) -> tuple[AnyForm, list[Problem]]:
-        """Write submitted values into the file. Return the new form and problems of its fields.
-
-        `action` adds, removes or moves a row (see `change_rows`).
-        """
+        """Write submitted values into the file, and return the new form with its problems."""
+        # `action` adds, removes or moves a row, as in `change_rows`.
         if self.study is None:
             return self, []
         changed, problems = read_form(self.sections, self.values, sent)
@@ -88,7 +84,7 @@ class WorkbookForm:
     def save(
         self, path: Path, sent: Mapping[str, str], action: str
     ) -> tuple[AnyForm, list[Problem]]:
-        """Write submitted values into the cells. Return the new form and problems."""
+        """Write submitted values into the cells, and return the new form with its problems."""
         if self.reason:
             return self, []
         shown = self.sheets.with_cells(_cells_of(sent))
@@ -126,7 +122,10 @@ def _cells_of(sent: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
 
 
 def read_study_form(path: Path) -> AnyForm:
-    """Return the form of a study, without sections if no form can be made of the file."""
+    """Return the form of a study.
+
+    It has no sections if no form can be made of the file.
+    """
     if is_workbook(path):
         suffix = path.suffix.lower()
         types = load_installed_studies()[0]
@@ -158,5 +157,5 @@ def _study_of(values: dict[str, Any], path: Path) -> Study | None:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return True if a study file is a workbook (a spreadsheet) and not YAML."""
+    """Return True if a study file is a spreadsheet and not YAML."""
     return path.suffix.lower() not in YAML_SUFFIXES

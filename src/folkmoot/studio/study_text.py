@@ -1,8 +1,6 @@
-"""Change values in the text of a study file and keep its comments and layout.
-
-A scalar is replaced in its line. For any other change, the whole value of a top-level key is
-replaced. A removed key is commented out. If the key is set again, its commented line is used.
-"""
+"""Change values in the text of a study file and keep its comments and layout."""
+# A scalar is replaced in its line. For any other change, the whole value of a top-level key is
+# replaced. A removed key is commented out. If the key is set again, its commented line is used.
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ INLINE_WIDTH = 90
 
 
 class _Edit(NamedTuple):
-    """One change of a text: replace the characters from `start` to `end` by `text`."""
-
+    # The characters from `start` to `end` are replaced by `text`.
     start: int
     end: int
     text: str
@@ -39,8 +36,7 @@ class _TooNested(Exception):
 
 
 class _Dumper(StudyDumper):
-    """A YAML dumper that writes texts of several lines as blocks and indents list entries."""
-
+    # Texts of several lines are written as blocks, and list entries are indented.
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 
@@ -57,9 +53,9 @@ _Dumper.add_representer(str, _represent_text)
 def change_values(text: str, wanted: Mapping[str, object]) -> str:
     """Return the text of a study file with exactly these keys and values.
 
-    Comments inside a list are lost if its number of entries changes. Raises InputError if the text
-    is not YAML.
+    Raises InputError if the text is not YAML.
     """
+    # Comments inside a list are lost if its number of entries changes.
     old_values = parse_yaml(text, "").value or {}
     if not isinstance(old_values, dict):
         old_values, text = {}, ""
@@ -79,11 +75,8 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
 
 
 def _change_key(text: str, name: str, present: Mapping[str, Any], target: Mapping[str, Any]) -> str:
-    """Return the text with one top-level key changed.
-
-    Try the smallest edit, then a replacement of the whole value. If neither gives the target
-    values, return a new text without comments.
-    """
+    # The smallest edit comes first, then a replacement of the whole value. If neither gives the
+    # target values, the new text has no comments.
     for is_narrow in (True, False):
         try:
             edits = _top_level_edits(text, name, present, target, is_narrow=is_narrow)
@@ -193,7 +186,7 @@ def _replacement(text: str, node: yaml.Node, new: Any, key: yaml.Node) -> list[_
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Return the end position of a node, excluding trailing white space and comments."""
+    # Trailing white space and comments do not belong to the node.
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)
@@ -218,7 +211,7 @@ def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
 
 
 def _addition(text: str, name: str, value: Any) -> _Edit:
-    """Return an edit that adds a key. A commented line with this key is replaced."""
+    # A commented line with this key is replaced.
     new_text = f"{write_value(name)}:{_value_text(value, 2)}"
     commented_key = re.search(rf"^#{re.escape(name)}:(?P<rest>.*)$", text, re.MULTILINE)
     if commented_key is None:

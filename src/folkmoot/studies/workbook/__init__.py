@@ -1,4 +1,4 @@
-"""Workbook: an experiment that is defined by a spreadsheet (`folkmoot run experiment.xlsx`).
+"""Workbook: an experiment that is defined by a spreadsheet.
 
 Start reading with `config`, the model of a workbook, and `protocol`, the order of a run.
 """

@@ -1,4 +1,4 @@
-"""Put one task to one speaker: build the prompt, show others the question, and get the answer."""
+"""Put one task to one speaker and get the answer."""
 
 from __future__ import annotations
 

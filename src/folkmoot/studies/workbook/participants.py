@@ -89,7 +89,8 @@ class Experiment:
 
 
 def constant_combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
-    """Yield each combination of the constants' values. The last constant varies fastest."""
+    """Yield each combination of the constants' values."""
+    # The last constant varies fastest.
     names = [constant.name for constant in workbook.constants]
     for values in itertools.product(*(constant.values for constant in workbook.constants)):
         yield dict(zip(names, values, strict=True))

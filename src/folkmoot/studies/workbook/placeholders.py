@@ -1,4 +1,5 @@
-"""Fill the texts of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark #}`.
+"""Fill the placeholders of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark
+#}`.
 
 An expression is as in the module `expressions`, but without aggregates such as `sum(x)`.
 """

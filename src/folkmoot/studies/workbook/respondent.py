@@ -148,7 +148,8 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """Return the share from 0 to 1 that a participant would give in round 1 without arguments."""
+    """Return the share from 0 to 1 that a participant would give without arguments."""
+    # In round 1.
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence
 

@@ -1,4 +1,4 @@
-"""Read the sheets of a workbook as a human sees them, and collect problems with cell addresses."""
+"""Read the sheets of a workbook as a human sees them, and collect problems."""
 # The value of a merged cell counts for all rows of the cell. Hidden rows are read too. Notes tell
 # the researcher about both.
 

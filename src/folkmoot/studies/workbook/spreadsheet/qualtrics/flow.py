@@ -79,7 +79,7 @@ _SERVICES = {
 
 
 class Names:
-    """The registry of names in one workbook. All names that it makes are different."""
+    """The names of one workbook. No two of them are equal."""
 
     # Names that differ only in case count as equal.
 

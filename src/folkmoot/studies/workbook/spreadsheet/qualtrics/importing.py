@@ -70,7 +70,7 @@ def _make_study_or_problems(path: str) -> ImportedStudy | Problems:
 
 
 def make_study(path: Path) -> ImportedStudy:
-    """Read a survey in a QSF file and return it as the files of a workbook study."""
+    """Read a survey in a QSF file and return the files of a workbook study."""
     # Unlike `import_survey`, it reads the file in this process, where hostile HTML can take long.
     try:
         flow = SurveyFlow(read_survey(path))

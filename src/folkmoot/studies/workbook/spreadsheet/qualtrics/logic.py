@@ -1,4 +1,4 @@
-"""Turn the logic of a survey (display, skip and branch logic) into conditions."""
+"""Turn the display, skip and branch logic of a survey into conditions."""
 # An expression that a workbook cannot represent is noted and left out of its condition.
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Convert texts of a survey from HTML to plain text, and find the piped texts in them.
-
-A piped text is a placeholder for another value, such as an earlier answer.
-"""
+"""Convert texts of a survey from HTML to plain text, and find the placeholders in them."""
 
 from __future__ import annotations
 
