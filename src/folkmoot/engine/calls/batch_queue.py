@@ -1,11 +1,12 @@
-"""The batch queue: submit waiting calls together through the vendors' batch APIs.
+"""Send waiting calls together through the vendors' batch APIs.
 
-When no coroutine of the run can continue without an answer, all waiting calls form one wave. The
-queue splits the wave into batches of the size that the vendor accepts. The content of a batch is
-journaled before the submission, and the vendor's id right after the submission. So a resume finds
-the batches of a killed run and pays for nothing twice. The split changes no result, because the
-answer to a call depends only on its address and request. The gateway uses this module.
+The gateway uses this module.
 """
+
+# When no coroutine of the run can continue without an answer, all waiting calls form one wave. The
+# content of a batch is journaled before the submission, and the vendor's id right after it. So a
+# resume finds the batches of a killed run and pays for nothing twice. The split into batches
+# changes no result, because the answer to a call depends only on its address and request.
 
 from __future__ import annotations
 
@@ -67,13 +68,14 @@ EXPIRED_RESPONSE: HttpResponse = (
 
 
 class TooFewCallsForBatchError(FolkmootError):
-    """Too few calls wait for a batch (`batch: auto`), so the gateway sends them directly."""
+    """Too few calls wait for a batch, so they are sent one by one."""
 
 
 @dataclass(slots=True)
 class QueuedCall:
-    """One call in the batch queue. `key` identifies the call within its batch."""
+    """One call in the batch queue."""
 
+    # Identifies the call within its batch.
     key: str
     model_state: ModelState
     provider: ChatProvider
@@ -91,8 +93,7 @@ class QueuedCall:
 class BatchQueue:
     """The batch queue of one run.
 
-    `stop_run` is called with an error that stops the run, such as an exhausted quota or a lost
-    batch.
+    - `stop_run`: called with an error that stops the run, such as an exhausted quota.
     """
 
     def __init__(
@@ -131,11 +132,9 @@ class BatchQueue:
         return supports_batches(model_state.spec) and isinstance(model_state.provider, ChatProvider)
 
     def should_batch(self, model_state: ModelState, address: str, fingerprint: bytes) -> bool:
-        """Return whether a call goes through the batch API.
-
-        The model must support batches. In addition, the study file must set `batch`, or an earlier
-        process must have submitted the call in a batch.
-        """
+        """Return whether a call is sent in a batch."""
+        # The call of an earlier process may be in a batch even if the study file no longer sets
+        # `batch`.
         if not self.supports_model(model_state):
             return False
         return bool(self._config.batch) or bool(
@@ -144,10 +143,8 @@ class BatchQueue:
 
     @contextlib.contextmanager
     def hold_while_working(self) -> Iterator[None]:
-        """Context manager that delays the submission of waiting calls while it is open.
-
-        Use it around work that may lead to further calls, such as a computation.
-        """
+        """Delay the submission of waiting calls while this context manager is open."""
+        # For work that may lead to further calls, such as a computation.
         self._elsewhere += 1
         self._still.clear()
         try:
@@ -189,10 +186,8 @@ class BatchQueue:
         raise FatalModelError(f"{model_state.name} rejected {address} in every request format")
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Submit nothing more and raise `error` in waiting calls.
-
-        Submitted batches continue at the vendor.
-        """
+        """Submit no more batches and raise `error` in waiting calls."""
+        # Submitted batches continue at the vendor.
         if self._stopped is not None:
             return
         self._stopped = error
@@ -211,7 +206,7 @@ class BatchQueue:
         await asyncio.gather(*self._placing, return_exceptions=True)
 
     def _submission_key(self, address: str, fingerprint: bytes) -> str:
-        """Return the key of the next submission of a call: 32 hexadecimal digits."""
+        # Returns 32 hexadecimal digits.
         return digest(self._run, address, fingerprint, self._steps.get(address, 0)).hex()
 
     def _enqueue(self, call: QueuedCall) -> None:
@@ -222,7 +217,6 @@ class BatchQueue:
             self._driver = asyncio.ensure_future(self._submit_when_idle())
 
     async def _submit_when_idle(self) -> None:
-        """Submit the waiting calls whenever no coroutine of the run can continue."""
         while self._waiting:
             last_count, idle_iterations = 0, 0
             while idle_iterations < IDLE_LOOP_ITERATIONS and len(self._waiting) < MAX_WAVE_CALLS:
@@ -256,8 +250,6 @@ class BatchQueue:
                 self._start_task(self._submit_calls(calls), calls)
 
     def _start_task(self, work: Awaitable[None], calls: Sequence[QueuedCall]) -> None:
-        """Start `work` as a task. If it fails, pass its error to `calls`."""
-
         async def run_task() -> None:
             try:
                 await work
@@ -309,10 +301,7 @@ class BatchQueue:
         return batch
 
     async def _submit_once(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> str:
-        """Submit one batch and return the vendor's id.
-
-        If the outcome is unknown, look for the batch at the vendor before submitting it again.
-        """
+        # If the outcome is unknown, look for the batch at the vendor before submitting it again.
         batches, path = calls[0].provider.batches, calls[0].path
         has_tried = False
 
@@ -408,11 +397,8 @@ class BatchQueue:
     async def _resubmit(
         self, batch: BatchRecord, calls: Sequence[QueuedCall], status: BatchStatus, *, earlier: bool
     ) -> None:
-        """Resubmit a batch that the vendor did not start.
-
-        If the vendor's queue was full, the batch is halved. A batch of an earlier process is
-        submitted unchanged. Any other failure stops the run.
-        """
+        # If the vendor's queue was full, halve the batch. Submit a batch of an earlier process
+        # unchanged. Any other failure stops the run.
         if status.queue_was_full and len(calls) > MIN_SPLIT_CALLS:
             self._notify(
                 f"batch {batch.id} was too large for the vendor's queue; it is submitted in two "

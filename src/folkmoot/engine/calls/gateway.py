@@ -1,13 +1,8 @@
-"""The gateway: every call to a model goes through it.
+"""The gateway: every call to a model goes through it."""
 
-The run context requests every completion and every embedding here. A call passes these steps:
-
-1. look for it in the journal, because a call in the journal is never made again;
-2. wait for the budget and the rate limiter;
-3. wait until a record on disk says that the call may be billed (`limits/lender.py`);
-4. ask the provider, with retries;
-5. write the completion to the journal.
-"""
+# A call passes these steps: look for it in the journal, wait for the budget and the rate limiter,
+# wait until a record on disk says that the call may be billed (`limits/lender.py`), ask the
+# provider with retries, and write the completion to the journal.
 
 from __future__ import annotations
 
@@ -75,21 +70,21 @@ _REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filt
 
 
 class Gateway:
-    """The gateway of a run: it answers all requests of the run in one event loop.
+    """Answers all requests of a run in one event loop.
 
-    - `provider_for`: returns the provider and the catalogue entry of a model. It is called once per
-      model, and never in a replay.
+    - `provider_for`: returns the provider and the catalogue entry of a model.
     - `config`: sets retries and budget.
     - `progress`: receives answers, retries, waits, refusals and warnings.
-    - `shared_limits`: the budget and the rate limiters, if other runs share them or the process is
-      a cluster worker.
+    - `shared_limits`: the budget and the rate limiters that other runs or workers share.
     - `seat_manager`: delivers questions to humans.
 
-    The methods of the gateway raise DriftError (the journal holds another request) and
-    StorageError. They also raise FatalModelError (wrong key, unknown model) and RunPausedError
-    (retries, quota or budget used up).
+    Methods raise DriftError if the journal holds another request, and StorageError if the disk
+    fails.
+    They raise FatalModelError for a wrong key or an unknown model.
+    They raise RunPausedError if retries, quota or budget are used up.
     """
 
+    # `provider_for` is called once per model, and never in a replay.
     def __init__(
         self,
         journal: Journal | ReplayJournal,
@@ -150,9 +145,8 @@ class Gateway:
     ) -> Completion:
         """Return the completion at an address, from the journal or from the model.
 
-        A new completion is written to the journal. If the model refuses, the completion has an
-        empty text and the finish reason `refused:<reason>`. `has_alternative`: the caller can use
-        another reply if this request is rejected.
+        If the model refuses, the text is empty and the finish reason is `refused:<reason>`.
+        `has_alternative`: the caller can use another reply if this request is rejected.
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup_entry(address, fingerprint, request.to_json)
@@ -169,7 +163,7 @@ class Gateway:
         return completion_of(entry, replayed=replayed)
 
     async def embed_texts(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
-        """Return the embeddings of texts, float32, with one row for each text."""
+        """Return the embeddings of texts, float32, shape (texts, dimensions)."""
         request_data = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
         entry = self._journal.lookup_entry(address, fingerprint, lambda: request_data)
@@ -184,7 +178,10 @@ class Gateway:
         return _decode_vectors(entry.blob or b"", len(texts))
 
     def known_capabilities(self, request: ModelRequest) -> Capabilities | None:
-        """Return the known capabilities of a request's model, or None if nothing is known."""
+        """Return the known capabilities of a request's model.
+
+        Returns None if nothing is known.
+        """
         model_state = self._model_states.get(request.model)
         if model_state is None or not isinstance(model_state.provider, ChatProvider):
             return None
@@ -193,21 +190,22 @@ class Gateway:
         )[0]
 
     def total_use(self) -> tuple[float, int]:
-        """Return the cost (USD) and the number of all calls so far, including replayed calls."""
+        """Return the cost in USD and the number of all calls, including replayed calls."""
         usage_by_model = self.usage_by_model.values()
         return sum(usage.cost_usd for usage in usage_by_model), sum(
             usage.calls + usage.replayed for usage in usage_by_model
         )
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Start no new calls and raise `error` in waiting calls. The first error is kept.
-
-        Calls in flight continue. `wait_for_calls_in_flight` waits for them.
-        """
+        """Start no new calls and raise `error` in waiting calls."""
+        # The first error is kept. Calls in flight continue, see `wait_for_calls_in_flight`.
         self._attempts.stop_calls(error)
 
     async def wait_until_set(self, event: asyncio.Event) -> None:
-        """Wait for an event. If the run is stopped first, raise the error that stopped it."""
+        """Wait for an event.
+
+        Raises the error that stops the run, if the run is stopped first.
+        """
         waiting = asyncio.ensure_future(event.wait())
         try:
             await self._attempts.wait_for_result_or_halt(waiting)
@@ -236,10 +234,8 @@ class Gateway:
         return min_waiting if self._batch_queue is None else MAX_WAVE_CALLS
 
     def hold_batches(self) -> AbstractContextManager[None]:
-        """Return a context manager that delays the submission of batches while it is open.
-
-        Use it around work that may lead to further calls, such as a computation.
-        """
+        """Return a context manager that delays the submission of batches while it is open."""
+        # For work that may lead to further calls, such as a computation.
         return (
             nullcontext() if self._batch_queue is None else self._batch_queue.hold_while_working()
         )
@@ -460,10 +456,7 @@ class Gateway:
         return send_and_keep_broken
 
     def _charge_broken(self, model_state: ModelState, call: ModelCall) -> float | None:
-        """Charge a broken-off reply to the budget.
-
-        Returns its maximum cost (USD), or None if unknown.
-        """
+        # Returns the maximum cost (USD) of the broken-off reply, or None if unknown.
         max_usd = model_state.price(
             call.max_input_tokens, call.max_output_tokens(), batched=call.batched
         ).max_usd
@@ -525,10 +518,8 @@ class Gateway:
         raise error
 
     def count_usage(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
-        """Add an entry to the usage of its model and report the call.
-
-        The call may have been made here or by a cluster worker.
-        """
+        """Add the tokens and cost of a journaled call to its model's usage."""
+        # The call may have been made here or by a cluster worker.
         usage = self.usage_by_model.setdefault(model, ModelUsage())
         usage.calls += not replayed
         usage.replayed += replayed
@@ -572,7 +563,7 @@ class Gateway:
 def unknown_cost_message(reason: str) -> str:
     """Return the error message for a model of unknown cost under a budget in USD.
 
-    `reason` is a clause that says why the cost is unknown.
+    `reason`: a clause that says why the cost is unknown.
     """
     return (
         f"{reason}, so budget_usd cannot be kept. Leave it out (and --budget) and limit the "
@@ -581,7 +572,6 @@ def unknown_cost_message(reason: str) -> str:
 
 
 def _max_input_tokens(request: ModelRequest) -> int:
-    """Return an upper bound of a request's input tokens, including the overhead of the format."""
     # A byte is at most one token. 200 bytes bound the wrapper of a schema, 16 tokens that of a
     # message.
     schema_bytes = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
@@ -597,10 +587,7 @@ _IMAGE_ERROR_PATTERN = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
 
 
 def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
-    """Return whether an error is about the images of the prompt.
-
-    A rejected prompt with images counts if the model has never accepted one.
-    """
+    # A rejected prompt with images counts if the model has never accepted one.
     if isinstance(error, RejectedError) and not model_state.accepts_images:
         return True
     error_types = (RejectedError, TransientError)
@@ -608,7 +595,7 @@ def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
 
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
-    """Return the token limit that the provider sends, including reasoning tokens, or None."""
+    # Includes reasoning tokens.
     get_limit = getattr(provider, "max_output_tokens", None)
     limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
     return limit
@@ -625,7 +612,10 @@ def _decode_vectors(blob: bytes, rows: int) -> FloatArray:
 
 
 def completion_of(entry: JournalEntry, *, replayed: bool) -> Completion:
-    """Return the completion that a journal entry holds. `replayed`: the call was made earlier."""
+    """Return the completion that a journal entry holds.
+
+    `replayed`: the call was made earlier.
+    """
     return Completion(
         entry.reply,
         Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),

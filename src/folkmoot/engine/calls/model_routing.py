@@ -1,7 +1,4 @@
-"""Decide which model answers which role, and keep the open connections to models.
-
-Used by the runner and by cluster workers.
-"""
+"""Decide which model answers which role, and keep the open connections to models."""
 
 from __future__ import annotations
 
@@ -36,15 +33,14 @@ from folkmoot.models.urls import find_secrets, require_encryption
 class ModelRouter:
     """The models of a run: which model answers which role, and the open connections.
 
-    If the researcher chose no model, the embedded respondent answers, because no money may be spent
-    without consent.
-
     - `override`: replaces the model of every role (`--model`).
     - `extra_models`: the models that the study's code names for speakers.
     - `provider`: answers all calls in place of any named model.
     - `key`: the API key given with `--key`.
     """
 
+    # If the researcher chose no model, the embedded respondent answers, because no money may be
+    # spent without consent.
     def __init__(
         self,
         config: StudyConfig,
@@ -72,9 +68,9 @@ class ModelRouter:
         self.secrets: set[str] = {key} if key else set()
 
     def change_for(self, change: ReplyChange | None) -> Self:
-        """Prepare for a fork: allow the model that gives its changed reply, and change the seed.
+        """Use the model and the seed of a fork's changed reply, and return this object.
 
-        None means that the run is no fork. Returns this object.
+        None means that the run is no fork.
         """
         if change is not None:
             self._further = [change.model] if change.model else []
@@ -82,12 +78,13 @@ class ModelRouter:
         return self
 
     def speaker_model(self, named: str | None) -> str | None:
-        """Return the model that the study's code names for a speaker, or None if it is forbidden.
+        """Return the model that the study's code names for a speaker.
 
-        If the researcher named a hosted model for the run, every model is allowed. Otherwise only
-        the embedded respondent, models under `models:` and those of `Study.extra_models` are
-        allowed.
+        Returns None if this model is not allowed.
         """
+        # If the researcher named a hosted model for the run, every model is allowed. Otherwise only
+        # the embedded respondent, models under `models:` and those of `Study.extra_models` are
+        # allowed.
         config = self._config
         if named is None or is_synthetic(named) or names_hosted_model(config):
             return named
@@ -95,7 +92,7 @@ class ModelRouter:
 
     @property
     def has_custom_provider(self) -> bool:
-        """True if a provider given in Python answers all calls, whatever model they name."""
+        """True if a provider given in Python answers all calls."""
         return self._given is not None
 
     @property
@@ -114,13 +111,10 @@ class ModelRouter:
 
     @cached_property
     def embedding_choice(self) -> str | Problem:
-        """The embedding model, or the problem to report if there is none.
-
-        The model that the study file names is used. If the file names none, a vendor of the run's
-        models provides the embedding model. If the run has no hosted model, a model on this machine
-        is chosen. With `--model synthetic` texts are always embedded on this machine, even if the
-        file names a hosted model.
-        """
+        """The embedding model, or the problem to report if there is none."""
+        # The study file's model comes first, then one of a vendor of the run's models. A run
+        # without hosted models embeds on this machine. `--model synthetic` always does, even if the
+        # file names a hosted model.
         configured_model = self._config.embedding_model
         if (
             configured_model is not None
@@ -155,9 +149,8 @@ class ModelRouter:
     ) -> None:
         """Look up every named model and its key before anything is written.
 
-        Raises InputError with one problem for each model that is unknown, has no key, or cannot see
-        the `images` of the study. The error has one more problem if the study embeds texts
-        (`uses_embeddings`) but has no embedding model.
+        Raises InputError if a model is unknown, has no key, or cannot see the study's images.
+        Raises it also if the study embeds texts and has no embedding model.
         """
         if self._given is not None:
             return
@@ -177,9 +170,9 @@ class ModelRouter:
             raise InputError(problems)
 
     def restore_sealed_embedding(self, sealed: str | None) -> None:
-        """Keep the word-hash embedding of a run that began before word vectors were the default.
+        """Keep the embedding model of a run that began before word vectors were the default.
 
-        `sealed` is the embedding model in the run's `plan.json`, or None.
+        `sealed`: the embedding model in the run's `plan.json`, or None.
         """
         if sealed == SYNTHETIC_MODEL and self.embedding_choice == WORD_VECTOR_MODEL:
             self.embedding_choice = SYNTHETIC_MODEL
@@ -187,8 +180,7 @@ class ModelRouter:
     def embedding_model(self, file: str) -> str:
         """Return the embedding model of a study that embeds texts.
 
-        Raises InputError if there is no embedding model, or if local word vectors are not
-        installed.
+        Raises InputError if there is no embedding model or if word vectors are not installed.
         """
         if isinstance(self.embedding_choice, Problem):
             raise InputError(replace(self.embedding_choice, file=file))
@@ -214,10 +206,7 @@ class ModelRouter:
         return [self.default, *self._config.models.values(), *self._extra_models, *self._further]
 
     def list_destinations(self) -> list[tuple[str, str | None, str]]:
-        """Return (model, URL, names of the keys sent there) for every model asked over a network.
-
-        A model with several servers gives one item for each server.
-        """
+        """Return the model, URL and key names of every server asked over a network."""
         destinations: list[tuple[str, str | None, str]] = []
         if self._given is not None:
             return destinations
@@ -245,10 +234,8 @@ class ModelRouter:
             require_encryption(variable, url, name)
 
     def open_provider(self, model: str) -> tuple[Provider, ModelSpec]:
-        """Return the provider of a model and the model's catalogue entry.
-
-        Each provider is opened only once.
-        """
+        """Return the provider of a model and the model's catalogue entry."""
+        # Each provider is opened only once.
         if self._given is not None:
             return self._given, ModelSpec(
                 model, SYNTHETIC_MODEL, model, key_needed=False, local=True
@@ -271,10 +258,8 @@ class ModelRouter:
     def _settings_at(
         self, spec: ModelSpec, server: ResolvedServer, *, own_key: bool = False
     ) -> ProviderSettings:
-        """Return the provider settings for one server.
-
-        `own_key`: the server's headers or query hold a key, so no other key is sent to this server.
-        """
+        # `own_key`: the server's headers or query hold a key, so no other key is sent to this
+        # server.
         config = self._config
         key = None if spec.local or own_key else resolve_key(spec, self._explicit_key(spec))
         # Check before the settings exist, so that no connection can be opened with the key.
@@ -300,7 +285,6 @@ class ModelRouter:
         )
 
     def _explicit_key(self, spec: ModelSpec) -> str | None:
-        """Return the key given with `--key` if this model uses it, otherwise None."""
         default_spec = resolve_model(self.default, self._config.endpoints)
         return self._key if spec.key_env == default_spec.key_env else None
 
@@ -314,9 +298,9 @@ def names_hosted_model(config: StudyConfig) -> bool:
 def image_problems(
     config: StudyConfig, models: Iterable[str], images: Sequence[str], file: str = ""
 ) -> list[Problem]:
-    """Return one problem for each text-only model if the study shows images.
+    """Return one problem for each model that cannot see the study's images.
 
-    `images` lists the cells or lines of the study that show images.
+    `images`: the cells or lines of the study that show images.
     """
     if not images:
         return []
@@ -337,10 +321,7 @@ def image_problems(
 
 
 def price_problems(config: StudyConfig, models: Iterable[str]) -> list[Problem]:
-    """Return one problem for each model of unknown price.
-
-    With such a model `budget_usd` cannot be guaranteed.
-    """
+    """Return one problem for each model of unknown price if there is a budget."""
     if config.budget_usd is None:
         return []
     specs = [resolve_model(name, config.endpoints) for name in dict.fromkeys(models)]

@@ -1,8 +1,6 @@
-"""Progress of a run: the events, their totals, and the log.
+"""The events of a run, their totals, and the log."""
 
-Runner and gateway emit events to callbacks. The command line displays events, and `RunLog` writes
-events to files. A study cannot see events, so its results never depend on progress.
-"""
+# A study cannot see events, so its results never depend on progress.
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ Outcome = Literal["done", "paused", "interrupted", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The event that the run folder is open and the design is fixed in `plan.json`."""
+    """The run folder is open and the design is fixed in `plan.json`."""
 
     run_id: str
     folder: str
@@ -45,7 +43,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """The event that a stage starts."""
+    """A stage of the run starts."""
 
     stage: str
     # The number of its items, such as participants, or None if unknown.
@@ -54,21 +52,25 @@ class StageStarted:
 
 @dataclass(frozen=True, slots=True)
 class ItemDone:
-    """The event that one item of a stage is done."""
+    """One item of a stage is done."""
 
     stage: str
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerMissing:
-    """The event that a question got no answer. The table `answers` holds the reason."""
+    """A question got no answer."""
 
+    # The table `answers` holds the reason.
     address: str
 
 
 # A NamedTuple, because it is created for every call and is faster than a dataclass.
 class CallDone(NamedTuple):
-    """The event that one call is done and in the journal. Cost and tokens are None if unknown."""
+    """One call is done and in the journal.
+
+    Cost and tokens are None if unknown.
+    """
 
     model: str
     replayed: bool = False
@@ -81,7 +83,7 @@ class CallDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallRetried:
-    """The event that a call failed with a transient error and is retried after a wait."""
+    """A call failed with a transient error and is retried after a wait."""
 
     model: str
     reason: str
@@ -121,15 +123,16 @@ class PreflightCheck:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The event that the preflight is done: one real call for each model, role and answer kind."""
+    """One test call for each model, role and answer kind is done."""
 
     calls: tuple[PreflightCheck, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The event that a process of the run has ended. The run is complete, or can be resumed."""
+    """A process of the run has ended."""
 
+    # The run is complete, or can be resumed.
     outcome: Outcome
     # If the outcome is "done": why the results are unusable, or empty.
     message: str = ""
@@ -150,7 +153,7 @@ Progress = Callable[[Event], None]
 
 
 def ignore_progress(_event: Event) -> None:
-    """Ignore the event."""
+    """Do nothing with the event."""
 
 
 def combine_progress(*listeners: Progress) -> Progress:
@@ -166,7 +169,7 @@ def combine_progress(*listeners: Progress) -> Progress:
 def format_event(event: Event) -> tuple[str, Level]:
     """Return an event as a line of plain text, and its level.
 
-    The line is empty for an event that is too frequent to be shown, such as a single call.
+    The line is empty for an event that is too frequent to be shown.
     """
     match event:
         # By far the most frequent event, so it is tested first.
@@ -202,7 +205,7 @@ def format_event(event: Event) -> tuple[str, Level]:
 
 @dataclass(slots=True)
 class StageTally:
-    """The progress of one stage of a run, as `ProgressTally` counts it."""
+    """The progress of one stage of a run."""
 
     name: str
     total: int | None
@@ -220,11 +223,9 @@ class StageTally:
         return self.total is not None and self.done >= self.total
 
     def eta_seconds(self, now: float) -> float | None:
-        """Return the estimated seconds until the stage is done, or None if unknown.
-
-        If the number of calls of each item is known, the estimate counts calls and not items. Items
-        run concurrently, so all other items are nearly done when the first one is done.
-        """
+        """Return the estimated seconds until the stage is done, or None if unknown."""
+        # Count calls, not items, if the calls of each item are known: items run concurrently, so
+        # all other items are nearly done when the first one is done.
         if self.total is None or not self.done or self.is_done:
             return None
         # Without the calls of each item, assume that items finish at a constant rate.
@@ -245,11 +246,9 @@ class StageTally:
 
 @dataclass(slots=True)
 class ProgressTally:
-    """A progress callback that adds up all events.
+    """A progress callback that adds up all events."""
 
-    Tests replace `clock` so that they need not wait.
-    """
-
+    # Tests replace `clock` so that they need not wait.
     clock: Callable[[], float] = time.monotonic
     stages: dict[str, StageTally] = field(default_factory=dict)
     models: dict[str, ModelUsage] = field(default_factory=dict)
@@ -264,7 +263,6 @@ class ProgressTally:
         self.started = self.clock()
 
     def __call__(self, event: Event) -> None:
-        """Add one event."""
         match event:
             # By far the most frequent event, so it is tested first.
             case CallDone():
@@ -298,7 +296,7 @@ class ProgressTally:
 
     @property
     def current_stage(self) -> StageTally | None:
-        """The unfinished stage that progressed last. If all stages are done, the last one.
+        """The unfinished stage that progressed last, or the last stage if all are done.
 
         None before the first stage.
         """
@@ -317,7 +315,7 @@ class ProgressTally:
         return self.calls / elapsed if elapsed > 0 else 0.0
 
     def stage_snapshots(self) -> list[dict[str, str | int | float | None]]:
-        """Return the progress of each stage started so far, for `log.jsonl` and the run viewer."""
+        """Return the progress of each stage started so far, for the log and the viewer."""
         now = self.clock()
         return [
             {
@@ -373,7 +371,7 @@ class ProgressTally:
 
 
 def format_rate(per_second: float) -> str:
-    """Return a rate as text in a suitable unit: `31/s`, `1.4/s`, `24/min`."""
+    """Return a rate as text, for example `1.4/s` or `24/min`."""
     if per_second >= 1:
         # 9.95 rounds to 10.0, which needs no digit.
         digits = 0 if per_second >= 9.95 else 1
@@ -382,7 +380,7 @@ def format_rate(per_second: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds as text: `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    """Return seconds as text, for example `42 s` or `2 h 10 min`."""
     seconds_left = round(seconds)
     if seconds_left < 60:
         return f"{seconds_left} s"
@@ -392,16 +390,15 @@ def format_duration(seconds: float) -> str:
 
 
 class RunLog:
-    """A progress callback that writes `run.log` (for humans) and `log.jsonl` (for programs).
+    """A progress callback that writes `run.log` for humans and `log.jsonl` for programs.
 
-    Single calls are not logged, because the journal has them. A line is added for each tenth of a
-    stage's items. A line of totals is added after `every` seconds without any other line. Lines are
-    appended, so a resumed run continues the same files.
-
-    `scrub` removes secrets from each text. If `held` is true, lines wait in memory until a call of
-    `write_held_lines`, and no file is written before.
+    - `every`: the seconds without any line after which a line of totals is added.
+    - `scrub`: removes secrets from each text.
+    - `held`: lines wait in memory until `write_held_lines` is called.
     """
 
+    # Single calls are not logged, because the journal has them. Lines are appended, so a resumed
+    # run continues the same files.
     def __init__(
         self,
         folder: Path,
@@ -424,7 +421,7 @@ class RunLog:
             self.write_held_lines()
 
     def write_held_lines(self) -> None:
-        """Write the lines that waited in memory. From now on, lines are written at once."""
+        """Write the lines that waited in memory, and write later lines at once."""
         if self._files is None:
             paths = (self.path, self._folder / LOG_LINES)
             # Line buffering: a reader of the log sees whole lines while the run goes on.
@@ -452,7 +449,6 @@ class RunLog:
             self._write_line(self.tally.format_line(), "info", None)
 
     def _stage_milestone(self, event: Event) -> str:
-        """Return a log line after each tenth of a stage's items, otherwise an empty string."""
         stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
         if stage is None or not stage.total:
             return ""

@@ -1,14 +1,11 @@
-"""Make one call until it is answered: wait for the limits, send it, and react to each error.
+"""Send one call until it is answered, and react to each error."""
 
-The gateway uses this module and journals the result. Some errors end a call for good: a wrong key,
-an empty quota, used-up retries, a reached budget. Such an error stops all calls.
-
-A plain status 400 may concern one prompt or every call. A rejected call therefore waits for the
-model's next answer to another call. If an answer arrives, the prompt was the reason, and only this
-call is rejected. The run stops if no other call is in progress and the model has never answered.
-The run also stops after `MAX_CONSECUTIVE_REJECTIONS` rejected prompts without an answer between
-them.
-"""
+# Some errors end a call for good: a wrong key, an empty quota, used-up retries, a reached budget.
+# Such an error stops all calls. A plain status 400 may concern one prompt or every call. A rejected
+# call therefore waits for the model's next answer to another call. If an answer arrives, the prompt
+# was the reason, and only this call is rejected. The run stops if no other call is in progress and
+# the model has never answered. The run also stops after `MAX_CONSECUTIVE_REJECTIONS` rejected
+# prompts without an answer between them.
 
 from __future__ import annotations
 
@@ -60,7 +57,7 @@ MAX_CONSECUTIVE_REJECTIONS = 3
 
 @dataclass(slots=True)
 class ModelState:
-    """The state of one model in the gateway: provider, limits, usage and recent rejections."""
+    """The state of one model in a run: provider, limits, usage and recent rejections."""
 
     name: str
     provider: Provider
@@ -86,7 +83,7 @@ class ModelState:
     def price(
         self, max_input_tokens: int, max_output_tokens: int | None, *, batched: bool = False
     ) -> CallPrice:
-        """Return the maximum and the expected price of a call.
+        """Return the maximum and the expected price of a call, in USD.
 
         `max_output_tokens` is None if the length of the reply is not limited.
         """
@@ -111,7 +108,7 @@ class ModelState:
         self.verdict_changed = asyncio.Event()
 
     def cost(self, usage: Usage, *, batched: bool = False) -> float | None:
-        """Return the cost of the usage (USD), or None if the price or the tokens are unknown."""
+        """Return the cost in USD, or None if the price or the tokens are unknown."""
         if self.rate is None:
             return None
         return (self.rate.batch_price() if batched else self.rate).cost(usage)
@@ -143,25 +140,23 @@ class ModelCall:
 
 
 class RunHaltedError(FolkmootError):
-    """No new call may start, because the run is about to stop. Used only in the engine."""
+    """No new call may start, because the run is about to stop."""
 
 
 class Stoppable(Protocol):
-    """An object that makes calls and can be told to start no further calls."""
+    """An object that makes calls and can be told to start no more calls."""
 
     def stop_calls(self, error: FolkmootError) -> None: ...
 
 
 class SharedLimits:
-    """The limits that calls compete for: the budget, and the number of calls in flight.
+    """The limits that calls compete for: the budget and the number of calls in flight.
 
-    Each model has a rate limiter, and `total_concurrency` bounds all models together.
-
-    - `shared`: True if several runs share these limits. An empty quota, a wrong key or a spent
-      budget then stops all these runs.
-    - `tell`, `loan`: only for a cluster worker (see `RateLimiter` and `Loan`).
+    - `shared`: True if several runs share these limits.
+    - `tell`, `loan`: only for a cluster worker, see `RateLimiter` and `Loan`.
     """
 
+    # If runs share the limits, an empty quota, a wrong key or a spent budget stops all of them.
     def __init__(
         self,
         budget: Budget,
@@ -182,7 +177,10 @@ class SharedLimits:
         self._stopped: FolkmootError | None = None
 
     def get_limiter(self, model: str, spacing: float, *, local: bool) -> RateLimiter:
-        """Return the rate limiter of a model. If `local`, it admits any number of calls at once."""
+        """Return the rate limiter of a model.
+
+        `local`: the limiter admits any number of calls at once.
+        """
         if model not in self.limiters:
             limiter = (
                 RateLimiter(LOCAL_MODEL_CONCURRENCY)
@@ -196,11 +194,8 @@ class SharedLimits:
         return self.limiters[model]
 
     def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
-        """Raise `error` in all waiting calls and start no new calls.
-
-        If several runs share the limits, a RunHaltedError says that only one of them stops. The
-        calls of the other runs then continue, unless `stop_all_runs` is true.
-        """
+        """Raise `error` in all waiting calls and start no new calls."""
+        # If several runs share the limits, a RunHaltedError says that only one of them stops.
         if self._shared and isinstance(error, RunHaltedError) and not stop_all_runs:
             return
         self._stopped = self._stopped or error
@@ -216,7 +211,7 @@ class RetryPolicy:
 
     - `progress`: receives an event for each wait.
     - `on_stop`: receives an error that stops the run.
-    - `loan`: records each call to a hosted model on disk before it is sent. None: no record.
+    - `loan`: records each call to a hosted model before it is sent.
     """
 
     def __init__(
@@ -241,7 +236,8 @@ class RetryPolicy:
         shared_limits.stoppables.append(self)
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Start no new calls. The first error is kept."""
+        """Start no new calls."""
+        # The first error is kept.
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
@@ -266,8 +262,8 @@ class RetryPolicy:
     ) -> R:
         """Send a call until it is answered.
 
-        Raises the error that stops the run. Raises RejectedError if the server rejects this prompt
-        but accepts other prompts.
+        Raises the error that stops the run.
+        Raises RejectedError if the server rejects this prompt but accepts other prompts.
         """
         model_state.calls_in_progress += 1
         try:
@@ -296,10 +292,7 @@ class RetryPolicy:
     async def _wait_for_rejection_verdict(
         self, model_state: ModelState, error: RejectedError
     ) -> None:
-        """Wait until other calls show whether a rejection concerns one prompt or all prompts.
-
-        Raises FatalModelError if the model rejects all prompts.
-        """
+        # Other calls show whether a rejection concerns one prompt or all prompts.
         answers_before = model_state.completion_count
         model_state.consecutive_rejections += 1
         # Calls of the same fork may be about to start.
@@ -455,20 +448,13 @@ class RetryPolicy:
             raise
 
     def _uses_batch_price(self, call: ModelCall) -> bool:
-        """Return whether a call is certain to be billed at the batch price.
-
-        With `batch: auto` the price is uncertain: a few calls that wait together are sent directly,
-        at the full price.
-        """
+        # With `batch: auto` a few calls that wait together are sent directly, at the full price.
         return call.batched and self._config.batch is True
 
     def _backoff_seconds(
         self, model_state: ModelState, call: ModelCall, error: TransientError
     ) -> float:
-        """Return the seconds to wait before the next attempt, with full jitter.
-
-        Raises RunPausedError if the retries are used up.
-        """
+        # Returns the seconds until the next attempt.
         config = self._config
         model_state.usage.retries += 1
         requested_wait = error.retry_after or 0.0
@@ -493,11 +479,8 @@ class RetryPolicy:
     def _handle_quota_error(
         self, model_state: ModelState, call: ModelCall, error: QuotaError
     ) -> float:
-        """Delay all calls to a model because the account is empty, or pause the run.
-
-        The run is paused if the account was empty in the last attempt of this call as well. Returns
-        0 seconds for the caller to wait, because the limiter already delays all calls.
-        """
+        # Pause the run if the account was empty in the last attempt of this call as well. The
+        # result is 0 because the limiter already delays all calls.
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
             exhausted = QuotaExhaustedError(

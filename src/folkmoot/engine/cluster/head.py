@@ -1,9 +1,9 @@
 """The head, which is the main process of a run on a cluster.
 
-It sends chunks of items to workers, and tells them which part of the run's limits they may use. It
-also appends the journal entries of the workers to the one journal of the run. `execution.py` starts
-it for `--executor`. The module needs Ray.
+It sends items to workers, divides the limits, and writes the one journal.
 """
+
+# `execution.py` starts it for `--executor`. The module needs Ray.
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class WorkerHandle:
 
 
 class ClusterExecutor:
-    """The `ForkExecutor` of a cluster run: it runs the items of a `map` on the workers."""
+    """Runs the items of a `map` on the workers of a cluster."""
 
     def __init__(self, run: RunContext, setup: WorkerSetup, size: int) -> None:
         self._run = run
@@ -138,10 +138,7 @@ class ClusterExecutor:
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
-        """Run items on the workers, in chunks that start in order.
-
-        Put the result of each item into `results`, and return the errors of failed items by index.
-        """
+        # Chunks start in order. Returns the errors of failed items, by index.
         # Workers make calls without the plan, so the seals must be on disk before.
         run.plan.write_plan()
         local_fork = cast("Fork[I, R]", fork)
@@ -189,7 +186,10 @@ class ClusterExecutor:
             worker.actor.stop_calls.remote(pickle_value(error))
 
     async def start_workers(self) -> None:
-        """Start the workers. Raises InputError with the reason if a worker cannot work."""
+        """Start the workers.
+
+        Raises InputError with the reason if a worker cannot work.
+        """
         start_problems = await asyncio.gather(*(self._start_worker() for _ in range(self._size)))
         problems = dict.fromkeys(problem for problem in start_problems if problem)
         if problems:
@@ -207,10 +207,8 @@ class ClusterExecutor:
                     await worker.actor.close.remote()
 
     def kill_workers(self) -> None:
-        """Kill the workers.
-
-        Calls that this process has not received remain in files on the workers' disks.
-        """
+        """Kill the workers."""
+        # Calls that this process has not received remain in files on the workers' disks.
         for worker in self._workers:
             if worker.monitor_task is not None:
                 worker.monitor_task.cancel()
@@ -218,7 +216,7 @@ class ClusterExecutor:
         self._workers.clear()
 
     async def _start_worker(self) -> str:
-        """Start a worker. Return the reason if it cannot work, or an empty string."""
+        # Returns the reason why the worker cannot work, or an empty string.
         try:
             actor = self._actor.remote()
             ready: WorkerReady = await asyncio.wait_for(
@@ -316,10 +314,7 @@ class ClusterExecutor:
         return lease
 
     def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
-        """Count the cost and usage of calls that are now in the journal.
-
-        `worker` is None for entries of an earlier process.
-        """
+        # `worker` is None for entries of an earlier process.
         for entry in entries:
             is_paid = entry.kind != "compute"
             if is_paid:
@@ -356,7 +351,7 @@ class ClusterExecutor:
         worker.state_changed.set()
 
     async def _recover_shard_entries(self, worker: WorkerHandle) -> list[JournalEntry]:
-        """Return the journal entries that a lost worker had written but not sent."""
+        # A lost worker had written these entries but not sent them.
         ready = worker.ready
         if ready.sees_run_folder:
             entries = entries_after_row(ready.shard_path, worker.received_entry_count)
@@ -480,7 +475,7 @@ async def open_cluster(
     *,
     accept_changes: bool,
 ) -> AsyncIterator[ClusterExecutor]:
-    """Context manager that starts the workers of a run and keeps them while it is open.
+    """Start the workers of a run and keep them while this context manager is open.
 
     Raises InputError before the first call if workers cannot start.
     """
@@ -504,12 +499,12 @@ async def open_cluster(
 
 @contextmanager
 def connect_to_ray(address: str, workers: int | None) -> Iterator[None]:
-    """Context manager that is connected to Ray while it is open.
+    """Stay connected to Ray while this context manager is open.
 
-    An existing connection is used. Otherwise the function connects to the cluster at `address`, or
-    starts a cluster on this machine if `address` names none. Ray's authentication settings are not
-    changed. Raises InputError if no connection can be made.
+    Raises InputError if no connection can be made.
     """
+    # An existing connection is used. Without an address, a cluster starts on this machine. Ray's
+    # authentication settings are not changed.
     if ray.is_initialized():
         yield
         return
@@ -539,10 +534,8 @@ def connect_to_ray(address: str, workers: int | None) -> Iterator[None]:
 
 @contextmanager
 def _keep_sigterm_handler() -> Iterator[None]:
-    """Context manager that restores the signal handlers that `ray.init` replaces.
-
-    A run needs its own handler of SIGTERM, which stops the run like Ctrl-C.
-    """
+    # `ray.init` replaces the handlers. A run needs its own handler of SIGTERM, which stops the run
+    # like Ctrl-C.
     handlers_before = {
         number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
     }
@@ -573,7 +566,7 @@ def _worker_setup(run: RunContext, study_file: StudyFile, *, accept_changes: boo
 
 
 def _study_reference(study_file: StudyFile) -> bytes | str | tuple[str, Consent]:
-    """Return the study type as its name, its file with the consent, or its pickle."""
+    # Returns the name of the study type, its file with the consent, or its pickle.
     study_name = study_file.config.study or study_file.study.name
     code = study_code_path(study_name, study_file.study_folder)
     if code is not None:

@@ -1,10 +1,12 @@
-"""Leases: the part of a run's limits that a cluster worker may use until its next report.
+"""Leases: the limits that a cluster worker may use until its next report.
 
-The main process, called the head, keeps the `Budget` and the `RateLimiter`s of the run. With every
-report a worker gives back what it did not use, and names its waiting calls. The head answers with a
-new lease. So a limit applies to all workers together, and a worker asks a few times per second, not
-for each call. `limits/lender.py` records on disk which calls the workers may send.
+The main process divides the run's limits among its workers with this module.
 """
+
+# With every report a worker gives back what it did not use, and names its waiting calls. The head
+# answers with a new lease. So a limit applies to all workers together, and a worker asks a few
+# times per second, not for each call. `limits/lender.py` records on disk which calls the workers
+# may send.
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from folkmoot.errors import BudgetReachedError
 
 @dataclass(slots=True)
 class BudgetDemand:
-    """The part of a worker's report that concerns the budget."""
+    """What a worker's waiting calls need from the budget."""
 
     # What the waiting calls need: their maximum cost (USD) and their number.
     waiting_usd: float = 0.0
@@ -65,11 +67,11 @@ class Lease:
 def build_report(
     shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """Return what a worker asks for in its report: by model, and from the budget.
+    """Return what a worker asks for: by model, and from the budget.
 
-    The report gives back all unused calls, tokens and budget, so the worker's own limits shrink.
     `is_quiet`: the main process has all entries of the worker.
     """
+    # The report gives back all unused calls, tokens and budget, so the worker's own limits shrink.
     demands = {
         model: limiter.take_report()
         for model, limiter in shared_limits.limiters.items()
@@ -89,7 +91,7 @@ def build_report(
 
 
 def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
-    """Let this worker make calls within the limits that the main process has sent."""
+    """Set the limits of this worker to those that the main process sent."""
     shared_limits.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
         shared_limits.limiters[model].apply_grant(grant)
@@ -98,10 +100,8 @@ def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
 
 
 def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
-    """Divide a total among demands, and return the share of each demand.
-
-    A share is larger than its demand only if all demands are met. The rest is then divided equally.
-    """
+    """Divide a total among demands, and return the share of each demand."""
+    # A share is larger than its demand only if all demands are met. The rest is divided equally.
     shares, remaining = [0.0] * len(demands), max(0.0, total)
     # Serve the smallest demands first: what they leave goes to the larger ones.
     for rank, index in enumerate(sorted(range(len(demands)), key=demands.__getitem__)):
@@ -112,7 +112,7 @@ def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class WorkerAccount:
-    """What the main process knows about a worker: its last report and the limits that it holds."""
+    """A worker's last report and the limits that the worker holds."""
 
     # The last report, by model.
     demands: dict[str, ModelDemand] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class WorkerAccount:
 class Leases:
     """Divides the limits of a run among its workers.
 
-    - `spacing`: the minimum time between two calls (seconds), from the study file.
+    - `spacing`: the minimum time between two calls, in seconds.
     - `has_answered`: returns whether a model has answered at least once.
     - `stop`: stops the run with an error.
     """
@@ -161,11 +161,11 @@ class Leases:
         self._budget.lend_to_worker(-account.usd, -account.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
-        """Count a call of a worker that is now in the journal as spent.
+        """Count a worker's call that is now in the journal as spent.
 
-        The worker's part of the budget shrinks by its cost. If `cost` is None (unknown), only the
-        number of calls is counted.
+        `cost`: in USD, or None if unknown.
         """
+        # If the cost is unknown, only the number of calls is counted.
         account = self._accounts[worker]
         # Never below 0: a call may cost more than the rest of the worker's budget.
         usd, calls = min(account.usd, cost or 0.0), min(1, account.calls)
@@ -176,7 +176,7 @@ class Leases:
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
-        """Count the maximum cost (USD) of a reply that broke off as spent by the worker."""
+        """Count the maximum cost in USD of a worker's broken-off reply as spent."""
         account = self._accounts[worker]
         usd = min(account.usd, max_usd)
         account.usd -= usd
@@ -186,7 +186,7 @@ class Leases:
     def issue_lease(
         self, worker: int, demands: Mapping[str, ModelDemand], budget_demand: BudgetDemand
     ) -> Lease:
-        """Process a worker's report and return the limits that the worker may use next."""
+        """Return the limits that a worker may use after this report."""
         account = self._accounts[worker]
         for model, demand in demands.items():
             self._apply_demand(model, demand)
@@ -211,10 +211,8 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Return the seconds for which the calls of each model must still wait.
-
-        Models without a wait are left out.
-        """
+        """Return the seconds for which each model's calls must still wait."""
+        # Models without a wait are left out.
         hold_seconds = {
             model: limiter.hold_seconds for model, limiter in self._shared_limits.limiters.items()
         }
@@ -280,10 +278,8 @@ class Leases:
         )
 
     def _budget_share(self, worker: int) -> tuple[float, int]:
-        """Return a worker's share of the free budget: a cost (USD) and a number of calls.
-
-        If possible, the share can pay for the call of the worker that has waited longest.
-        """
+        # Returns a cost (USD) and a number of calls. If possible, the share pays for the call of
+        # the worker that has waited longest.
         budget, accounts = self._budget, list(self._accounts.values())
         index = list(self._accounts).index(worker)
         own_demand = accounts[index].budget_demand
@@ -320,12 +316,9 @@ class Leases:
     def _grant_unaffordable_call(
         self, worker: int, budget_demand: BudgetDemand
     ) -> tuple[float, float]:
-        """Return what a worker gets for a call that may cost more than the free budget.
-
-        The result is a cost (USD) and a number of calls. It is (0, 0) while other calls are in
-        flight, because they may leave money. After that, the call is allowed if the budget is at
-        least its expected cost. Otherwise the run stops.
-        """
+        # Returns a cost (USD) and a number of calls. Both are 0 while other calls are in flight,
+        # because they may leave money. After that, the budget must cover the expected cost, or the
+        # run stops.
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         others_are_busy = not self._budget.is_idle or any(
             account.usd or account.calls or not account.budget_demand.is_idle
@@ -363,11 +356,8 @@ class Leases:
 
 
 def _fair_share(free: float, demands: Sequence[float], index: int, first: float) -> float:
-    """Return the fair share of a free amount for the worker at `index`.
-
-    `first` is what the oldest call of this worker needs. The share is at least this much if this
-    much is free.
-    """
+    # `first` is what the oldest call of this worker needs. The share is at least this much if this
+    # much is free.
     share = divide_fairly(free, demands)[index]
     return first if share < first <= free else share
 
@@ -375,10 +365,6 @@ def _fair_share(free: float, demands: Sequence[float], index: int, first: float)
 def _bucket_share(
     bucket: TokenBucket | None, now: float, demands: Sequence[float], index: int, first: float
 ) -> float:
-    """Take a worker's fair share of the calls or tokens that a model accepts now, and return it.
-
-    See `_fair_share`. Without a bucket there is no limit.
-    """
     if bucket is None:
         return UNLIMITED
     bucket.seconds_until(0.0, now)

@@ -1,9 +1,8 @@
-"""Serialise the data sent between machines: functions with closures, items, results, errors.
+"""Serialise the data sent between machines: functions, items, results and errors."""
 
-A reference to the run is replaced by a reference to the run of the receiving process. Values on
-disk are copied to the disk store of the receiving process. The module needs Ray for its
-cloudpickle.
-"""
+# A reference to the run is replaced by a reference to the run of the receiving process. Values on
+# disk are copied to the disk store of the receiving process. The module needs Ray for its
+# cloudpickle.
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ _inside_item = ContextVar("within a part", default=False)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
-    """A pickler that replaces a reference to the run by a name, and reads in values on disk."""
-
+    # Replaces a reference to the run by a name, and reads in values on disk.
     def persistent_id(self, value: object) -> object:
         if isinstance(value, RunContext):
             return RUN_REFERENCE
@@ -44,11 +42,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
 
 
 class _Unpickler(pickle.Unpickler):
-    """The counterpart of `_Pickler`: it puts `run` in the place of each reference to the run.
-
-    Values that the sender kept on disk are stored on this machine's disk, in `disk_store`.
-    """
-
+    # Values that the sender kept on disk are stored on this machine's disk, in `disk_store`.
     def __init__(self, data: bytes, run: RunContext | None, disk_store: DiskStore | None) -> None:
         super().__init__(io.BytesIO(data))
         self._run = run
@@ -63,24 +57,32 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pickle_value(value: object) -> bytes:
-    """Return the value as bytes. Raises the error of an object that cannot be pickled."""
+    """Return the value as bytes.
+
+    Raises the error of an object that cannot be pickled.
+    """
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump(value)
     return file.getvalue()
 
 
 def unpickle_value(data: bytes, run: RunContext | None = None) -> object:
-    """Return the value of these bytes. `run` replaces references to the run."""
+    """Return the value that `pickle_value` turned into bytes.
+
+    `run`: replaces references to the run.
+    """
     return _Unpickler(data, run, None if run is None else run.disk_store).load()
 
 
 def pickle_function(
     value: object, description: str, fn: Callable[..., object] | None = None
 ) -> bytes:
-    """Pickle a function or another value of the study.
+    """Return a function or another value of the study as bytes.
 
-    If pickling fails, raise ProtocolError with the cause in the study's code. `description` names
-    the value in the error. `fn` is the function in which the cause is looked for.
+    Raises ProtocolError with the cause in the study's code if this fails.
+
+    - `description`: names the value in the error.
+    - `fn`: the function in which the cause is looked for.
     """
     try:
         return pickle_value(value)
@@ -94,7 +96,7 @@ def pickle_function(
 
 
 def _find_unpicklable_variable(fn: Callable[..., object] | None) -> str:
-    """Name a closure variable that cannot be pickled, as part of an error message."""
+    # Returns part of an error message.
     for name, value in _closure_variables(fn):
         try:
             pickle_value(value)
@@ -111,12 +113,12 @@ async def run_pickled_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run the items of a `map` in this process as a worker would. A `ForkExecutor` for dry runs.
+    """Run the items of a `map` in this process as a cluster worker would.
 
-    Everything is pickled and unpickled, except in a `map` inside an item. Raises ProtocolError if
-    something cannot be pickled. Raises it also if the function of `map` changes a variable of its
-    closure: on another machine it would change a copy.
+    Raises ProtocolError if something cannot be pickled, or if the function changes outer variables.
     """
+    # On another machine the function would change a copy of its variables. Only the outer `map` of
+    # nested ones is pickled.
     if _inside_item.get():
         return await run_locally(run, fork, fork_items, results, stage)
     local_fork = cast("Fork[I, R]", fork)
@@ -152,10 +154,7 @@ async def run_pickled_locally(
 
 
 def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
-    """Return what is compared to find out whether a function changed its closure variables.
-
-    This is the value of each plain variable, and the length of each container.
-    """
+    # Returns the value of each plain variable, and the length of each container.
     closure: dict[str, object] = {}
     for name, value in _closure_variables(fn):
         if isinstance(value, (list, dict, set)):
@@ -179,12 +178,10 @@ def _function_location(fn: Callable[..., object] | None) -> tuple[str, int] | No
 
 
 def picklable_error(error: BaseException) -> BaseException:
-    """Return the error in a form that can be sent to another process.
-
-    The returned error has the line of the study author's code that caused the error, and a note
-    with the traceback. An error that cannot be pickled becomes a ProtocolError with the same
-    message.
-    """
+    """Return the error in a form that can be sent to another process."""
+    # The returned error has the line of the study author's code that caused the error, and a note
+    # with the traceback. An error that cannot be pickled becomes a ProtocolError with the same
+    # message.
     location = getattr(error, "location", None) or last_author_location(error)
     # One error may end many items. Its notes are part of its traceback, so a note for each item
     # would double it each time.

@@ -27,7 +27,7 @@ def require_cluster_support(
 ) -> None:
     """Raise InputError if the run cannot use `executor`.
 
-    `has_custom_provider` is true if a provider given in Python answers the calls.
+    `has_custom_provider`: a provider given in Python answers the calls.
     """
     if executor != RAY_EXECUTOR and not executor.startswith("ray://"):
         raise InputError(f"--executor {executor}: write ray (this machine) or ray://HOST:10001")

@@ -1,8 +1,6 @@
-"""A worker of a cluster: another process, which runs chunks of the items of `map`.
+"""A worker of a cluster: a process that runs items of `map` for the main process."""
 
-The main process of the run, called the head, calls the worker's methods. Ray runs each call on the
-worker's event loop.
-"""
+# The head calls the worker's methods. Ray runs each call on the worker's event loop.
 
 from __future__ import annotations
 
@@ -74,7 +72,7 @@ ChunkContent = tuple[
 
 
 class WorkerSetup(NamedTuple):
-    """The data about the run that a worker needs at its start. The main process sends it."""
+    """What a worker needs to know about the run at its start."""
 
     # The pickled study type, or its name, or its file with the consent to run it.
     study: bytes | str | tuple[str, Consent]
@@ -113,7 +111,7 @@ class WorkerReady(NamedTuple):
 
 @dataclass(slots=True)
 class WorkerReport:
-    """A worker's report to the main process: new entries, events, and what its calls wait for."""
+    """A worker's report: new entries, events, and what its calls wait for."""
 
     entries: list[JournalEntry]
     # For each entry, the maximum cost (USD) that was recorded on disk before the call was sent.
@@ -131,11 +129,9 @@ class WorkerReport:
 
 @dataclass(slots=True)
 class ChunkResult:
-    """The result of a chunk: results and errors of its items, rows, files and usage.
+    """The results and errors of some items, with their rows, files and usage."""
 
-    The main process accepts it once the first `row` entries of the worker are in the journal.
-    """
-
+    # The main process accepts it once the first `row` entries of the worker are in the journal.
     results: dict[int, object]
     failures: dict[int, BaseException]
     rows: list[tuple[str, bytes, dict[str, TableCell]]]
@@ -149,8 +145,9 @@ class ChunkResult:
 
 
 class ReadOnlyPlan(Plan):
-    """The plan on a worker. Only the main process writes the plan."""
+    """The plan on a worker, which cannot write it."""
 
+    # Only the main process writes the plan.
     def seal_part(self, name: str, data: object) -> None:
         raise ProtocolError(
             f"seal({name!r}) within map(): with --executor the plan must be sealed before map()"
@@ -161,8 +158,6 @@ class ReadOnlyPlan(Plan):
 
 
 class _RunningChunk(NamedTuple):
-    """A chunk of items that runs on this worker."""
-
     # The scopes of the items. The main process has sent all journal entries in these scopes.
     scopes: tuple[str, ...]
     # The rows recorded so far.
@@ -171,11 +166,12 @@ class _RunningChunk(NamedTuple):
 
 @dataclass
 class WorkerRunContext(RunContext):
-    """The run context of a worker. Rows and files wait until the main process collects them.
+    """The run context of a worker.
 
-    `fetch_entry` asks the main process for the journal entry at an address.
+    - `fetch_entry`: asks the main process for the journal entry at an address.
     """
 
+    # Rows and files wait until the main process collects them.
     fetch_entry: Callable[[str], Awaitable[None]] = field(kw_only=True)
     running: ContextVar[_RunningChunk] = field(default_factory=lambda: ContextVar("share"))
 
@@ -188,7 +184,7 @@ class WorkerRunContext(RunContext):
             await self.fetch_entry(address)
 
     def collect_new_files(self) -> dict[str, bytes]:
-        """Return the content of the files written since the last call, and delete them."""
+        """Return the content of new files by name, and delete the files."""
         contents = {name: (self.folder / name).read_bytes() for name in self.study_files}
         for name in self.study_files:
             (self.folder / name).unlink()
@@ -197,8 +193,6 @@ class WorkerRunContext(RunContext):
 
 
 class _StopNotifier:
-    """Calls a function when the gateway starts no more calls."""
-
     def __init__(self, notify: Callable[[], None]) -> None:
         self._notify = notify
 
@@ -207,10 +201,13 @@ class _StopNotifier:
 
 
 class Worker:
-    """One worker of a cluster run: a process on Ray that runs items and makes their calls."""
+    """A process on Ray that runs items of a cluster run and makes their calls."""
 
     async def start(self, setup: WorkerSetup) -> WorkerReady:
-        """Set up the engine in this worker. An error is returned as `problem`, not raised."""
+        """Set up the engine in this worker.
+
+        An error is returned as `problem`, not raised.
+        """
         try:
             return self._start_engine(setup)
         except (FolkmootError, ImportError, OSError, AttributeError) as error:
@@ -335,10 +332,8 @@ class Worker:
             )
 
     async def exchange_report(self, lease: Lease) -> WorkerReport:
-        """Use the limits in `lease`, wait for something to report, and return the report.
-
-        The wait ends after `REPORT_INTERVAL_SECONDS`.
-        """
+        """Use the limits in `lease`, and return the worker's next report."""
+        # The report waits for news, at most `REPORT_INTERVAL_SECONDS`.
         usage_by_model = self._run.gateway.usage_by_model
         for model, grant in lease.models.items():
             # The model answered another worker, so a rejection here concerns the prompt
@@ -385,26 +380,28 @@ class Worker:
         )
 
     async def hold_models(self, seconds_by_model: Mapping[str, float]) -> None:
-        """Start no call to these models for the given seconds.
-
-        A vendor has asked another worker to wait for this time.
-        """
+        """Start no call to these models for the given seconds."""
+        # A vendor has asked another worker to wait for this time.
         for model, seconds in seconds_by_model.items():
             if model in self._shared_limits.limiters:
                 self._shared_limits.limiters[model].learn_hold(seconds)
 
     async def stop_calls(self, error: bytes) -> None:
-        """Start no more calls. `error` is the pickled cause."""
+        """Start no more calls.
+
+        `error`: the pickled cause.
+        """
         stop_error = cast("FolkmootError", unpickle_value(error))
         self._run.halt_cause = self._run.halt_cause or stop_error
         self._run.gateway.stop_calls(stop_error)
 
     async def delete_shard(self, shard: Path) -> None:
-        """Delete an earlier worker's file of entries, once the main process has the entries."""
+        """Delete an earlier worker's file of journal entries."""
         delete_shard(shard)
 
     async def close(self) -> None:
-        """End the worker and delete its file of entries, because the main process has them all."""
+        """End the worker and delete its file of journal entries."""
+        # The main process has all entries by now.
         await self._run.gateway.close()
         self._shard.close()
         for lock in self._locks:
@@ -450,10 +447,7 @@ class Worker:
 
 
 def _load_study_type(reference: bytes | str | tuple[str, Consent]) -> Study:
-    """Return the study type that the main process runs.
-
-    Raises InputError if its file is not on this machine.
-    """
+    # Raises InputError if the file is not on this machine.
     if isinstance(reference, bytes):
         return cast("Study", unpickle_value(reference))
     if isinstance(reference, str):
@@ -468,7 +462,7 @@ def _load_study_type(reference: bytes | str | tuple[str, Consent]) -> Study:
 
 
 def remote_shard_folder(key: str) -> Path:
-    """Return where a worker keeps its entries on a machine that does not see the run folder."""
+    """Return the folder for a worker's entries if it cannot see the run folder."""
     return Path(tempfile.gettempdir()) / f"folkmoot-shards-{os.getuid()}" / key
 
 

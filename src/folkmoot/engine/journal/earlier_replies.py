@@ -1,12 +1,8 @@
-"""Forks: a run that repeats an earlier run except for one changed reply.
+"""Forks: a run that repeats an earlier run except for one changed reply."""
 
-The new run has its own journal. If it makes the same request at the same address as the earlier
-run, the earlier entry is copied at no cost. So exactly the calls that depend on the changed reply
-are made again.
-
-`ReplyChange` is stored in `plan.json` of the new run. `EarlierReplies` gives the journal of the new
-run the entries to copy.
-"""
+# The new run has its own journal. If it makes the same request at the same address as the earlier
+# run, the earlier entry is copied at no cost. So exactly the calls that depend on the changed reply
+# are made again. `ReplyChange` is stored in `plan.json` of the new run.
 
 from __future__ import annotations
 
@@ -49,7 +45,7 @@ class ReplyChange:
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any]) -> ReplyChange | None:
-        """Return the changed reply that `plan.json` of a fork names, or None for other runs.
+        """Return the changed reply that `plan.json` names, or None without a fork.
 
         Raises TypeError for unknown fields.
         """
@@ -65,11 +61,11 @@ class ReplyChange:
 
     @property
     def is_given(self) -> bool:
-        """True if the researcher gives the changed reply, so that no model is asked for it."""
+        """True if the researcher gives the changed reply, so no model is asked."""
         return self.dropped or self.reply is not None
 
     def gives(self, address: str) -> bool:
-        """Return whether the researcher, and not a model, gives the reply at this address."""
+        """Return whether the researcher gives the reply at this address."""
         return self.is_given and address == self.address
 
     def apply_to(self, entry: JournalEntry) -> JournalEntry:
@@ -94,10 +90,11 @@ class _Readable(Protocol):
 class EarlierReplies:
     """The journal of the earlier run, from which a fork copies entries.
 
-    `is_changed` is true once the fork has reached the changed reply. Before that, a missing entry
-    is an error, because the program or the study must have changed.
+    - `is_changed`: the fork has reached the changed reply.
     """
 
+    # Before the changed reply a missing entry is an error, because the program or the study must
+    # have changed.
     def __init__(self, journal: _Readable, change: ReplyChange, *, is_changed: bool) -> None:
         self._journal = journal
         self._change = change
@@ -107,7 +104,7 @@ class EarlierReplies:
     def take(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        """Return the entry to copy for an address, or None if the call has to be made.
+        """Return the entry to copy for an address, or None if a call is needed.
 
         Raises DriftError if the two runs differ already before the changed reply.
         """

@@ -1,15 +1,13 @@
-"""The integrity check of a journal, for resume, report and `verify`, and the hashes behind it.
+"""Hashes of a journal, and the check that they still fit."""
 
-Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
-model. The seal covers the whole row, with usage, cost, times and attempts. The content digest of a
-run is a hash over all content hashes. The record digest covers everything in the journal. The chain
-is a hash over the seals in the order of writing. It is stored with every commit, so it shows added
-or removed entries even after a crash.
-
-The check finds damage and manual changes. It does not find a change after which every hash was
-recomputed. Only a digest that was published elsewhere reveals such a change. Journals of formats 1
-to 3 have a 128-bit sum of hashes instead, which can be forged.
-"""
+# Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
+# model. The seal covers the whole row, with usage, cost, times and attempts. The content digest of
+# a run is a hash over all content hashes. The record digest covers everything in the journal. The
+# chain is a hash over the seals in the order of writing. It is stored with every commit, so it
+# shows added or removed entries even after a crash. The check finds damage and manual changes. It
+# does not find a change after which every hash was recomputed. Only a digest that was published
+# elsewhere reveals such a change. Journals of formats 1 to 3 have a 128-bit sum of hashes instead,
+# which can be forged.
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ class Damage(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The number of journal events (entries written or replaced) and a hash over all of them."""
+    """The number of entries written or replaced, and a hash over them."""
 
     length: int = 0
     value: bytes = bytes(32)
@@ -68,18 +66,21 @@ class Chain(NamedTuple):
 
 
 def hash_content(cells: Cells) -> bytes:
-    """Return the SHA-256 of an entry's request, reply and served model, without usage and times."""
+    """Return the SHA-256 of an entry's request, reply and served model."""
     address, kind, fingerprint, request, reply, blob, finish = cells[:7]
     return _hash_values((address, kind, request, reply, finish, cells[14]), fingerprint, blob)
 
 
 def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
-    """Return the SHA-256 of an entry's row. `content` is the result of `hash_content`."""
+    """Return the SHA-256 of an entry's row.
+
+    `content`: the result of `hash_content`.
+    """
     return _hash_values((number, *cells[7:14], *cells[15:]), content)
 
 
 def hash_superseding(number: int, address: str, at: float) -> bytes:
-    """Return the hash of the event that a new answer replaced an entry at the time `at`.
+    """Return the hash of the event that a new answer replaced an entry.
 
     Returns b"" for a damaged row with values of a wrong type.
     """
@@ -95,7 +96,7 @@ def hash_rows(rows: Iterable[Cells]) -> str:
 
 
 def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
-    """Return the SHA-256 of values as JSON, followed by blobs (bytes or None)."""
+    # `blobs` are bytes or None.
     hasher = hashlib.sha256(orjson.dumps(values))
     for blob in blobs:
         if blob is None:
@@ -110,12 +111,12 @@ def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
 
 
 def digest_of_run(record: str, plan: object) -> str:
-    """Return the digest of a run: a hash over the digest of its journal and over its plan."""
+    """Return a hash over a run's plan and the digest of its journal."""
     return hash_rows([[record, json.dumps(plan, sort_keys=True)]]) if record else ""
 
 
 def digest_of_content(db: sqlite3.Connection, format_version: int) -> str:
-    """Return a hash over all requests and replies. The order of the calls does not change it."""
+    """Return a hash over all requests and replies, independent of the order of calls."""
     if format_version < BINDING_FORMAT:
         return f"{_sum_of_contents(db):032x}"
     return _hash_column(db, "content")
@@ -155,12 +156,13 @@ def read_meta_value(db: sqlite3.Connection, key: str) -> str:
 
 
 def write_meta_value(db: sqlite3.Connection, key: str, value: str) -> None:
-    """Store a hash in the table `meta`, in the transaction that changed the hashed data."""
+    """Store a hash in the table `meta`."""
+    # In the transaction that changed the hashed data.
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def hash_batches(db: sqlite3.Connection) -> str:
-    """Return the SHA-256 of the batches submitted to vendors, or "" if there were none."""
+    """Return the SHA-256 of the batches submitted to vendors, or "" without batches."""
     if not has_table(db, "batches"):
         return ""
     rows = db.execute("SELECT * FROM batches ORDER BY name").fetchall()
@@ -169,7 +171,7 @@ def hash_batches(db: sqlite3.Connection) -> str:
 
 
 def hash_broken(db: sqlite3.Connection) -> str:
-    """Return a hash over all replies that broke off, or "" if there are none."""
+    """Return a hash over all replies that broke off, or "" without any."""
     chain_hash = ""
     if has_table(db, "broken"):
         for row in db.execute("SELECT at, address, model, max_usd FROM broken ORDER BY rowid"):
@@ -178,7 +180,10 @@ def hash_broken(db: sqlite3.Connection) -> str:
 
 
 def add_broken(before: str, row: Cells) -> str:
-    """Return the hash over some broken-off replies (`before`) and one more."""
+    """Return the hash over earlier broken-off replies and one more.
+
+    `before`: the hash over the earlier ones.
+    """
     return hash_rows([[before], row])
 
 
@@ -195,11 +200,9 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def find_damage(db: sqlite3.Connection, format_version: int) -> list[Damage]:
-    """Return all damage to a journal that its hashes reveal.
-
-    `db` needs a `text_factory` that accepts bytes that are not UTF-8. Otherwise the address of a
-    damaged entry could not be read.
-    """
+    """Return all damage to a journal that its hashes reveal."""
+    # `db` needs a `text_factory` that accepts bytes that are not UTF-8. Otherwise the address of a
+    # damaged entry could not be read.
     try:
         check_results = [
             row[0] for row in db.execute(f"PRAGMA integrity_check({MAX_STRUCTURE_PROBLEMS})")
@@ -253,7 +256,6 @@ def _is_of_hash(text: str, key: bytes) -> bool:
 
 
 def _find_damaged_rows(db: sqlite3.Connection) -> list[Damage]:
-    """Return entries that were changed, and signs of added or removed entries."""
     found: list[Damage] = []
     superseding_events: list[tuple[int, bytes]] = []
     for table in ("entries", "superseded"):
@@ -290,10 +292,8 @@ def _format_address(address: object) -> str:
 
 
 def is_intact(row: Cells) -> bool:
-    """Return whether a row matches its stored hashes.
-
-    A row is (number, cells …, hash of the content, hash of the whole row).
-    """
+    """Return whether a row matches its stored hashes."""
+    # A row is (number, cells …, hash of the content, hash of the whole row).
     number, cells = row[0], row[1 : 1 + len(COLUMNS)]
     content, seal = row[1 + len(COLUMNS) : 3 + len(COLUMNS)]
     try:
@@ -308,10 +308,7 @@ def is_intact(row: Cells) -> bool:
 
 
 def _rebuild_chain(db: sqlite3.Connection, superseding_events: Sequence[tuple[int, bytes]]) -> str:
-    """Recompute the hash over all journal events from the tables.
-
-    Returns an empty string if the number of an event is missing.
-    """
+    # Returns an empty string if the number of an event is missing.
     rows = "SELECT number, seal FROM entries UNION ALL SELECT number, seal FROM superseded"
     written = db.execute(f"SELECT number, seal FROM ({rows}) ORDER BY number")
     chain = Chain()
@@ -337,11 +334,7 @@ def _merge_in_order(
 
 
 def _find_damage_in_old_format(db: sqlite3.Connection, format_version: int) -> list[Damage]:
-    """Return the damage of a journal of format 1 to 3.
-
-    Format 3 has 16-byte hashes of rows and a sum of hashes. Formats 1 and 2 have no hashes, so no
-    damage is found.
-    """
+    # Format 3 has 16-byte hashes of rows and a sum of hashes. Formats 1 and 2 have no hashes.
     if format_version < 3:
         return []
     rows = db.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")

@@ -1,9 +1,11 @@
-"""The journal of a running study: looks up and appends entries at structural addresses.
+"""The journal of a running study: looks up and appends entries by address.
 
-One writer thread commits entries in groups, in the order in which they were appended. After a crash
-the journal therefore holds a prefix of the run: no entry without the entries that it depends on.
-Gateway and session write. Reports, `show` and `verify` read (`journal_reader.py`).
+Reports and `verify` read it with `journal_reader`.
 """
+
+# One writer thread commits entries in groups, in the order in which they were appended. After a
+# crash the journal therefore holds a prefix of the run: no entry without the entries that it
+# depends on.
 
 from __future__ import annotations
 
@@ -71,10 +73,10 @@ MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT
 
 
 class Journal(JournalReader):
-    """The journal of a run in progress. Use it in a `with` block, or call `close` at the end.
+    """The journal of a run in progress, closed by `with` or `close`.
 
-    Raises ForeignJournalError for a file that is corrupt, not a journal, or changed after it was
-    written. Raises StorageError if the disk is full or read-only.
+    Raises ForeignJournalError for a corrupt or changed file, or one that is no journal.
+    Raises StorageError if the disk is full or read-only.
     """
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
@@ -113,7 +115,7 @@ class Journal(JournalReader):
         self._thread.start()
 
     def end_repair(self) -> None:
-        """Note that the repair is complete: all calls of damaged entries have been made again."""
+        """Note that all calls of damaged entries have been made again."""
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
@@ -128,11 +130,11 @@ class Journal(JournalReader):
             callback()
 
     def content_digest(self) -> str:
-        """Return a hash over all requests and replies. Call `close` before this method."""
+        """Return a hash over all requests and replies of the closed journal."""
         return self._digests[0]
 
     def record_digest(self) -> str:
-        """Return a hash over everything in the journal. Call `close` before this method."""
+        """Return a hash over everything in the closed journal."""
         return self._digests[1]
 
     def lookup_entry(
@@ -140,10 +142,11 @@ class Journal(JournalReader):
     ) -> JournalEntry | None:
         """Return the entry at an address, or None if the call has to be made.
 
-        In a fork, an entry of the earlier run with the same request is copied. Raises DriftError if
-        the entry at the address has another request. With `accept_changes`, this entry is instead
-        moved to the table of replaced entries, and the result is None.
+        Raises DriftError if the entry at the address has another request.
         """
+        # In a fork, an entry of the earlier run with the same request is copied. With
+        # `accept_changes`, an entry with another request is moved to the table of replaced entries,
+        # and the result is None.
         found = super().lookup_entry(address, fingerprint, request) if self._resuming else None
         if found is None and self.earlier is not None:
             found = self.earlier.take(address, fingerprint, request)
@@ -164,11 +167,13 @@ class Journal(JournalReader):
         return None
 
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
-        """Queue an entry for the next commit. Raises StorageError if an earlier commit failed.
+        """Queue an entry for the next commit.
 
-        A full queue blocks the caller, because a crash would lose the whole queue. `covered_usd` is
-        the maximum cost that was recorded on disk before the call, or None if none was.
+        `covered_usd`: the maximum cost recorded on disk before the call, or None.
+
+        Raises StorageError if an earlier commit failed.
         """
+        # A full queue blocks the caller, because a crash would lose the whole queue.
         if self._error is not None:
             raise self._error
         self.changed = True
@@ -201,10 +206,11 @@ class Journal(JournalReader):
         unpriced: bool,
         at_once: bool,
     ) -> None:
-        """Queue a change of the number and the cost of calls that this process may send.
+        """Queue a change of the number and the cost of calls that may be sent.
 
-        `more` is the change, negative if it may send fewer. The writer thread calls `done` when the
-        change is on disk. If `at_once` is true, it writes without waiting for further entries.
+        - `more`: the change, negative for fewer calls.
+        - `done`: called by the writer thread when the change is on disk.
+        - `at_once`: write without waiting for further entries.
         """
 
         def apply_loan() -> None:
@@ -219,27 +225,27 @@ class Journal(JournalReader):
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Remove recovered replies from the calls that may be billed: their cost is known now."""
+        """Record that the cost of these recovered replies is known."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._run_in_writer(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
 
     def note(self, batch: BatchRecord, keys: Iterable[str] = ()) -> Future[None]:
-        """Write a batch and the keys of its requests. The future is done after the write.
+        """Write a batch and the keys of its requests.
 
-        The hash over requests and replies leaves batches out, because the way in which requests
-        were sent does not change the results.
+        The result is done after the write.
         """
-
+        # The content digest leaves batches out, because the way in which requests were sent does
+        # not change the results.
         return self._run_in_writer(lambda db: write_batch(db, batch, keys))
 
     def put_broken(self, broken: BrokenReply) -> Future[None]:
-        """Write the record of a reply that broke off. The future is done after the write.
+        """Write the record of a reply that broke off.
 
-        A resume counts the maximum cost of the reply against the budget. The hash over requests and
-        replies leaves it out.
+        The result is done after the write.
         """
-
+        # A resume counts the maximum cost of the reply against the budget. The content digest
+        # leaves it out.
         return self._run_in_writer(lambda db: write_broken(db, broken))
 
     def _run_in_writer(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
@@ -315,7 +321,7 @@ class Journal(JournalReader):
         db.close()
 
     def _next_group(self) -> tuple[list[JournalEntry], list[Callable[[], object]], bool]:
-        """Return the entries of one commit, the callbacks after it, and whether to continue."""
+        # Returns the entries of one commit, the callbacks after it, and whether to continue.
         group: list[JournalEntry] = []
         notices: list[Callable[[], object]] = []
         item = self._queue.get()
@@ -358,10 +364,7 @@ class Journal(JournalReader):
 
 
 def _refuse_damaged(path: Path) -> None:
-    """Raise ForeignJournalError if the journal was changed outside Folkmoot.
-
-    The file is opened read-only, so a refusal leaves no SQLite files beside it.
-    """
+    # Open read-only, so that a refusal leaves no SQLite files beside the journal.
     if not path.exists() or not path.stat().st_size:
         return
     try:
@@ -381,15 +384,13 @@ def _refuse_damaged(path: Path) -> None:
 
 
 class _Covered(NamedTuple):
-    """An entry with the maximum cost (USD) that was recorded on disk before its call."""
-
+    # The maximum cost (USD) was recorded on disk before the call.
     entry: JournalEntry
     usd: float
 
 
 class _AfterCommit(NamedTuple):
-    """A callback that the writer runs when all items queued before it are on disk."""
-
+    # The writer runs `callback` when all items queued before it are on disk.
     callback: Callable[[], object]
     # Called earlier, when the writer takes the item from the queue.
     take: Callable[[], None] = lambda: None

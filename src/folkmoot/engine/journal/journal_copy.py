@@ -1,7 +1,4 @@
-"""Copy a journal entry by entry, for the withdrawal of a human's data and for repairs.
-
-Used by `withdrawal.py` and `repair.py`.
-"""
+"""Copy a journal entry by entry, for withdrawals of a human's data and for repairs."""
 
 from __future__ import annotations
 
@@ -32,10 +29,11 @@ def copy_journal(
     *,
     skip_damaged: bool = False,
 ) -> Path:
-    """Copy a journal into a new file beside it and return the path of the copy.
+    """Copy a journal into a new file beside it and return its path.
 
-    `change` receives each entry and returns the entry to write. Raises ForeignJournalError at a
-    damaged entry, unless `skip_damaged` is true.
+    - `change`: receives each entry and returns the entry to write.
+
+    Raises ForeignJournalError at a damaged entry, unless `skip_damaged` is true.
     """
 
     def read_table_entries(table: str) -> Iterable[tuple[JournalEntry, float]]:
@@ -80,6 +78,6 @@ def replace_journal(path: Path, new: Path) -> None:
 
 
 def discard_copy(new: Path) -> None:
-    """Delete a copy that is not needed, and the files that SQLite left beside the copy."""
+    """Delete a copy of a journal and the files that SQLite left beside it."""
     for file in new.parent.glob(f"{new.name}*"):
         file.unlink()

@@ -127,7 +127,10 @@ class JournalEntry(NamedTuple):
 
 
 class FirstReply(NamedTuple):
-    """The first reply to a question. `asked_again` is true if the question was re-asked."""
+    """The first reply to a question.
+
+    `asked_again`: the question was asked a second time.
+    """
 
     model: str
     text: str
@@ -198,11 +201,7 @@ SELECT_SQL = f"SELECT {NAMES} FROM entries"
 
 
 class _Cursor(sqlite3.Cursor):
-    """A cursor that raises StorageError wherever SQLite reports an error.
-
-    SQLite finds damage while it reads, so each fetch may raise, not only `execute`.
-    """
-
+    # SQLite finds damage while it reads, so each fetch may raise, not only `execute`.
     def execute(self, *arguments: Any) -> Self:
         with _translating_errors(self):
             return super().execute(*arguments)
@@ -223,8 +222,7 @@ class _Cursor(sqlite3.Cursor):
 
 
 class _Connection(sqlite3.Connection):
-    """A connection to a journal that raises ForeignJournalError for unreadable data."""
-
+    # Raises ForeignJournalError for unreadable data.
     path: Path
 
     def execute(self, *arguments: Any) -> _Cursor:
@@ -248,10 +246,8 @@ def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageEr
 def _open_connection(
     path: Path, database: str | Path, **connect_options: Any
 ) -> Iterator[_Connection]:
-    """Open a connection, and close it only if the block raises an error.
-
-    An open connection would leave its write-ahead log beside a rejected file.
-    """
+    # Close the connection if the block raises. It would leave its write-ahead log beside a rejected
+    # file.
     try:
         with ExitStack() as cleanup:
             db = sqlite3.connect(
@@ -268,7 +264,7 @@ def _open_connection(
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open or create a journal for writing.
 
-    Raises ForeignJournalError for a file that is corrupt, of another program, or of another format.
+    Raises ForeignJournalError for a corrupt file, another program's file, or another format.
     """
     with _open_connection(path, path, isolation_level="DEFERRED", timeout=30) as db:
         format_version = _read_format(db, path)
@@ -297,7 +293,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a journal of any format read-only. This works on read-only media, too."""
+    """Open a journal of any format read-only, even on read-only media."""
     # Without a write-ahead log the file has no writer. With `immutable`, SQLite then leaves no
     # files beside it.
     access = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
@@ -308,10 +304,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _read_format(db: sqlite3.Connection, path: Path) -> int:
-    """Return the format of a journal, or 0 for a new file.
-
-    Raises ForeignJournalError for any other file.
-    """
+    # Returns 0 for a new file. Raises ForeignJournalError for a file that is no journal.
     application_id = db.execute("PRAGMA application_id").fetchone()[0]
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
     if application_id in (0, APPLICATION_ID) and not tables:
@@ -331,7 +324,8 @@ def _read_format(db: sqlite3.Connection, path: Path) -> int:
 
 
 def read_chain(db: sqlite3.Connection) -> Chain:
-    """Return the number of journal events and their hash, as the last commit stored them."""
+    """Return the number of journal events and their hash."""
+    # As the last commit stored them.
     count, _, value = read_meta_value(db, "chain").partition(" ")
     return Chain(int(count), bytes.fromhex(value))
 
@@ -359,11 +353,9 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
 
 
 def mark_repaired(path: Path) -> None:
-    """Mark a journal as repaired, because its damaged entries were removed.
-
-    Until the run is done, a resume accepts requests that differ from the journal, and sends them
-    again.
-    """
+    """Mark a journal as repaired, because its damaged entries were removed."""
+    # Until the run is done, a resume accepts requests that differ from the journal, and sends them
+    # again.
     with closing(open_for_writing(path)) as db:
         with db:
             write_meta_value(db, REPAIRED, "damaged entries were set aside")
@@ -371,11 +363,14 @@ def mark_repaired(path: Path) -> None:
 
 
 def supersede_entry(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:
-    """Move an entry that a new answer replaces to the table `superseded`.
+    """Move the entry at an address to the table `superseded`.
 
-    Takes the hash over all entries before this change, and returns the hash after it. `at` is the
-    present time in seconds since 1970. The caller commits the transaction.
+    - `at`: the present time in seconds since 1970.
+    - `chain`: the hash over all entries before this change.
+
+    Returns the hash after the change.
     """
+    # The caller commits the transaction.
     number = chain.length + 1
     event = hash_superseding(number, address, at)
     db.execute(
@@ -396,11 +391,9 @@ def _apply_pragmas(db: sqlite3.Connection) -> None:
 
 
 def checkpoint_wal(db: sqlite3.Connection) -> None:
-    """Move the write-ahead log into the file, so that a copy of the file is complete.
-
-    SQLite moves the log on close only if no reader is connected. If a reader blocks the move, the
-    rest stays in the log.
-    """
+    """Move the write-ahead log into the file, so that copies are complete."""
+    # SQLite moves the log on close only if no reader is connected. If a reader blocks the move, the
+    # rest stays in the log.
     with suppress(sqlite3.Error):
         # Do not wait for readers: they may watch for hours.
         db.execute("PRAGMA busy_timeout = 0")
@@ -427,14 +420,13 @@ def commit_group(
     chain: Chain,
     write_other_tables: Callable[[sqlite3.Connection], None] = lambda _: None,
 ) -> Chain:
-    """Write a group of entries in one transaction, and return the new hash over all entries.
+    """Write entries in one transaction, and return the new hash over all entries.
 
-    A long text in a request is stored in the table `texts` and replaced by `{"$text": hash}`.
-
-    - `stored`: hashes of texts that are already in this table.
+    - `stored`: hashes of texts that are already in the table `texts`.
     - `chain`: the hash over all entries before this group.
     - `write_other_tables`: writes further data in the same transaction.
     """
+    # A long text in a request is stored in the table `texts` and replaced by `{"$text": hash}`.
     texts: list[tuple[bytes, str]] = []
 
     def replace_long_text(value: object) -> object:
@@ -474,7 +466,7 @@ def commit_group(
 
 
 def format_difference(old: object, new: object) -> str:
-    """Return a unified diff of two requests, at most 80 lines."""
+    """Return the differing lines of two requests, at most 80 lines."""
 
     def format_lines(value: object) -> list[str]:
         return (

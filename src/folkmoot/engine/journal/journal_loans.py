@@ -1,9 +1,8 @@
-"""The table `loans` of a journal: calls that may be billed but have no entry yet.
+"""The table `loans` of a journal: calls that may be billed without an entry."""
 
-One row belongs to the running process. This row changes with every commit and is deleted at a
-normal end of the process. Rows that killed processes and workers left are calls that were possibly
-paid. `engine/limits/lender.py` explains loans. `journal.py` uses this module.
-"""
+# One row belongs to the running process. This row changes with every commit and is deleted at a
+# normal end of the process. Rows that killed processes and workers left are calls that were
+# possibly paid. `engine/limits/lender.py` explains loans.
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ CREATE TABLE IF NOT EXISTS loans(
 
 
 class OutstandingLoan(NamedTuple):
-    """Calls of a process or a worker that may be billed but have no entry yet."""
+    """Calls of a process or a worker that may be billed without an entry."""
 
     # The time of their record in seconds since 1970.
     at: float
@@ -35,7 +34,7 @@ class OutstandingLoan(NamedTuple):
 
 
 def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
-    """Return the calls that may be billed without an entry, by process, oldest first."""
+    """Return the calls that may be billed without an entry, oldest first."""
     if not has_table(db, "loans"):
         return []
     rows = db.execute("SELECT at, who, calls, max_usd FROM loans ORDER BY number")
@@ -43,10 +42,11 @@ def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
 
 
 def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None = None) -> int:
-    """Write a row of the table `loans` in the caller's transaction, and return its number.
+    """Write a row of the table `loans`, and return its number.
 
-    `number`: the row to replace, or None to add a row. A row without calls is deleted.
+    `number`: the row to replace, or None to add a row.
     """
+    # In the caller's transaction. A row without calls is deleted.
     if number is None:
         db.execute(LOANS)
     if loan.calls:
@@ -60,11 +60,9 @@ def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None
 
 
 class OwnLoan:
-    """The calls that this process may have sent and that have no entry in the journal yet.
+    """The calls of this process that have no journal entry yet."""
 
-    They are kept as one row of the table `loans`. Only the writer thread uses the object.
-    """
-
+    # They are kept as one row of the table `loans`. Only the writer thread uses the object.
     def __init__(self) -> None:
         self._lent = NOTHING
         self._settled_calls = 0
@@ -75,38 +73,40 @@ class OwnLoan:
 
     @property
     def has_changed(self) -> bool:
-        """True if the calls that may be billed have changed since they were last written."""
+        """True if the calls that may be billed have changed since the last write."""
         return self._current_outstanding() != self._written
 
     def write_loan(self, db: sqlite3.Connection) -> None:
-        """Write the row of this process to the table `loans`, if the row has changed.
-
-        Use the transaction that writes the entries of these calls.
-        """
+        """Write the row of this process to the table `loans`, if it has changed."""
+        # Use the transaction that writes the entries of these calls.
         outstanding = self._current_outstanding()
         if outstanding != self._written:
             self._number = write_loan(db, outstanding, self._number)
             self._written = outstanding
 
     def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
-        """Add calls that this process may now send. They are on disk after the next commit."""
+        """Add calls that this process may now send."""
+        # They are on disk after the next commit.
         self._lent = self._lent.add_amount(more)
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
         """Note that a call of this process is in the journal now.
 
-        `usd` is the maximum cost recorded for it. The change is on disk after the next commit.
+        `usd`: the maximum cost recorded for the call.
         """
+        # The change is on disk after the next commit.
         self._settled_calls += 1
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
         """Subtract recovered replies from the calls that ended processes may have sent.
 
-        `calls` is the number of replies, `usd` their cost. The latest process comes first, because
-        the journal does not know which process made which call.
+        - `calls`: the number of replies.
+        - `usd`: their cost.
         """
+        # The latest process comes first, because the journal does not know which process made which
+        # call.
         if not has_table(db, "loans"):
             return
         # The loan of this process is settled by `settle_call`.
@@ -132,7 +132,7 @@ class OwnLoan:
         write_meta_value(db, "loans", hash_loans(db))
 
     def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
-        """Move the calls that a lost worker may have sent into a separate row of the table."""
+        """Give the calls that a lost worker may have sent their own row."""
         max_usd = None if self._unpriced else out.usd
         write_loan(db, OutstandingLoan(time.time(), WORKER, out.calls, max_usd))
         # The worker borrowed from the loan of this process, which now shrinks by the same amount.

@@ -1,8 +1,4 @@
-"""Read a journal: lookup for replays, and all queries of reports, `show` and `verify`.
-
-`JournalReader` opens journals of any format. `ReplayJournal` runs a study again without a model.
-`journal.py` adds writing.
-"""
+"""Read a journal: lookup for replays, and all queries of reports and `verify`."""
 
 from __future__ import annotations
 
@@ -51,10 +47,10 @@ from folkmoot.randomness import digest
 
 
 class JournalReader:
-    """A journal opened for reading, in any format, as a context manager.
+    """A journal of any format opened for reading, closed by `with` or `close`.
 
-    Without a `with` block, call `close` at the end. Raises ForeignJournalError for a file that is
-    corrupt or not a journal. Raises StorageError if the file does not exist.
+    Raises ForeignJournalError for a file that is corrupt or not a journal.
+    Raises StorageError if the file does not exist.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:
@@ -68,18 +64,16 @@ class JournalReader:
         self.close()
 
     def __len__(self) -> int:
-        """Return the number of committed entries."""
         return int(self._reader.execute("SELECT count(*) FROM entries").fetchone()[0])
 
     def close(self) -> None:
         self._reader.close()
 
     def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
-        """Return the number of calls, their known cost (USD), and the models of unknown cost.
-
-        Calls with an answer that was replaced later count, too. Calls that were copied from another
-        run do not. A broken-off reply adds its maximum cost, but is not counted as a call.
-        """
+        """Return the number of calls, their known cost in USD, and the models of unknown cost."""
+        # Calls with an answer that was replaced later count, too. Calls that were copied from
+        # another run do not. A broken-off reply adds its maximum cost, but is not counted as a
+        # call.
         is_made_call = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
         calls_table = (
             f"(SELECT model_asked, cost_usd FROM entries WHERE {is_made_call} UNION ALL "
@@ -109,17 +103,13 @@ class JournalReader:
         return [BrokenReply._make(row) for row in rows]
 
     def read_outstanding_loans(self) -> list[OutstandingLoan]:
-        """Return the calls of each process that may be billed but have no entry.
-
-        If no process of the run is active, these are calls of killed processes.
-        """
+        """Return the calls of each process that may be billed without an entry."""
+        # If no process of the run is active, these are calls of killed processes.
         return read_loans(self._reader)
 
     def possibly_paid(self) -> Amount:
-        """Return how many calls may be billed without an entry, and their maximum cost (USD).
-
-        If a price is unknown, the cost is a lower bound.
-        """
+        """Return how many calls may be billed without an entry, and their maximum cost in USD."""
+        # If a price is unknown, the cost is a lower bound.
         loans = self.read_outstanding_loans()
         return Amount(
             sum(loan.calls for loan in loans),
@@ -127,7 +117,8 @@ class JournalReader:
         )
 
     def human_answer_count(self) -> int:
-        """Return the number of answers by humans. No budget counts them."""
+        """Return the number of answers by humans."""
+        # No budget counts them.
         query = "SELECT count(*) FROM entries WHERE model_asked = ?"
         return int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
 
@@ -140,7 +131,10 @@ class JournalReader:
         return {name: (first, last) for name, first, last in rows}
 
     def call_time(self, address: str) -> float:
-        """Return the time of the call at an address (seconds since 1970), or 0 without a call."""
+        """Return the time of the call at an address, in seconds since 1970.
+
+        Returns 0 without a call.
+        """
         query = "SELECT started_at FROM entries WHERE address = ?"
         row = self._reader.execute(query, (address,)).fetchone()
         return float(row[0]) if row else 0.0
@@ -153,10 +147,8 @@ class JournalReader:
     def _read_rows(
         self, where: str, parameters: Sequence[object] = (), table: str = "entries"
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the cells of entries. Raises ForeignJournalError at a changed entry.
-
-        `where` is the end of the SQL query: a condition, an order, or both.
-        """
+        # Raises ForeignJournalError at a changed entry. `where` is the end of the SQL query: a
+        # condition, an order, or both.
         # Entries of older formats have no hashes to check.
         if self.format_version < BINDING_FORMAT:
             yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", parameters)
@@ -177,15 +169,13 @@ class JournalReader:
             yield JournalEntry._make((*row[:3], self._restore_texts(json.loads(row[3])), *row[4:]))
 
     def superseded_count(self) -> int:
-        """Return the number of entries that a new answer has replaced under --accept-changes."""
+        """Return the number of entries that a new answer has replaced."""
         return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
 
     def content_digest(self) -> str:
-        """Return the SHA-256 over all requests and replies, without times and costs.
-
-        Formats before 4 have a sum of hashes instead, which can be forged. The digest is valid only
-        if `find_damage` finds nothing.
-        """
+        """Return the SHA-256 over all requests and replies, without times and costs."""
+        # Formats before 4 have a sum of hashes instead, which can be forged. The digest is valid
+        # only if `find_damage` finds nothing.
         return digest_of_content(self._reader, self.format_version)
 
     def record_digest(self) -> str:
@@ -196,7 +186,7 @@ class JournalReader:
         return digest_of_record(self._reader, self.format_version)
 
     def find_damage(self) -> list[Damage]:
-        """Return all signs of damage. Resume, report and `verify` make this check."""
+        """Return all signs of damage."""
         # Damaged text must not raise an error here, because the check has to name its entry.
         self._reader.text_factory = _as_text
         try:
@@ -224,8 +214,8 @@ class JournalReader:
     def addresses_containing(self, name: str, *, whole_part: bool = True) -> list[str]:
         """Return the sorted addresses that have `name` as one of their parts.
 
-        `name` is escaped as in addresses. If `whole_part` is false, a part that begins with `name`
-        counts as well.
+        - `name`: escaped as in addresses.
+        - `whole_part`: if false, a part that begins with `name` counts as well.
         """
         searched = f"/{name}/" if whole_part else f"/{name}"
         condition = "instr('/' || address || '/', ?)"
@@ -245,7 +235,8 @@ class JournalReader:
         return [row[0] for row in rows if "/" not in row[0][len(scope) + 1 :]]
 
     def list_ask_addresses(self, address: str) -> list[str]:
-        """Return the addresses of a question and of its re-asks (`.r1`, `.long`), sorted."""
+        """Return the sorted addresses of a question and of its repetitions."""
+        # The addresses of re-asks end in `.r1`, `.long` and the like.
         rows = self._reader.execute(
             "SELECT address FROM entries WHERE address = ? OR (address >= ? AND address < ?) "
             "ORDER BY address",
@@ -256,8 +247,7 @@ class JournalReader:
     def entry_at(self, address: str, *, expand_texts: bool = True) -> JournalEntry | None:
         """Return the entry at an address, or None.
 
-        If `expand_texts` is false, the request holds the hashes of its long texts and not the
-        texts.
+        `expand_texts`: if false, the request holds the hashes of its long texts.
         """
         row = next(self._read_rows("WHERE address = ?", (address,)), None)
         if row is None:
@@ -268,9 +258,9 @@ class JournalReader:
         )
 
     def replies_after_row(self, row: int, max_rows: int) -> list[tuple[int, str, str]]:
-        """Return the replies after a journal row as (row, address, text).
+        """Return at most `max_rows` replies after a journal row, in row order.
 
-        The list is in row order and has at most `max_rows` entries.
+        Each item holds row, address and text.
         """
         rows = self._reader.execute(
             "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "
@@ -309,8 +299,7 @@ class JournalReader:
     def calls(self, *, taken_over: bool) -> list[str]:
         """Return the sorted addresses of calls in the journal of a fork.
 
-        If `taken_over` is true, these are the calls that the fork copied. Otherwise these are the
-        calls that the fork made.
+        `taken_over`: true for the calls that the fork copied, false for those it made.
         """
         condition = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
         parameters = (TAKEN_OVER, taken_over)
@@ -351,9 +340,9 @@ class JournalReader:
     ) -> JournalEntry | None:
         """Return the entry at an address, or None if this call has not been made.
 
-        Raises DriftError with a diff if the entry has another request. `request` returns the
-        request of the call, and is called only for this error.
+        Raises DriftError if the entry has another request.
         """
+        # `request` is called only for this error, which shows a diff.
         # No check of hashes here, because every replayed call passes: resume and `verify` check the
         # whole file before.
         row = self._reader.execute(f"{SELECT_SQL} WHERE address = ?", (address,)).fetchone()
@@ -377,17 +366,17 @@ class JournalReader:
     def read_entries(self, kind: str | None = None) -> Iterable[JournalEntry]:
         """Yield the committed entries in address order, with long texts restored.
 
-        `kind` selects one kind of entry: ask, embed or compute.
+        `kind`: only entries of this kind, "ask", "embed" or "compute".
         """
         where, parameters = ("WHERE kind = ?", (kind,)) if kind else ("", ())
         return self._read_entries(f"{where} ORDER BY address", parameters)
 
     def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
-        """Yield the entries of a table in the order of writing, with long texts restored.
+        """Yield each entry of a table with its replacement time, in the order of writing.
 
-        The table is `entries`, or `superseded` with the entries that a new answer has replaced.
-        Each item is the entry and the time of its replacement in seconds since 1970 (0 in
-        `entries`).
+        - `table`: `entries`, or `superseded` for replaced entries.
+
+        The time is in seconds since 1970, and 0 in `entries`.
         """
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
@@ -396,20 +385,19 @@ class JournalReader:
             yield entry, superseded_at
 
     def count_entries(self) -> int:
-        """Return the number of entries that were written.
-
-        Missing rows count, because the journal stores the number of its events separately.
-        """
+        """Return the number of entries that were written, including missing rows."""
+        # The journal stores the number of its events separately.
         event_count = read_meta_value(self._reader, "chain").partition(" ")[0]
         # The chain counts a superseded entry twice: when it was written and when it was superseded.
         superseding_rows = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
         return max(int(event_count) - superseding_rows if event_count.isdigit() else 0, len(self))
 
     def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
-        """Yield the undamaged rows of a table as (row number, entry, time of its replacement).
+        """Yield the number, entry and replacement time of each undamaged row of a table.
 
-        The table is `entries`, or `superseded` with the entries that a new answer has replaced. The
-        time is 0 in `entries`.
+        - `table`: `entries`, or `superseded` for replaced entries.
+
+        The time is 0 in `entries`.
         """
         at = "at" if table == "superseded" else "0.0"
         try:
@@ -434,12 +422,13 @@ class JournalReader:
         return self._read_entries(condition, (len(prefix), prefix))
 
     def row_number(self, address: str) -> int:
-        """Return the row number of the entry at an address, or 0 if there is no entry."""
+        """Return the row number of the entry at an address, or 0 without an entry."""
         row = self._reader.execute("SELECT rowid FROM entries WHERE address = ?", (address,))
         return int((row.fetchone() or (0,))[0])
 
     def entries_in_scope(self, scope: str) -> Iterable[JournalEntry]:
-        """Yield the entries of a scope and its child scopes in address order, without requests."""
+        """Yield the entries of a scope and its child scopes, without requests."""
+        # In address order.
         where = "WHERE address >= ? AND address < ? ORDER BY address"
         # "0" is the character after "/", see `addresses_in_scope`.
         bounds = (f"{scope}/", f"{scope}0")
@@ -470,9 +459,9 @@ class JournalReader:
 
 
 class ReplayJournal(JournalReader):
-    """A journal for replays. Entries can be read, and storing a new entry is refused.
+    """A journal for replays, which refuses new entries.
 
-    `asked` collects the addresses that were looked up.
+    `asked`: the addresses that were looked up.
     """
 
     def __init__(self, path: Path) -> None:
@@ -483,11 +472,11 @@ class ReplayJournal(JournalReader):
         self.before_change: Callable[[], None] | None = None
 
     def content_digest(self) -> str:
-        """Return an empty string, since a replay adds nothing to the journal."""
+        """Return an empty string, since a replay writes nothing."""
         return ""
 
     def record_digest(self) -> str:
-        """Return an empty string, since a replay adds nothing to the journal."""
+        """Return an empty string, since a replay writes nothing."""
         return ""
 
     def lookup_entry(
@@ -495,8 +484,8 @@ class ReplayJournal(JournalReader):
     ) -> JournalEntry:
         """Return the entry at an address.
 
-        Raises NotJournaledError if there is no entry, and DriftError if the entry has another
-        request.
+        Raises NotJournaledError if there is no entry.
+        Raises DriftError if the entry has another request.
         """
         found = super().lookup_entry(address, fingerprint, request)
         if found is None:
@@ -505,10 +494,10 @@ class ReplayJournal(JournalReader):
         return found
 
     def end_repair(self) -> None:
-        """Do nothing, because a replay changes nothing."""
+        """Do nothing, because a replay writes nothing."""
 
     def notify_change(self) -> None:
-        """Do nothing, because a replay changes nothing."""
+        """Do nothing, because a replay writes nothing."""
 
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
         raise NotJournaledError(f"{entry.address} is not in the journal")
@@ -518,5 +507,5 @@ class ReplayJournal(JournalReader):
 
 
 def _as_text(stored: bytes) -> str:
-    """Decode text of a journal that may be damaged. Bytes that are not UTF-8 become surrogates."""
+    # Bytes that are not UTF-8 become surrogates.
     return stored.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Journal shards: the entries of a cluster worker, on its disk until the run's journal has them."""
+"""Entries of a cluster worker, on its disk until the run's journal has them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ WORKER_EXIT_TIMEOUT_SECONDS = 20.0
 
 
 class ShardDriftError(DriftError):
-    """A worker's request differs from the journaled request at the same address.
+    """A worker's request differs from the journaled request at the same address."""
 
-    The worker knows only the hash of the journaled request. The main process has the journal and
-    reports the difference.
-    """
-
+    # The worker knows only the hash of the journaled request. The main process has the journal and
+    # reports the difference.
     def __init__(self, address: str, request: Mapping[str, object]) -> None:
         super().__init__(address, request)
         self.address = address
@@ -31,12 +29,10 @@ class ShardDriftError(DriftError):
 
 
 class JournalShard(Journal):
-    """The journal of a cluster worker.
+    """The journal of a cluster worker."""
 
-    New entries are kept until the main process has received them. Entries of the run's journal are
-    found only if the main process has sent them.
-    """
-
+    # New entries are kept until the main process has received them. Entries of the run's journal
+    # are found only if the main process has sent them.
     def __init__(self, path: Path, *, accept_changes: bool) -> None:
         super().__init__(path)
         self._accept = accept_changes
@@ -76,12 +72,12 @@ class JournalShard(Journal):
         return len(self._unsent)
 
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
-        """Return the entries that the main process has not received, for sending.
+        """Return the entries that the main process has not received, with their recorded cost.
 
-        Each entry comes with the maximum cost (USD) that was recorded on disk before the call, or
-        None if none was. The entries are on the worker's disk before they are returned. So a crash
-        loses no entry that the main process has.
+        The cost is the maximum in USD, or None if none was recorded.
         """
+        # The entries are on the worker's disk before they are returned. So a crash loses no entry
+        # that the main process has.
         count = len(self._unsent)
         if count:
             await self.flush()
@@ -91,11 +87,13 @@ class JournalShard(Journal):
 
 
 def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
-    """Lock a worker's file of entries, and return the lock, or None if another process has it.
+    """Lock a worker's file of entries, and return the lock.
 
-    The function waits for the lock for at most `seconds`. The operating system releases the lock
-    when this process ends.
+    `seconds`: how long to wait for the lock.
+
+    Returns None if another process has the lock.
     """
+    # The operating system releases the lock when this process ends.
     lock = FileLock(shard.with_name(f"{shard.name}.lock"))
     try:
         lock.acquire(timeout=seconds)
@@ -105,9 +103,9 @@ def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
 
 
 def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
-    """Return the calls that a lost worker saved in its file but had not sent yet.
+    """Return the calls that a lost worker saved but had not sent.
 
-    These are the entries after `row`, the last row that the main process has received.
+    `row`: the last row that the main process has received.
     """
     if not path.exists():
         return []
@@ -117,7 +115,7 @@ def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
 
 
 def delete_shard(path: Path) -> None:
-    """Delete a worker's file of entries and the files beside it (lock, write-ahead log)."""
+    """Delete a worker's file of entries with its lock and write-ahead log."""
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink(missing_ok=True)
 
@@ -128,7 +126,7 @@ def list_shards(folder: Path) -> list[Path]:
 
 
 def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Append those entries that the journal lacks, and return the appended entries in order."""
+    """Append the entries that the journal lacks, and return them in order."""
     merged: dict[str, JournalEntry] = {}
     for entry in entries:
         if (
@@ -144,7 +142,7 @@ def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[Jou
 
 
 def merge_shards(folder: Path, path: Path) -> None:
-    """Merge the entries that workers of an earlier process left into the journal of the run.
+    """Move entries that workers of an earlier process left into the run's journal.
 
     Raises RunLockedError if one of these workers still runs.
     """

@@ -1,10 +1,9 @@
-"""The researcher's budget in USD and in calls: which calls may start, which wait, when to stop.
+"""The researcher's budget in USD and in calls: which calls may start."""
 
-The budget covers the whole run over all resumes. The spending of earlier processes counts, and
-replayed calls are free. Every call reserves its maximum cost before it starts, so calls in flight
-cannot exceed the budget. Money that a killed process may have paid counts as spent. The gateway
-uses this module. On a cluster worker, the budget is the part that the main process assigns to it.
-"""
+# The budget covers the whole run over all resumes. The spending of earlier processes counts, and
+# replayed calls are free. Every call reserves its maximum cost before it starts, so calls in flight
+# cannot exceed the budget. Money that a killed process may have paid counts as spent. The gateway
+# uses this module. On a cluster worker, the budget is the part that the main process assigns to it.
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _USD_TOLERANCE = 1e-12
 
 
 class CallPrice(NamedTuple):
-    """The price of a call (USD) before it is made."""
+    """The maximum and the expected price of a call, in USD."""
 
     max_usd: float = 0.0
     # Less than `max_usd` only if nothing limits the reply (no `max_tokens`). Such a call may run
@@ -36,7 +35,7 @@ class CallPrice(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """A number of calls and their maximum cost (USD)."""
+    """A number of calls and their maximum cost in USD."""
 
     calls: int = 0
     usd: float = 0.0
@@ -62,13 +61,12 @@ class BudgetWaiter(NamedTuple):
 
 
 class Budget:
-    """The budget of a run: it counts spending and reservations and admits calls that fit.
+    """The budget of a run: counts spending and admits the calls that fit.
 
     - `usd`, `calls`: the limits, each None without a limit.
     - `spent_usd`, `spent_calls`: what earlier processes of the run have spent.
     - `warn`: receives one message when 80 % are spent.
-    - `ask_for_more`: only for a cluster worker. It is called if the budget cannot pay for a call,
-      and leads to a call of `raise_limits`.
+    - `ask_for_more`: called on a cluster worker if the budget cannot pay for a call.
     """
 
     def __init__(
@@ -106,10 +104,11 @@ class Budget:
         self._stopped: FolkmootError | None = None
 
     async def reserve_call(self, price: CallPrice) -> float:
-        """Wait until the budget covers a call. Reserve and return its maximum cost (USD).
+        """Wait until the budget covers a call, and return its maximum cost in USD.
 
         Raises BudgetReachedError, or the error given to `stop_calls`.
         """
+        # The returned amount is reserved.
         if self._stopped is None and not self._waiting and self._fits_budget(price.max_usd):
             return self._reserve_now(price)
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -132,39 +131,39 @@ class Budget:
     def record_cost(self, reserved: float, cost: float | None) -> None:
         """Replace the reservation of an answered call by its cost.
 
-        If the cost is unknown, the reservation counts as the cost, because it is an upper bound.
+        `cost`: in USD, or None if unknown.
         """
+        # If the cost is unknown, the reservation counts as the cost, because it is an upper bound.
         self.count(reserved if cost is None else cost)
         self.release_reservation(reserved)
 
     def settle_broken(self, reserved: float) -> None:
-        """Count the whole reservation of a broken-off reply as spent, since the vendor may bill it.
-
-        The reply is not counted as a call, because it gave no answer.
-        """
+        """Count the whole reservation of a broken-off reply as spent."""
+        # The vendor may bill it. The reply is not counted as a call, because it gave no answer.
         self.record_spending(reserved)
         self.release_reservation(reserved)
 
     def count(self, cost: float) -> None:
-        """Count one answered call and its cost (USD) as spent."""
+        """Count one answered call and its cost in USD as spent."""
         self.spent_calls += 1
         self.record_spending(cost)
 
     def record_spending(self, usd: float) -> None:
-        """Add to the spending, and warn once when the budget is nearly used up."""
+        """Add to the spending, and warn once when little budget is left."""
         self.spent_usd += usd
         if not self._warned and (message := self._warn_near_limit()):
             self._warned = True
             self._warn(message)
 
     def count_possible(self, amount: Amount) -> None:
-        """Count the calls of a killed process as spent, because they may have been billed."""
+        """Count the calls of a killed process as spent."""
+        # They may have been billed.
         self._possible = self._possible.add_amount(amount)
         self.spent_calls += amount.calls
         self.spent_usd += amount.usd
 
     def left(self) -> tuple[float | None, int | None]:
-        """Return the unspent budget (USD, calls), each None without a limit."""
+        """Return the unspent budget in USD and in calls, each None without a limit."""
         return (
             None if self.usd is None else self.usd - self.spent_usd,
             None if self.calls is None else self.calls - self.spent_calls,
@@ -179,9 +178,9 @@ class Budget:
         self._admit_waiting_calls()
 
     def take_free(self) -> tuple[float, int]:
-        """Take the free budget (USD, calls) out of the limits and return it.
+        """Take the budget that is neither spent nor reserved out of the limits.
 
-        Budget is free if it is neither spent nor reserved.
+        Returns it as USD and calls.
         """
         usd, calls = self.remaining()
         # `remaining` adds the tolerance, which is no money.
@@ -203,7 +202,8 @@ class Budget:
         return not self._in_flight
 
     def lend_to_worker(self, usd: float, calls: int) -> None:
-        """Set an amount aside for cluster workers. A negative amount returns to the budget."""
+        """Set an amount aside for cluster workers."""
+        # A negative amount returns to the budget.
         self._lent_usd += usd
         self._lent_calls += calls
         if usd < 0 or calls < 0:
@@ -224,10 +224,8 @@ class Budget:
         return len(self._waiting)
 
     def release_reservation(self, reserved: float) -> None:
-        """Free the amount (USD) that was reserved for a call, when the call has ended.
-
-        `record_cost` does the same, and counts the cost of the call.
-        """
+        """Free the amount in USD that was reserved for an ended call."""
+        # `record_cost` does the same, and counts the cost of the call.
         self._in_flight -= 1
         # Without calls in flight nothing is reserved. Setting 0 keeps rounding errors from adding
         # up.
@@ -235,9 +233,9 @@ class Budget:
         self._admit_waiting_calls()
 
     def repeats_affordable(self, usd: float, calls: float) -> int:
-        """Return how often the rest of the budget can pay for `calls` calls that cost `usd` (USD).
+        """Return how often the rest of the budget can pay for these calls.
 
-        The lower of the two limits decides, the cost or the number of calls.
+        `usd`: the cost of all `calls` together, in USD.
         """
         # Without a limit, or for free calls, the result is practically unlimited.
         repeats = [1e9]
@@ -304,11 +302,8 @@ class Budget:
             self._admit_waiter(self._waiting.popleft())
 
     def _stop_if_nothing_fits(self, loop_iterations: int) -> None:
-        """Stop the run if the budget can pay for no waiting call.
-
-        A call that it can pay for may still arrive in the next turns of the event loop.
-        `loop_iterations` is the number of turns to wait.
-        """
+        # `loop_iterations` is the number of turns of the event loop to wait, because a call that
+        # the budget can pay for may still arrive.
         if loop_iterations and self._waiting and not self._has_calls_in_flight:
             asyncio.get_running_loop().call_soon(self._stop_if_nothing_fits, loop_iterations - 1)
             return
@@ -324,14 +319,11 @@ class Budget:
 
     @property
     def _has_calls_in_flight(self) -> bool:
-        """Return whether calls are in flight, here or on a worker.
-
-        They may cost less than was reserved for them, so that other calls can start.
-        """
+        # Calls in flight may cost less than was reserved for them, so that other calls can start.
         return bool(self._in_flight or self._lent_calls or self._lent_usd > _USD_TOLERANCE)
 
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:
-        """Return the error for a budget that is too small for the next call of this price."""
+        """Return the error for a budget that cannot pay for the next call."""
         calls, usd = self._possible
         if self.calls is not None and (self.usd is None or self.spent_calls >= self.calls):
             possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""

@@ -1,13 +1,13 @@
-"""Loans: the number and the maximum cost (USD) of calls, written to disk before they are sent.
+"""Loans: calls that are written to disk before they may be sent.
 
-After a kill, the next process thus knows how many calls may be billed, and their maximum cost. Each
-journal has one loan manager, which lends to its own process and to cluster workers. Some calls are
-recorded in advance, with the group commits of the journal, so that calls seldom wait for the disk.
-
-A loan says how many calls a process may send. A call is covered if a loan includes it. It is
-settled when its entry is in the journal. The outstanding calls are those lent but not settled. All
-amounts are totals since a process began. The gateway and `cluster` use this module.
+After a kill, the next process knows how many calls may be billed.
 """
+
+# Each journal has one loan manager, which lends to its own process and to cluster workers. Some
+# calls are recorded in advance, with the group commits of the journal, so that calls seldom wait
+# for the disk. A loan says how many calls a process may send. A call is covered if a loan includes
+# it. It is settled when its entry is in the journal. The outstanding calls are those lent but not
+# settled. All amounts are totals since a process began.
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _USD_TOLERANCE = 1e-12
 
 
 class LoanWish(NamedTuple):
-    """The calls that a process asks to have recorded on disk, so that it may send them."""
+    """The calls that a process asks to have recorded on disk."""
 
     # The calls that have begun since the process started.
     begun: Amount = NOTHING
@@ -63,16 +63,15 @@ class LoanWaiter(NamedTuple):
 
 
 class Loan:
-    """The loan of one process: the calls that it may send, because they are recorded on disk.
+    """The calls that one process may send, because they are recorded on disk.
 
-    - `ask`: called when few of these calls are left. The caller answers with `apply_loan`.
-    - `seconds`: the usual time until this answer.
+    - `ask`: called when few of these calls are left.
+    - `seconds`: the usual time until `apply_loan` is called in answer.
     - `wait`: returns a context manager that is open while a call waits.
-
-    Set `unpriced` before the first call of unknown price. From then on, calls wait until the record
-    on disk says that the price is unknown.
     """
 
+    # Set `unpriced` before the first call of unknown price. From then on, calls wait until the
+    # record on disk says that the price is unknown.
     def __init__(
         self,
         ask: Callable[[], None],
@@ -103,10 +102,8 @@ class Loan:
         self._stopped: FolkmootError | None = None
 
     def try_cover(self, usd: float) -> bool:
-        """Return whether a call of this maximum cost (USD) may be sent now.
-
-        If so, the call counts as sent.
-        """
+        """Return whether a call of this maximum cost in USD may be sent now."""
+        # If so, the call counts as sent.
         if self._arrived is not None:
             self._take_arrivals()
         if self._waiting or self._stopped is not None or not self._fits_loan(usd):
@@ -120,7 +117,7 @@ class Loan:
         return True
 
     async def wait_until_covered(self, usd: float) -> None:
-        """Wait until a call of this maximum cost (USD) may be sent.
+        """Wait until a call of this maximum cost in USD may be sent.
 
         Raises the error given to `stop_calls`.
         """
@@ -150,17 +147,15 @@ class Loan:
             raise self._stopped.with_traceback(None)
 
     def give_back(self, usd: float) -> None:
-        """Let other calls use the maximum cost (USD) of a call that ended and cannot be billed."""
+        """Let other calls use the maximum cost in USD of an unbilled call."""
         self.begun_calls -= 1
         self.begun_usd -= usd
         self._admit_waiting_calls()
 
     def current_wish(self) -> LoanWish:
-        """Return for which calls this process wants permission now.
-
-        These are the calls that wait, and some calls in advance. The more calls start per second,
-        the more are asked for in advance.
-        """
+        """Return for which calls this process wants permission now."""
+        # These are the calls that wait, and some calls in advance. The more calls start per second,
+        # the more are asked for in advance.
         now = time.monotonic()
         asked_at, calls_when_asked = self._asked
         # The calls that will start until the answer arrives, at the present rate.
@@ -184,11 +179,11 @@ class Loan:
         return LoanWish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Take note that more calls are recorded on disk, or of the error of recording them.
+        """Take over the newly recorded calls, or the error of recording them.
 
-        The writer thread calls this method. If it returns True, calls wait, and the caller must run
-        `process_arrivals` in the event loop.
+        Returns whether calls wait. The caller then runs `process_arrivals` in the event loop.
         """
+        # The writer thread calls this method.
         self._arrived = lent
         return bool(self._waiting)
 
@@ -199,7 +194,7 @@ class Loan:
     def apply_loan(self, lent: Amount, *, unpriced: bool = False) -> None:
         """Let waiting calls start, because more calls are recorded on disk.
 
-        `lent` is the total of recorded calls since the process began.
+        `lent`: the total of recorded calls since the process began.
         """
         self._lent, self._arrived = lent, None
         self._lent_unpriced = self._lent_unpriced or unpriced
@@ -270,7 +265,7 @@ class Ledger(Protocol):
 
 @dataclass(slots=True)
 class Account:
-    """The calls that one process may send, and those of them that are in the journal."""
+    """The calls that one process may send, and how many are in the journal."""
 
     # Calls that the process may send, in total since it began.
     lent: Amount = NOTHING
@@ -290,10 +285,10 @@ class Account:
 class LoanManager:
     """Records on disk how many calls may be billed, before any process sends them.
 
-    There is one manager for each journal. A "loan" is the number and the maximum cost of the calls
-    that a process may send. `wait` is passed to the loan of this process (see `Loan`).
+    `wait`: passed to the `Loan` of this process.
     """
 
+    # There is one manager for each journal.
     def __init__(
         self,
         ledger: Ledger,
@@ -310,9 +305,9 @@ class LoanManager:
         self.unpriced = False
 
     def record_settlement(self, usd: float, borrower: int = OWN_PROCESS) -> None:
-        """Note that a call of a process is in the journal, so it is no longer outstanding.
+        """Note that a call of a process is in the journal now.
 
-        `usd` is the maximum cost that was recorded for the call.
+        `usd`: the maximum cost that was recorded for the call.
         """
         account = self._accounts[borrower]
         account.settled_calls += 1
@@ -321,7 +316,7 @@ class LoanManager:
         self._budget.out_usd -= usd
 
     async def lend_to_worker(self, borrower: int, wish: LoanWish) -> Amount:
-        """Record on disk which calls a worker may send. Return their total since it began.
+        """Record on disk which calls a worker may send, and return their total.
 
         Raises StorageError if the record cannot be written.
         """
@@ -342,7 +337,7 @@ class LoanManager:
         return lent
 
     def record_lost_worker(self, borrower: int) -> Amount:
-        """Record that a worker is lost. Return its calls that the vendor may have billed."""
+        """Record that a worker is lost, and return its possibly billed calls."""
         account = self._accounts.pop(borrower, Account())
         out = Amount(
             max(0, account.outstanding_amount.calls), max(0.0, account.outstanding_amount.usd)
@@ -354,16 +349,14 @@ class LoanManager:
         return out
 
     def end_own_loan(self) -> None:
-        """Record that this process sends none of the further calls that it was allowed.
-
-        Call it when no call is in flight.
-        """
+        """Record that this process sends no further calls."""
+        # Call it when no call is in flight.
         loan = self.loan
         self.take_back(OWN_PROCESS, Amount(loan.begun_calls, loan.begun_usd))
         loan.apply_loan(self._accounts[OWN_PROCESS].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
-        """Record that a process starts no more calls than those that have `begun`."""
+        """Record that a process starts no calls beyond those in `begun`."""
         account = self._accounts.get(borrower)
         if account is not None and account.lent != begun:
             self._record_loan(borrower, begun)
@@ -392,10 +385,8 @@ class LoanManager:
         self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
     def _grant_wish(self, borrower: int, wish: LoanWish) -> Amount:
-        """Allow a process the calls that it asks for, as far as the budget permits.
-
-        Return the total of calls that the process may send.
-        """
+        # Allow what the process asks for, as far as the budget permits. Returns the total of calls
+        # that it may send.
         account = self._accounts.setdefault(borrower, Account())
         needed = wish.begun.add_amount(wish.waiting)
         ahead = self._ahead_of(
@@ -420,11 +411,8 @@ class LoanManager:
         self._budget.out_usd += more.usd
 
     def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
-        """Return how many calls to record in advance, and their cost.
-
-        `needed`: calls that are under way or about to start. `had`: calls that the process may
-        already send and that are not in the journal.
-        """
+        # `needed`: calls that are under way or about to start. `had`: calls that the process may
+        # already send and that are not in the journal.
         # Loans of the other borrowers are already promised.
         lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)
         usd, calls = self._budget.left()

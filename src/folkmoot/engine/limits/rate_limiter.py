@@ -1,13 +1,10 @@
-"""The rate limiter of one model: concurrency, calls and tokens per minute, and forced waits.
+"""The rate limiter of one model: concurrency, calls and tokens per minute, and forced waits."""
 
-The concurrency is halved after a 429 and rises by one with each round of successes. The limiter
-learns requests and tokens per minute from the provider's headers. A `Retry-After` header delays all
-calls to the model. The gateway has one limiter per model. An uncontended call costs about a
-microsecond.
-
-On a cluster worker, the limiter only follows the limiter in the main process, and reports limits,
-errors and successes to it.
-"""
+# The concurrency is halved after a 429 and rises by one with each round of successes. The limiter
+# learns requests and tokens per minute from the provider's headers. A `Retry-After` header delays
+# all calls to the model. The gateway has one limiter per model. An uncontended call costs about a
+# microsecond. On a cluster worker, the limiter only follows the limiter in the main process, and
+# reports limits, errors and successes to it.
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ UNLIMITED = math.inf
 
 @dataclass(slots=True)
 class TokenBucket:
-    """A token bucket with size and refill rate (units per second) as the provider reported them."""
+    """An amount of calls or tokens that refills at a rate per second."""
 
     capacity: float
     available: float
@@ -36,7 +33,8 @@ class TokenBucket:
     updated_at: float
 
     def seconds_until(self, amount: float, now: float) -> float:
-        """Return the seconds until `amount` (at most the capacity) is available."""
+        """Return the seconds until `amount` is available."""
+        # At most the capacity can become available.
         self.available = min(self.capacity, self.available + (now - self.updated_at) * self.rate)
         self.updated_at = now
         missing_tokens = min(amount, self.capacity) - self.available
@@ -71,8 +69,9 @@ class ModelDemand:
 
 @dataclass(slots=True)
 class Grant:
-    """The part of one model's limits that a cluster worker may use until its next report."""
+    """The part of one model's limits that a cluster worker may use."""
 
+    # It holds until the worker's next report.
     # The number of slots to add, or to give up if it is negative.
     extra_slots: int = 0
     # The number of calls that may start, and the tokens for them.
@@ -99,12 +98,13 @@ class RateLimiter:
     """Admits the calls to one model, first come, first served.
 
     - `concurrency`: the maximum number of calls in flight.
-    - `spacing`: the minimum time between two starts (seconds).
-    - `tell`: only for a cluster worker. The limiter then admits no call until the main process
-      assigns it a share of the limits. It calls `tell(False)` if this share is too small. It calls
-      `tell(True)` if the other workers should know a new limit at once.
+    - `spacing`: the minimum time between two starts, in seconds.
+    - `tell`: on a cluster worker, called with False if the worker's share is too small.
+    - `tell`: called with True if the other workers should know a new limit at once.
     """
 
+    # With `tell`, the limiter admits no call until the main process assigns it a share of the
+    # limits.
     def __init__(
         self,
         concurrency: int,
@@ -137,7 +137,7 @@ class RateLimiter:
 
     @property
     def counts_tokens(self) -> bool:
-        """True if the provider reports a token limit, so that token estimates are needed."""
+        """True if the provider reports a limit of tokens."""
         return self.tokens is not None
 
     def try_acquire(self, tokens: float = 0.0) -> bool:
@@ -147,7 +147,10 @@ class RateLimiter:
         return self._try_to_admit(tokens, self._clock()) == 0.0
 
     async def acquire(self, tokens: float = 0.0) -> None:
-        """Wait until a call may start. Raises the error given to `stop_calls`."""
+        """Wait until a call may start.
+
+        Raises the error given to `stop_calls`.
+        """
         self._raise_if_stopped()
         if self.try_acquire(tokens):
             return
@@ -166,16 +169,14 @@ class RateLimiter:
         self._raise_if_stopped()
 
     def release(self, slots: int = 1) -> None:
-        """Note that a call has ended, or several calls of a cluster worker, so others may start."""
+        """Note that calls have ended, so that others may start."""
         self.in_flight -= slots
         if self._waiting:
             self._admit_waiting_calls()
 
     def record_success(self, hints: Mapping[str, float] | None = None) -> None:
-        """Record a success and apply the limits in the reply's headers.
-
-        Each round of successful replies raises the concurrency by one.
-        """
+        """Record a success and apply the limits in the reply's headers."""
+        # Each round of successful replies raises the concurrency by one.
         self.successes += 1
         if self._tell is not None:
             self._use.successes += 1
@@ -193,10 +194,8 @@ class RateLimiter:
             self.update_from_headers(hints)
 
     def record_rate_limit(self, entered_at: float, retry_after: float | None) -> None:
-        """React to an HTTP status 429: halve the concurrency, and pause for `retry_after` seconds.
-
-        If several calls that were in flight together get a 429, the concurrency is halved once.
-        """
+        """Halve the concurrency after an HTTP status 429, and pause for `retry_after` seconds."""
+        # If several calls that were in flight together get a 429, the concurrency is halved once.
         if self._tell is not None:
             self._use.rate_limit_events.append((self._clock() - entered_at, retry_after))
             self._tell(True)
@@ -208,7 +207,7 @@ class RateLimiter:
             self.learn_hold(retry_after)
 
     def hold_calls(self, seconds: float) -> None:
-        """Start no call to the model for this many seconds, on any worker of a cluster."""
+        """Start no call to the model for this many seconds, on any worker."""
         self.learn_hold(seconds)
         if self._tell is not None:
             self._tell(True)
@@ -219,7 +218,7 @@ class RateLimiter:
 
     @property
     def is_lent(self) -> bool:
-        """True on a cluster worker, where the limiter follows the one in the main process."""
+        """True on a cluster worker, where the main process sets the limits."""
         return self._tell is not None
 
     def apply_grant(self, grant: Grant) -> None:
@@ -233,10 +232,8 @@ class RateLimiter:
         self._admit_waiting_calls()
 
     def take_report(self) -> ModelDemand:
-        """Return what has happened since the last report, and what the waiting calls need.
-
-        Unused parts of the limits are given back with the report.
-        """
+        """Return what has happened since the last report and what waiting calls need."""
+        # Unused parts of the limits are given back with the report.
         demand, self._use = self._use, ModelDemand()
         waiting = [waiter.tokens for waiter in self._waiting if not waiter.admitted.done()]
         demand.in_flight, demand.hold_seconds = self.in_flight, self.hold_seconds
@@ -262,7 +259,8 @@ class RateLimiter:
                 waiter.admitted.set_result(False)
 
     def current_time(self) -> float:
-        """Return the time (s) by the limiter's clock, for `entered_at` of `record_rate_limit`."""
+        """Return the time by the limiter's clock, in seconds."""
+        # For `entered_at` of `record_rate_limit`.
         return self._clock()
 
     def _raise_if_stopped(self) -> None:
@@ -272,10 +270,8 @@ class RateLimiter:
             raise self._stopped.with_traceback(None)
 
     def _try_to_admit(self, tokens: float, now: float) -> float:
-        """Admit a call now and return 0, or return the seconds after which it may be admitted.
-
-        The result is infinite if the call must wait until another call ends.
-        """
+        # Returns 0 if the call is admitted, or the seconds after which it may be, infinite if
+        # another call must end first.
         # A sum of fractions may be slightly below the next integer.
         is_full = self.in_flight >= int(self.allowed + 1e-9)
         wait = UNLIMITED if is_full else self._not_before - now
@@ -324,14 +320,14 @@ class RateLimiter:
         self._admit_waiting_calls()
 
     def update_from_headers(self, hints: Mapping[str, float]) -> None:
-        """Take limits, remaining amounts and reset times (s) from a provider's headers."""
+        """Take over limits, remaining amounts and reset times from a provider's headers."""
+        # Reset times are in seconds.
         now = self._clock()
         self.requests = _update_bucket(self.requests, hints, "requests", now)
         self.tokens = _update_bucket(self.tokens, hints, "tokens", now)
 
 
 def _filled_bucket(amount: float, capacity: float) -> TokenBucket | None:
-    """Return a full bucket that never refills with time, or None for an unlimited amount."""
     return None if amount == UNLIMITED else TokenBucket(capacity, amount, 0.0, 0.0)
 
 

@@ -1,10 +1,9 @@
-"""The provider of a dry run: it answers with the embedded respondent and counts calls and tokens.
+"""The provider of a dry run: it answers cheaply and counts calls and tokens."""
 
-The provider lengthens short replies to the usual length of a hosted model's replies
-(`extend_reply`). All added words are one filler word, which shows how many tokens the lengthening
-adds. So `dry_run` counts tokens with the short replies and with the longer replies. An estimate
-therefore has a lower and an upper bound.
-"""
+# It lengthens short replies of the embedded respondent to the usual length of a hosted model's
+# replies (`extend_reply`). All added words are one filler word, which shows how many tokens the
+# lengthening adds. So `dry_run` counts tokens with the short replies and with the longer replies.
+# An estimate therefore has a lower and an upper bound.
 
 from __future__ import annotations
 
@@ -61,8 +60,9 @@ NOT_RUN_SUFFIX = " (not run)"  # follows the name of a stage in the table
 
 @dataclass(slots=True)
 class TokenUse:
-    """Counted calls and tokens. The counts are fractions if the items of a sample were weighted."""
+    """Counted calls and tokens."""
 
+    # The counts are fractions if the items of a sample were weighted.
     calls: float = 0.0
     input_tokens: float = 0.0
     output_tokens: float = 0.0
@@ -78,10 +78,10 @@ class TokenUse:
 class QuestionLog:
     """Logs the questions of a dry run to participants whom humans could play.
 
-    `stages`: seat → one entry for each question, in order. The entry holds the names of the
-    question's stages. Re-asks are not counted.
+    `stages`: for each seat, the stage names of each question, in order.
     """
 
+    # Re-asks are not counted.
     def __init__(self, seats: Sequence[Seat]) -> None:
         self.stages: dict[Seat, list[tuple[str, ...]]] = {}
         self._seats: dict[str, list[Seat]] = {}
@@ -103,16 +103,17 @@ class QuestionLog:
 
 
 class CountingProvider:
-    """A provider that answers with the embedded respondent and counts calls and tokens per model.
+    """A provider that answers with the embedded respondent and counts calls and tokens.
 
-    The provider collects calls until every task of the protocol waits, and then answers all of
-    them. Such a group of calls is called a wave. `waves` lists the number of calls of each wave,
-    without embeddings.
+    - `max_bytes`: the largest size of all prompts together.
+    - `question_log`: counts the questions to seats.
+    - `waves`: the numbers of calls that were answered together, without embeddings.
 
-    DryRunLimitError is raised if all prompts together have more than `max_bytes`. `question_log`
-    counts the questions to seats.
+    Raises DryRunLimitError if the prompts are larger than `max_bytes`.
     """
 
+    # The provider collects calls until every task of the protocol waits, and then answers all of
+    # them.
     def __init__(self, settings: ProviderSettings, embedding: str, max_bytes: int) -> None:
         self.stages: dict[str, TokenUse] = {}
         self.models: dict[str, TokenUse] = {}
@@ -206,11 +207,11 @@ class CountingProvider:
     def add_unsampled(
         self, stage: str, before: CountsSnapshot, run_count: int, left_count: int
     ) -> None:
-        """Add estimated calls and tokens for items of a `map` that the dry run left out.
+        """Add estimated calls and tokens for items that the dry run left out.
 
-        `left_count` items were left out. Each counts like the mean of the `run_count` items that
-        were run since `before`.
+        `run_count`: the number of items run since `before`.
         """
+        # Each item that was left out counts like the mean of those that were run.
         if not run_count or not left_count:
             return
         share = left_count / run_count
@@ -233,10 +234,7 @@ class CountingProvider:
         ]
 
     def _cached_prefix_tokens(self, request: ModelRequest) -> float:
-        """Return the tokens of the longest beginning shared with an earlier request of the model.
-
-        Returns 0 if no vendor would cache a beginning of this length.
-        """
+        # Returns 0 if no vendor would cache a beginning of this length.
         # Each digest covers the one before it, so the time is linear in the number of messages.
         prefix_digest, tokens, repeated_tokens = b"", 0.0, 0.0
         for message in request.messages:
@@ -298,7 +296,7 @@ class CountsSnapshot(NamedTuple):
 
 
 def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
-    """Return a key that is equal for requests with similar replies."""
+    # Equal for requests with similar replies.
     hints = request.hints
     address_kind = re.sub(r"\d+", "", address.rpartition("/")[0]), address.rpartition("/")[2]
     schema = json.dumps(request.schema, sort_keys=True) if request.schema is not None else ""
@@ -311,9 +309,9 @@ def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
 def extend_reply(text: str, prompt_text: str, request: ModelRequest) -> str:
     """Return a reply with its free texts lengthened to `ASSUMED_UTTERANCE_WORDS`.
 
-    `prompt_text` is the text of all messages of the request. A reply that the lengthening could
-    make invalid is returned unchanged.
+    `prompt_text`: the text of all messages of the request.
     """
+    # A reply that the lengthening could make invalid is returned unchanged.
     if request.schema is None:
         return _extend_text(text, prompt_text, request.max_tokens)
     schema = json.dumps(request.schema)

@@ -1,12 +1,9 @@
-"""Estimate the calls and tokens of a run by a dry run with the embedded respondent.
+"""Estimate the calls and tokens of a run by a dry run."""
 
-The study runs in a temporary folder. Each prompt is rendered and counted for the model that would
-receive it, so the estimate works for every study type. A large study is reduced with
-`Study.with_limit`, and its counts are scaled up.
-
-The work of a dry run is bounded. If even the reduced study is too large, each `map` runs only a
-sample of its items. Used by `folkmoot check` and before a paid run.
-"""
+# The study runs with the embedded respondent in a temporary folder. Each prompt is rendered and
+# counted for the model that would receive it, so the estimate works for every study type. A large
+# study is reduced with `Study.with_limit`, and its counts are scaled up. If even the reduced study
+# is too large, each `map` runs only a sample of its items.
 
 from __future__ import annotations
 
@@ -71,8 +68,9 @@ class TokenRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """The estimated totals of a run. A total with a range is given at the middle of the range."""
+    """The estimated totals of a run."""
 
+    # A total with a range is given at the middle of the range.
     stages: tuple[StageEstimate, ...]
     # Calls in the longest chain. In a chain each call waits for the call before.
     longest_chain: int = 1
@@ -119,7 +117,7 @@ class RunEstimate:
         return sum(stage.output_tokens for stage in self.stages)
 
     def cost_range(self, middle: float) -> tuple[float, float]:
-        """Return the lowest and the highest cost (USD) of the run.
+        """Return the lowest and the highest cost of the run, in USD.
 
         `middle`: the cost at the middle of the ranges of tokens.
         """
@@ -142,7 +140,7 @@ class RunEstimate:
         calls_range: tuple[int, int],
         notes: Sequence[str] = (),
     ) -> RunEstimate:
-        """Return the estimate with further stages, in which no call waits for another call.
+        """Return the estimate with further stages, in which no call waits for another.
 
         `calls_range`: the lowest and the highest number of further calls.
         """
@@ -187,12 +185,11 @@ class RunEstimate:
     ) -> float:
         """Return the estimated duration of the run in seconds.
 
-        The estimate is the longest of three durations: all calls at full concurrency, all calls at
-        the minimum spacing, and the longest series of calls that wait for each other.
-
-        `latency` is the seconds that a reply takes. `spacing` is the minimum number of seconds
-        between two calls.
+        - `spacing`: the minimum number of seconds between two calls.
+        - `latency`: the seconds that a reply takes.
         """
+        # The longest of three durations: all calls at full concurrency, all calls at the minimum
+        # spacing, and the longest series of calls that wait for each other.
         calls = self.calls
         return max(calls / concurrency * latency, self.longest_chain * latency, calls * spacing)
 
@@ -211,13 +208,14 @@ MAX_STAGE_ROWS = 8
 
 
 class Sampler:
-    """Runs only a sample of the items of each `map`, so that a dry run of a large study is short.
+    """Runs only a sample of the items of each `map`.
 
-    All other items get copies of results, so that the protocol can continue to later stages. Items
-    run one after the other, in a random order, until the requests reach the byte limit of the dry
-    run. If `within` is true, a `map` inside an item also runs only a few of its items.
+    `within`: a `map` inside an item also runs only a few items.
     """
 
+    # So a dry run of a large study is short. All other items get copies of results, so that the
+    # protocol can continue to later stages. Items run one after the other, in a random order, until
+    # the requests reach the byte limit of the dry run.
     def __init__(self, counting: CountingProvider, *, within: bool) -> None:
         # Of outermost forks: the number of items that were run, and of all.
         self.items = [0, 0]
@@ -311,11 +309,8 @@ class Sampler:
 
 
 def _with_own_sources(result: R, path: tuple[str, ...], original_key: str, copy_key: str) -> R:
-    """Return a copy of one item's result that looks like the result of another item.
-
-    The copy has the ids of the item `copy_key` in place of those of `original_key`. A result
-    without such ids, or one that cannot be copied, is returned unchanged.
-    """
+    # The copy has the ids of the item `copy_key` in place of those of `original_key`. A result
+    # without such ids, or one that cannot be copied, is returned unchanged.
     file = BytesIO()
     pickler = _RenamingPickler(file, "/".join((*path, original_key)), "/".join((*path, copy_key)))
     try:
@@ -330,11 +325,7 @@ def _make_read_only(values: dict[str, Any]) -> MappingProxyType[str, Any]:
 
 
 class _RenamingPickler(pickle.Pickler):
-    """Copies a result for another item: in ids, the scope path `old` becomes `new`.
-
-    Only the ids in `Utterance` and `Source` objects change.
-    """
-
+    # Replaces the scope path `old` by `new` in the ids of `Utterance` and `Source` objects.
     def __init__(self, file: BytesIO, old: str, new: str) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._old, self._new = old, new
@@ -359,7 +350,6 @@ class _RenamingPickler(pickle.Pickler):
 
 
 def _bounds_of(calls_per_item: Sequence[float]) -> tuple[float, float]:
-    """Return the assumed (lowest, highest) number of calls of an item that was not run."""
     if not calls_per_item:
         return 0.0, 0.0
     # A few items say little about how far the others differ.
@@ -374,9 +364,11 @@ DRY_RUN_OVERRIDES: Mapping[str, object] = {"budget_usd": None, "budget_calls": N
 def estimate_run(
     study_file: StudyFile, model: str | None, embedding_model: str = SYNTHETIC_MODEL
 ) -> RunEstimate:
-    """Estimate the calls and tokens of a run of this study, by a dry run of its protocol.
+    """Estimate the calls and tokens of a run of this study by a dry run.
 
-    If `model` is given, this model answers for every role. Raises the errors of the protocol.
+    `model`: if given, answers for every role.
+
+    Raises the errors of the protocol.
     """
     config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
     whole = replace(study_file, config=config)
@@ -412,10 +404,7 @@ def estimate_run(
 
 
 def _estimate_of(dry_run: DryRun, scale: float) -> RunEstimate:
-    """Return the estimate for a study from a dry run of one part.
-
-    `scale` is the size of the study divided by the size of the part.
-    """
+    # `scale` is the size of the study divided by the size of the part.
     counting, sampler = dry_run.counting, dry_run.sampler
     stages = tuple(_summarise_stages(counting, scale))
     calls = sum(stage.calls for stage in stages)
@@ -471,7 +460,10 @@ def _wave_sizes(calls: int) -> Iterator[int]:
 
 
 class DryRun(NamedTuple):
-    """The result of a dry run. `cut` means that the dry run reached its limit of work."""
+    """The result of a dry run.
+
+    `cut`: the dry run reached its limit of work.
+    """
 
     counting: CountingProvider
     sampler: Sampler | None = None
@@ -480,7 +472,10 @@ class DryRun(NamedTuple):
 
     @property
     def outermost_item_count(self) -> int:
-        """The number of items of all `map` calls that are inside no other, or 0 if none ended."""
+        """The number of items of all `map` calls that are inside no other.
+
+        0 if none ended.
+        """
         return self.sampler.items[1] if self.sampler is not None else 0
 
 
@@ -493,11 +488,8 @@ def _dry_run(
     sample: bool = False,
     within: bool = False,
 ) -> DryRun:
-    """Run a study with the embedded respondent in a temporary folder.
-
-    `sample`: run only some items of each `map`. `within`: also run only some items of a `map`
-    inside such an item.
-    """
+    # `sample`: run only some items of each `map`. `within`: also run only some items of a `map`
+    # inside such an item.
     config = study_file.config
     part = study_file.study.respondent_part
     settings = ProviderSettings(
@@ -529,9 +521,9 @@ def _dry_run(
 
 
 def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]:
-    """Return a part of a study with at least `min_limit` units, and the ratio of the sizes.
+    """Return a smaller study and how many times larger the full study is.
 
-    The ratio is the size of the study divided by the size of the part, so it is at least 1.
+    `min_limit`: the smallest number of units to keep.
     """
     size = _limit_size(study_file)
     limit = min(size, max(min_limit, _smallest_limit(study_file, size))) if size > 2 else size
@@ -539,10 +531,7 @@ def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]
 
 
 def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
-    """Return the study reduced to `limit`, with about the same share of humans in its seats.
-
-    The reduced study may lack seats that the study file names. They are then left out.
-    """
+    # Keep about the same share of humans in seats. Seats that the smaller study lacks are left out.
     part = apply_limit(study_file, limit)
     study, settings = part.study, part.config.seats
     if settings is None:
@@ -564,7 +553,7 @@ def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
 
 
 def _kinds_of_seats(study_file: StudyFile) -> set[tuple[str, str]]:
-    """Return (role, condition) of the seats that humans take."""
+    # Role and condition.
     seats = select_study_seats(study_file.study, study_file.config, study_file.study_folder)
     return {(seat.role, seat.condition) for seat in seats}
 
@@ -588,10 +577,8 @@ def embedded_provider(study_file: StudyFile) -> Provider:
 
 
 def _limit_size(study_file: StudyFile) -> int:
-    """Return the smallest `--limit` that does not reduce the study.
-
-    The result is 1 if the study type supports no limit.
-    """
+    # Returns the smallest `--limit` that does not reduce the study, or 1 if the study type supports
+    # no limit.
     if study_file.study.with_limit is None:
         return 1
     # No study type tells its size, so double the limit until it reduces nothing, then bisect.
@@ -609,7 +596,7 @@ def _limit_size(study_file: StudyFile) -> int:
 
 
 def _smallest_limit(study_file: StudyFile, size: int) -> int:
-    """Return the size of the study's smallest part, in participants or sessions."""
+    # In participants or sessions.
     # If it holds one participant of each condition, all lower limits give the same part.
     smallest_config = apply_limit(study_file, 1).config
     larger_limits = (
@@ -621,10 +608,7 @@ def _smallest_limit(study_file: StudyFile, size: int) -> int:
 
 
 def _summarise_stages(counting: CountingProvider, scale: float) -> list[StageEstimate]:
-    """Return one row for each stage, with all counts multiplied by `scale`.
-
-    If there are many stages, names that differ only in a number share a row.
-    """
+    # If there are many stages, names that differ only in a number share a row.
     merged: dict[str, TokenUse] = {}
     merge_numbered = len(counting.stages) > MAX_STAGE_ROWS
     for name, usage in counting.stages.items():

@@ -1,7 +1,6 @@
-"""Run a coroutine on a new event loop. If a loop is already running, use a thread.
+"""Run a coroutine on a new event loop, in a notebook too."""
 
-A notebook has a running loop. Ctrl-C stops the run in both cases.
-"""
+# A notebook has a running loop, so a thread is used. Ctrl-C stops the run in both cases.
 
 from __future__ import annotations
 
@@ -28,11 +27,11 @@ ABANDON_TIMEOUT_SECONDS = 0.7
 
 
 class RunStopper:
-    """A callable that stops a run, from any thread.
+    """Stops a run when it is called, from any thread.
 
-    The first call stops new model calls and lets replies in flight arrive. The second call cancels
-    the run. If code of the study blocks the event loop, the run cannot be cancelled. `abandon` then
-    ends the process.
+    - First call: new calls stop and replies in flight arrive.
+    - Second call: the run is cancelled.
+    - `abandon`: ends the process if code of the study blocks the event loop.
     """
 
     def __init__(self, abandon: Callable[[], object] | None = None) -> None:
@@ -63,10 +62,8 @@ class RunStopper:
 
     @contextlib.contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Context manager that lets Ctrl-C, SIGTERM and SIGHUP stop the run while it is open.
-
-        Outside the main thread the context manager does nothing.
-        """
+        """Let Ctrl-C, SIGTERM and SIGHUP stop the run while this context manager is open."""
+        # Outside the main thread it does nothing.
         handlers_before = {}
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             # Windows has no SIGHUP. `nohup` ignores it, so that a run survives its terminal.
@@ -85,7 +82,7 @@ class RunStopper:
                 signal.signal(number, handler)
 
     async def run_guarded(self, main: Coroutine[object, object, None]) -> None:
-        """Await `main` until it ends, or until a second call of this object cancels it.
+        """Await `main` until it ends or a second call of this object cancels it.
 
         Raises RunInterruptedError if `main` was cancelled.
         """
@@ -103,11 +100,9 @@ class RunStopper:
 
 @contextlib.contextmanager
 def relax_garbage_collector() -> Iterator[None]:
-    """Context manager that runs the garbage collector less often while it is open.
-
-    A run makes many small objects and hardly any reference cycle. Collecting less often saved a
-    sixth of the wall time of a run with 1,200 participants.
-    """
+    """Run the garbage collector less often while this context manager is open."""
+    # A run makes many small objects and hardly any reference cycle. Collecting less often saved a
+    # sixth of the wall time of a run with 1,200 participants.
     threshold_before = gc.get_threshold()
     # Collect young garbage first: frozen objects are not examined before the end of the run.
     gc.collect(1)
@@ -126,10 +121,8 @@ def relax_garbage_collector() -> Iterator[None]:
 
 
 def release_free_memory() -> None:
-    """Return freed memory to the operating system, if the C library can do so.
-
-    Polars has a separate allocator, so it cannot reuse the memory that a long protocol has freed.
-    """
+    """Return freed memory to the operating system, if the C library can."""
+    # Polars has a separate allocator, so it cannot reuse the memory that a long protocol has freed.
     gc.collect()
     # `malloc_trim` exists in glibc but not in musl.
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
@@ -141,9 +134,9 @@ def run_until_complete(
 ) -> None:
     """Run a coroutine to its end on a new event loop.
 
-    If a loop is running in this thread, the new loop runs in another thread. `main` receives the
-    stopper and returns the coroutine.
+    `main`: receives the stopper and returns the coroutine.
     """
+    # If a loop is running in this thread, the new loop runs in another thread.
     stopper = stopper or RunStopper()
     try:
         asyncio.get_running_loop()
@@ -165,11 +158,9 @@ def run_until_complete(
 
 
 async def run_beside_loop(run: Callable[[RunStopper], T]) -> T:
-    """Call `run` in a thread and return its result, so that the caller's event loop is not blocked.
-
-    If the caller is cancelled, stop the run and wait for its end, so that replies in flight are
-    kept.
-    """
+    """Call `run` in a thread and return its result."""
+    # The caller's event loop is not blocked. If the caller is cancelled, stop the run and wait for
+    # its end, so that replies in flight are kept.
     stopper = RunStopper()
     with ThreadPoolExecutor(1, "folkmoot") as pool:
         future = asyncio.get_running_loop().run_in_executor(pool, run, stopper)
@@ -193,8 +184,9 @@ def _run_with_stopper(main: Coroutine[object, object, None], stopper: RunStopper
 
 @contextlib.contextmanager
 def handle_interrupt(context: RunContext, stopper: RunStopper) -> Iterator[None]:
-    """Context manager in which the first Ctrl-C stops only new calls, so that no reply is lost."""
+    """Let the first Ctrl-C stop only new calls, while this context manager is open."""
 
+    # So no reply is lost.
     def stop_once() -> None:
         context.progress(Notice("stopping after the replies in flight", "warning"))
         context.stop_new_calls(KeyboardInterrupt())

@@ -1,8 +1,7 @@
-"""Execute one process of a run: fix the design, run the protocol, write tables and manifest.
+"""Execute one process of a run: fix the design, run the protocol, write the results."""
 
-Each resume is a further process of the same run. Whenever a process ends, it keeps every reply and
-writes the manifest. `runner` and `grid` start a process for runs, `verify` for replays.
-"""
+# Each resume is a further process of the same run. Whenever a process ends, it keeps every reply
+# and writes the manifest. `runner` and `grid` start a process for runs, `verify` for replays.
 
 from __future__ import annotations
 
@@ -111,9 +110,9 @@ SeatHost = Callable[[SeatManager], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of one run beside its study file, from the command line or from Python.
+    """The options of one run beside its study file.
 
-    None means: keep the value of the study file.
+    None means that the value of the study file is kept.
     """
 
     model: str | None = None
@@ -150,11 +149,9 @@ class RunOptions:
     change: ReplyChange | None = None
 
     def to_overrides(self) -> tuple[str, ...]:
-        """Return the options as overrides `key=value` of the study file.
-
-        The overrides of `--set` come first. The overrides of `--concurrency`, `--budget`, `--seed`
-        and `--batch` come last, so that they replace earlier values of the same key.
-        """
+        """Return the options as overrides `key=value` of the study file."""
+        # The overrides of `--set` come first, so that the other options replace values of the same
+        # key.
         flags = {
             "concurrency": self.concurrency,
             "budget_usd": self.budget,
@@ -194,7 +191,7 @@ UNPARSED_STEPS = ("missing", "minimal")
 class Execution:
     """The input of one process of a run.
 
-    If `replay` is given, this journal answers all requests and no model is called.
+    `replay`: if given, this journal answers all requests and no model is called.
     """
 
     study_file: StudyFile
@@ -208,12 +205,10 @@ class Execution:
 
 
 async def execute_study(execution: Execution) -> None:
-    """Run or resume a study until it ends or something stops it.
-
-    Even after an error, replies in flight are awaited and written to disk. The log and the manifest
-    then say how the process ended. A resume that fails before it adds an entry to the journal
-    leaves every file unchanged.
-    """
+    """Run or resume a study until it ends or something stops it."""
+    # Even after an error, replies in flight are awaited and written to disk. The log and the
+    # manifest then say how the process ended. A resume that fails before it adds an entry to the
+    # journal leaves every file unchanged.
     secrets = execution.providers.secrets
     is_resumed = execution.options.resume
     log = RunLog(execution.folder, scrub=lambda text: redact_keys(text, secrets), held=is_resumed)
@@ -267,8 +262,6 @@ async def execute_study(execution: Execution) -> None:
 
 @dataclass
 class _End:
-    """The outcome of one process of a run, and whether it has been reported already."""
-
     progress: Progress
     secrets: Collection[str]
     outcome: Outcome = "failed"
@@ -287,8 +280,7 @@ class _End:
 
 
 def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
-    """Let a resume write files only after the journal has changed or the run is complete."""
-
+    # A resume writes files only after the journal has changed or the run is complete.
     def begin_writing() -> None:
         log.write_held_lines()
         # A resume may change keys that are not sealed, such as the concurrency.
@@ -380,10 +372,8 @@ def _build_run_context(
 
 
 def unpriced_in(journal: JournalReader) -> list[str]:
-    """Return one phrase for each model with calls of unknown cost.
-
-    For the calls of killed processes, the phrase names no model, because none was recorded.
-    """
+    """Return a phrase for each model with calls of unknown cost."""
+    # For the calls of killed processes, the phrase names no model, because none was recorded.
     _, _, unpriced = journal.total_calls_and_cost()
     if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):
         return [*unpriced, "a model of unknown price by a process that was killed"]
@@ -467,10 +457,8 @@ async def _open_executor(execution: Execution, context: RunContext) -> AsyncIter
 
 
 def simulate_remote_execution() -> ForkExecutor:
-    """Return an executor that runs items of `map` in this process, but pickles all data.
-
-    A dry run with this executor shows whether everything can be sent to the workers of a cluster.
-    """
+    """Return an executor that runs items of `map` here, but pickles all data."""
+    # A dry run with this executor shows whether everything can be sent to the workers of a cluster.
     # Imported here because Ray is an optional dependency.
     from folkmoot.engine.cluster.pickling import run_pickled_locally
 
@@ -480,7 +468,7 @@ def simulate_remote_execution() -> ForkExecutor:
 def seal_registration(
     plan: Plan, study_file: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
 ) -> None:
-    """Fix the design, the claims and the seats in `plan.json`, before the first call.
+    """Write the design, the claims and the seats to `plan.json` before the first call.
 
     Raises DriftError if the file already holds another design.
     """
@@ -502,11 +490,11 @@ def seal_registration(
 def build_design(
     study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the design of a study in the form in which `plan.json` holds it.
+    """Return the design of a study as `plan.json` holds it.
 
-    `sealed` is the design that the file already holds, or empty at the first start of the run. It
-    decides the embedding model and which settings are compared.
+    `sealed`: the design that the file already holds, empty at the first start.
     """
+    # The sealed design decides the embedding model and which settings are compared.
     # The embedding model is restored before it is read below: a resume uses the sealed model, even
     # if another one would be chosen today.
     providers.restore_sealed_embedding(sealed.get("embedding_model"))
@@ -535,10 +523,7 @@ def build_design(
 def _models_of_speakers(
     study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the models that the study's code names for speakers.
-
-    Plans of earlier versions lack these models, so a resume of such a run leaves them out.
-    """
+    # Plans of earlier versions lack these models, so a resume of such a run leaves them out.
     if sealed and "seat_models" not in sealed:
         return {}
     seat_models = [] if providers.override else study_file.study.extra_models(study_file.config)
@@ -546,7 +531,7 @@ def _models_of_speakers(
 
 
 async def _close_without_outputs(context: RunContext) -> None:
-    """End a resume that changed nothing. Its tables and manifest stay as they are."""
+    # A resume changed nothing, so its tables and manifest stay as they are.
     context.gateway.stop_calls(RunHaltedError("the run is over"))
     await context.gateway.wait_for_calls_in_flight()
     context.plan.restore_file()
@@ -621,7 +606,6 @@ def _derived_tables(
 
 
 def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
-    """Return the reason why the whole run is unusable, or an empty string."""
     study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not study_reason and answers is not None:
@@ -682,7 +666,7 @@ def _collect_run_facts(
 
 
 def relative_path(path: Path, folder: Path) -> str:
-    """Return a path relative to a folder, or the file name alone if no relative path exists."""
+    """Return a path relative to a folder, or else the file name alone."""
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     # On Windows there is no relative path between two drives.

@@ -1,9 +1,8 @@
-"""Forecast the cost of a run from its estimate and the replies so far.
+"""Forecast the cost of a run from its estimate and the replies so far."""
 
-The estimate assumes the length of the model's replies. The preflight and the first replies show
-their true length. So the forecast moves from the estimate to the counted values, and its range
-narrows.
-"""
+# The estimate assumes the length of the model's replies. The preflight and the first replies show
+# their true length. So the forecast moves from the estimate to the counted values, and its range
+# narrows.
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ Price = Callable[[str, float, float], float | None]
 
 
 class Cost(NamedTuple):
-    """The forecast cost of a whole run (USD): the middle and the range around it."""
+    """The forecast cost of a whole run in USD, with a range."""
 
     middle: float
     low: float
@@ -39,8 +38,7 @@ class Cost(NamedTuple):
 
 @dataclass(slots=True)
 class _Counted:
-    """Sums over the replies of one model: calls, tokens sent, tokens received and cost (USD)."""
-
+    # Sums over the replies of one model: calls, tokens sent, tokens received and cost (USD).
     calls: int = 0
     sent: int = 0
     said: int = 0
@@ -48,7 +46,7 @@ class _Counted:
 
 
 class Forecast:
-    """A progress receiver that adds up replies and forecasts the cost of the whole run."""
+    """Counts replies and forecasts the cost of the whole run."""
 
     def __init__(self, estimate: RunEstimate, price: Price) -> None:
         self._estimate = estimate
@@ -71,7 +69,10 @@ class Forecast:
         return sum(model_counts.calls for model_counts in self._counted.values())
 
     def cost(self) -> Cost | None:
-        """Return the cost of the whole run (USD), or None if the price of a model is unknown."""
+        """Return the cost of the whole run in USD.
+
+        Returns None if the price of a model is unknown.
+        """
         totals = [0.0, 0.0, 0.0]
         for model, calls in self._estimate.model_calls.items():
             bounds = self._cost_of(model, calls)
@@ -81,10 +82,8 @@ class Forecast:
         return Cost(*totals)
 
     def _cost_of(self, model: str, calls: int) -> list[float] | None:
-        """Return the middle, low and high cost (USD) of all calls, or None if there is no price.
-
-        Each is the cost so far plus a forecast for the remaining calls.
-        """
+        # Returns middle, low and high (USD) of the cost so far plus a forecast for the remaining
+        # calls.
         model_counts = self._counted.get(model, _Counted())
         calls_left = max(0, calls - model_counts.calls)
         input_per_call, output_per_call = (
@@ -116,10 +115,7 @@ class Forecast:
         return costs
 
     def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
-        """Return the middle, low and high of a range, each divided by the middle.
-
-        Without a range all three are 1.
-        """
+        # Returns middle, low and high, each divided by the middle. Without a range all three are 1.
         if bounds is None or not bounds.low + bounds.high:
             return 1.0, 1.0, 1.0
         middle = (bounds.low + bounds.high) / 2
@@ -127,8 +123,5 @@ class Forecast:
 
 
 def _blend_estimates(expected: float, total: int, calls: int, trust: float) -> float:
-    """Return the weighted mean of `expected` and the counted mean `total / calls`.
-
-    `trust` (0 to 1) is the weight of the counted mean.
-    """
+    # `trust` (0 to 1) is the weight of the counted mean.
     return expected if not calls else trust * total / calls + (1 - trust) * expected

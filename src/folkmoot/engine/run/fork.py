@@ -1,9 +1,7 @@
-"""Fork a finished run: repeat it with one reply replaced, dropped, or asked of another model.
+"""Fork a finished run: repeat it with one reply replaced, dropped, or asked elsewhere."""
 
-The fork takes every reply that does not depend on the changed reply from the journal of the source
-run. The fork makes all other calls again. The source run stays unchanged. The command line and
-`folkmoot.fork` use this module.
-"""
+# The fork takes every reply that does not depend on the changed reply from the journal of the
+# source run. The fork makes all other calls again. The source run stays unchanged.
 
 from __future__ import annotations
 
@@ -38,7 +36,11 @@ REPLACEMENT_HINT = "name one of --say TEXT, --drop and --model MODEL"
 
 @dataclass(frozen=True)
 class ReplyReplacement:
-    """What replaces one reply: a text (`say`), nothing (`drop`), or a reply of another `model`.
+    """What replaces one reply.
+
+    - `say`: another text.
+    - `drop`: no reply.
+    - `model`: a reply of this model.
 
     Raises InputError unless exactly one field is set.
     """
@@ -62,10 +64,12 @@ def fork_run(
 ) -> RunFolder:
     """Repeat a finished run in a new folder with another reply at one address.
 
-    The folder is `options.out`, or a new folder beside the run. `address` is the address of a
-    question or the id of an utterance. Raises InputError if the run cannot be forked there, or if
-    the text does not answer the question. Raises DriftError if this version of Folkmoot would send
-    other requests than the run did. Also raises the errors of `run_study`.
+    - `address`: the address of a question or the id of an utterance.
+    - `options.out`: the new folder, or None for a folder beside the run.
+
+    Raises InputError if the run cannot be forked there or the text does not fit.
+    Raises DriftError if this version of Folkmoot would send other requests.
+    Also raises the errors of `run_study`.
     """
     study_file = study_for_fork(run, options, study)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_fork"), "new")[0]
@@ -79,7 +83,10 @@ def resume_fork(
     stopper: RunStopper | None = None,
     study: Study | None = None,
 ) -> RunFolder:
-    """Resume a fork that stopped. Raises InputError if the run is not a fork."""
+    """Resume a fork that stopped.
+
+    Raises InputError if the run is not a fork.
+    """
     change = fork_change(fork)
     if change is None:
         hint = "folkmoot run STUDY --resume continues other runs"
@@ -89,7 +96,7 @@ def resume_fork(
 
 
 def fork_change(run: RunFolder) -> ReplyChange | None:
-    """Return the reply in which a fork differs from its source run, or None for any other run.
+    """Return the changed reply of a fork, or None for any other run.
 
     Raises InputError if the plan is damaged.
     """
@@ -100,13 +107,14 @@ def fork_change(run: RunFolder) -> ReplyChange | None:
 
 
 def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = None) -> StudyFile:
-    """Return the study of a run as `plan.json` holds it, for a fork of the run.
+    """Return the study of a run as `plan.json` holds it.
 
-    Budget and concurrency are taken from `options`.
+    `options`: sets budget and concurrency.
 
-    Raises InputError if the run is unfinished or damaged, or if its study cannot be rebuilt. Raises
-    InputError also for a run with humans, because the humans cannot be asked again.
+    Raises InputError if the run is unfinished, damaged, or cannot be rebuilt.
+    Raises InputError also for a run with humans.
     """
+    # Humans cannot be asked again.
     if not run.is_finished:
         hint = "finish it with --resume first"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
@@ -136,10 +144,10 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
 def build_reply_change(
     run: RunFolder, folder: Path, address: str, replacement: ReplyReplacement
 ) -> ReplyChange:
-    """Return the change of one reply for a fork in `folder`, checked against the earlier run.
+    """Return the checked change of one reply for a fork in `folder`.
 
-    Raises InputError if the address has no question or is a re-ask. Raises it also if the
-    replacement does not fit the reply.
+    Raises InputError if the address has no question or is a repeated question.
+    Raises InputError also if the replacement does not fit the reply.
     """
     # An utterance id is the address of the reply, `#` and the number of the utterance in it.
     question_address, _, _ = address.partition("#")
@@ -184,9 +192,9 @@ def start_fork(
 ) -> RunFolder:
     """Run a fork with the change in `options.change`.
 
-    If the text does not answer the question, the run raises InputError before any call. The new
-    folder is then removed.
+    Raises InputError before any call if the text does not answer the question.
     """
+    # The new folder is then removed.
     assert options.out is not None
     providers = create_router(study_file, options)
     options.consent.require_network_access(study_file.path, study_file.config, providers)
@@ -226,10 +234,8 @@ def _unknown_address_problem(run: RunFolder, journal: JournalReader, address: st
 
 
 def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
-    """Return the raw reply that contains the new text (`words`) in place of the old utterance.
-
-    Raises InputError if the reply does not hold exactly one utterance.
-    """
+    # The new text (`words`) replaces the old utterance in the raw reply. Raises InputError if the
+    # reply does not hold exactly one utterance.
     if not _is_structured(entry.reply):
         return words
     if _is_structured(words):
@@ -263,10 +269,7 @@ def _is_structured(reply: str) -> bool:
 
 
 def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
-    """Return the utterances in the reply at an address, by utterance id.
-
-    If `address` is the id of an utterance, return only this utterance.
-    """
+    # By utterance id. If `address` is the id of an utterance, only this utterance.
     if not run.has_table(UTTERANCES):
         return {}
     column = "utterance_id" if "#" in address else "address"
@@ -277,10 +280,7 @@ def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
 
 
 def _replace_text(value: object, text: str, words: str) -> tuple[object, int]:
-    """Replace each string that equals `text` by `words`, at any depth of a JSON value.
-
-    Returns the new value and the number of replaced strings.
-    """
+    # At any depth of a JSON value. Returns the new value and the number of replaced strings.
     if isinstance(value, str):
         return (words, 1) if value.strip() == text.strip() else (value, 0)
     if isinstance(value, Mapping):

@@ -1,9 +1,8 @@
-"""Repeat a fork, to separate the effect of a changed reply from the randomness of the models.
+"""Repeat a fork, to separate the effect of a reply from chance."""
 
-Each repeat has two forks: one with the changed reply, and one with the original reply. The models
-answer again in both. The second fork repeats every call that the first had to make. The forks are
-cells of a grid with the axis `reply`, so that reports and pages of grids can show them.
-"""
+# Each repeat has two forks: one with the changed reply, and one with the original reply. The models
+# answer again in both. The second fork repeats every call that the first had to make. The forks are
+# cells of a grid with the axis `reply`, so that reports and pages of grids can show them.
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def repeat_fork(
     options: RunOptions,
     stopper: RunStopper | None = None,
 ) -> RunGrid:
-    """Fork a run `repeats` times with the changed reply and `repeats` times with the original.
+    """Fork a run `repeats` times with the changed reply and `repeats` times without.
 
     Raises RunExistsError if the folder is not empty, and the errors of `fork_run`.
     """
@@ -69,7 +68,10 @@ def repeat_fork(
 
 
 def resume_repeats(folder: Path, options: RunOptions, stopper: RunStopper | None = None) -> RunGrid:
-    """Resume repeated forks that stopped. Raises InputError if the grid holds no forks."""
+    """Resume repeated forks that stopped.
+
+    Raises InputError if the grid holds no forks.
+    """
     grid = read_grid(folder)
     # `grid.json` does not hold the change. The plan of the first cell does, with a path relative to
     # the cell and with the draw of its repeat.
@@ -90,7 +92,7 @@ def has_forks(grid: RunGrid) -> bool:
 
 
 def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
-    """Yield the two forks of each repeat: with the changed reply, and with the original reply."""
+    """Yield the two forks of each repeat: with the changed and the original reply."""
     by_repeat: dict[int, dict[str, GridCell]] = {}
     for cell in grid.cells:
         by_repeat.setdefault(cell.repeat, {})[cell.settings[AXIS]] = cell
@@ -100,8 +102,7 @@ def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
 
 @dataclass(frozen=True)
 class _RepeatedFork:
-    """Runs the two forks of every repeat: first with the changed reply, then with the original."""
-
+    # The fork with the changed reply comes first.
     run: RunFolder
     grid: RunGrid
     found: StudyFile
@@ -146,10 +147,7 @@ class _RepeatedFork:
 
 
 def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
-    """Return the cost (USD) so far of all cells except `except_for`.
-
-    Raises StorageError if a cell has a call of unknown cost.
-    """
+    # In USD. Raises StorageError if a cell has a call of unknown cost.
     total = 0.0
     for cell in grid.cells:
         other_run = grid.run(cell) if cell is not except_for else None

@@ -1,12 +1,10 @@
-"""Run a study many times: in repeats with different seeds, and with crossed settings.
+"""Run a study many times: with different seeds and with crossed settings."""
 
-A grid is a folder with `grid.json` and one run folder for each cell below `cells/`. Cells run
-concurrently under one rate limiter and one budget, and the grid resumes as a whole. The cells of
-one repeat share a seed. So they have the same participants in the same conditions, unless a setting
-changes the design.
-
-The preflight of a grid has a separate journal beside `grid.json`. `grid.json` holds its results.
-"""
+# A grid is a folder with `grid.json` and one run folder for each cell below `cells/`. Cells run
+# concurrently under one rate limiter and one budget, and the grid resumes as a whole. The cells of
+# one repeat share a seed. So they have the same participants in the same conditions, unless a
+# setting changes the design. The preflight of a grid has a separate journal beside `grid.json`,
+# which holds its results.
 
 from __future__ import annotations
 
@@ -93,7 +91,10 @@ Samples = Callable[
 
 @dataclass(frozen=True)
 class GridCell:
-    """One run of a grid. `settings` maps each axis to its value in this cell."""
+    """One run of a grid.
+
+    `settings`: the value of each axis in this cell.
+    """
 
     name: str
     settings: Mapping[str, str]
@@ -102,13 +103,13 @@ class GridCell:
 
     @property
     def settings_text(self) -> str:
-        """The settings in words. Empty in a grid without axes."""
+        """The settings in words, empty in a grid without axes."""
         return ", ".join(f"{key} {value}" for key, value in self.settings.items())
 
 
 @dataclass(frozen=True)
 class RunGrid:
-    """A grid on disk: its cells, and the runs of the cells that have started."""
+    """A grid on disk: its cells, and the runs that have started."""
 
     path: Path
     axes: Axes
@@ -116,7 +117,7 @@ class RunGrid:
     cells: tuple[GridCell, ...]
 
     def run(self, cell: GridCell) -> RunFolder | None:
-        """Return the run of a cell, finished or not, or None if the cell has not started."""
+        """Return the run of a cell, or None if the cell has not started."""
         folder = cell_folder(self.path, cell)
         return RunFolder(folder) if (folder / JOURNAL).exists() else None
 
@@ -132,7 +133,10 @@ def is_grid(folder: Path) -> bool:
 
 
 def read_grid(folder: Path) -> RunGrid:
-    """Read the grid in a folder. Raises StorageError if the folder holds no valid grid."""
+    """Read the grid in a folder.
+
+    Raises StorageError if the folder holds no valid grid.
+    """
     grid_data = read_json(folder / GRID_FILE)
     try:
         axes = {
@@ -147,7 +151,7 @@ def read_grid(folder: Path) -> RunGrid:
 
 
 def parse_axes(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Parse `--grid` arguments: `model=a,b` becomes {"model": ["a", "b"]}.
+    """Return the values of each axis in `--grid` arguments such as `model=a,b`.
 
     Raises InputError for a wrong form, a duplicate, and a key that no axis may have.
     """
@@ -171,9 +175,9 @@ def parse_axes(arguments: Sequence[str]) -> dict[str, list[str]]:
 def build_cells(axes: Axes, repeats: int, seed: int) -> list[GridCell]:
     """Return one cell for every combination of values in each repeat.
 
-    The repeat with number r (from 1) has the seed `seed` + r − 1. Raises InputError for more than
-    `MAX_CELLS` cells, and for values that cannot name folders.
+    Raises InputError for too many cells, and for values that cannot name folders.
     """
+    # The repeat with number r (from 1) has the seed `seed` + r − 1.
     count = repeats
     for values in axes.values():
         count *= len(values)
@@ -212,11 +216,14 @@ def run_grid(
 ) -> RunGrid:
     """Run or resume every unfinished cell of a grid.
 
-    On a resume, `axis_arguments` and `repeats` may be empty. `samples` returns the requests of the
-    preflight. Raises InputError before any call if a cell has a problem. An error that concerns all
-    cells (budget, quota, a wrong key, the preflight) stops the grid, which can then be resumed. Any
-    other error of a cell is raised after all other cells have ended.
+    - `axis_arguments`, `repeats`: may be empty on a resume.
+    - `samples`: returns the requests of the test calls before the runs.
+
+    Raises InputError before any call if a cell has a problem.
+    Raises the error of a cell after all other cells have ended.
     """
+    # An error that concerns all cells (budget, quota, a wrong key, the preflight) stops the grid at
+    # once. It can then be resumed.
     first_file = load_study_with_options(source, replace(options, budget=None))
     if first_file.config.seats is not None:
         raise InputError(
@@ -262,10 +269,7 @@ def _folder_name_part(value: str) -> str:
 def _resolve_design(
     folder: Path, options: RunOptions, given_axes: Axes, repeats: int | None
 ) -> tuple[Axes, int]:
-    """Return the axes and the number of repeats of a grid.
-
-    A resume may only add to them. Raises InputError if the arguments would remove a cell.
-    """
+    # A resume may only add to them. Raises InputError if the arguments would remove a cell.
     if not (options.resume and is_grid(folder)):
         return given_axes, repeats or 1
     grid_before = read_grid(folder)
@@ -307,10 +311,8 @@ def _load_cell(
 
 
 def _sealed_cell(grid: Path, cell: GridCell) -> Path:
-    """Return the folder of a cell, or of any started cell if this cell has not started.
-
-    All cells of a grid have the same models in `plan.json`, unless an axis sets the model.
-    """
+    # Any started cell will do: all cells have the same models in `plan.json`, unless an axis sets
+    # the model.
     folder = cell_folder(grid, cell)
     if (folder / PLAN).exists():
         return folder
@@ -319,7 +321,7 @@ def _sealed_cell(grid: Path, cell: GridCell) -> Path:
 
 
 def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
-    """Write `grid.json`, and keep the preflight results that the file already holds."""
+    """Write `grid.json`, and keep the preflight results that it holds."""
     path = grid.path / GRID_FILE
     preflight_rows = read_json(path).get(PREFLIGHT_KEY, []) if path.exists() else []
     write_json(
@@ -345,8 +347,6 @@ def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
 
 @dataclass
 class _GridExecution:
-    """One process of a grid. It runs the cells that are unfinished."""
-
     grid: RunGrid
     # Name of the cell → its study file and options.
     studies_by_cell: Mapping[str, tuple[StudyFile, RunOptions]]
@@ -448,10 +448,8 @@ class _GridExecution:
             progress(RunEnded(outcome))
 
     async def _run_preflight(self, shared_limits: SharedLimits) -> None:
-        """Make one real call for each distinct kind of request (see `_preflight_key`).
-
-        Raises FatalModelError if a cell cannot work, and every error that stops a run.
-        """
+        # One real call for each distinct kind of request (see `_preflight_key`). Raises
+        # FatalModelError if a cell cannot work, and every error that stops a run.
         path, progress = self.grid.path / GRID_FILE, self.options.progress
         grid_data = read_json(path)
         checks_before = [PreflightCheck(**row) for row in grid_data[PREFLIGHT_KEY]]
@@ -481,7 +479,6 @@ class _GridExecution:
         raise_on_problems(checks)
 
     def _unique_preflight_requests(self) -> Iterator[tuple[GridCell, list[ModelRequest], str]]:
-        """Yield each cell with the requests and the embedding model that no earlier cell needs."""
         # The empty string means: no hosted embedding model.
         seen_keys: set[object] = {""}
         for cell, requests in self.samples:
@@ -532,11 +529,8 @@ class _GridExecution:
         gc.collect()
 
     def _shared_limits(self, progress: Progress) -> SharedLimits:
-        """Return the budget and the rate limiter of all cells.
-
-        The budget counts what earlier processes spent. Raises InputError if it is in USD and this
-        cost is unknown.
-        """
+        # The budget counts what earlier processes spent. Raises InputError if it is in USD and this
+        # cost is unknown.
         usd, calls, possible = 0.0, 0, NOTHING
         unpriced: set[str] = set()
         folders = (cell_folder(self.grid.path, cell) for cell in self.grid.cells)
@@ -585,7 +579,7 @@ class _GridExecution:
 
 
 def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
-    """Return a key of a request. The preflight sends only one request with each key."""
+    # The preflight sends only one request with each key.
     hints = request.hints
     return request.model, hints.role, hints.kind, request.temperature, request.max_tokens
 
@@ -593,11 +587,8 @@ def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
 def _merge_preflight_result(
     result: PreflightResult, cell: GridCell, checks_before: list[PreflightCheck]
 ) -> PreflightCheck:
-    """Return the result to report for a preflight call, with the cell named in its problem.
-
-    If the reply came from the journal, an earlier result of the call is returned instead. It shows
-    what the model can do. That result is removed from `checks_before`.
-    """
+    # A reply from the journal does not show what the model can do, so an earlier result of the call
+    # is returned instead, and removed from `checks_before`.
     check = result.check
     check_key = (check.model, check.role, check.answer)
     for earlier_check in checks_before if result.replayed else ():
@@ -610,11 +601,7 @@ def _merge_preflight_result(
 
 
 def _cell_progress(cell: GridCell, progress: Progress) -> Progress:
-    """Return a progress receiver that forwards calls and warnings of a cell to the grid.
-
-    The log of the cell holds all other events.
-    """
-
+    # The log of the cell holds all other events.
     def forward_event(event: Event) -> None:
         if isinstance(event, Notice) and event.level != "info":
             progress(replace(event, message=f"{cell.name}: {event.message}"))

@@ -1,10 +1,9 @@
-"""Choose the models of a run by one rule for all study types.
+"""Choose the models of a run by one rule for all study types."""
 
-These sources are read in order until one names a model: the command line, `plan.json` (on a
-resume), the study file, and `DEFAULT_MODEL` in the environment or `.env`. If no source names a
-model, the embedded respondent answers, so that no vendor bills a run for which no model was chosen.
-The runner and `folkmoot check` use this module.
-"""
+# These sources are read in order until one names a model: the command line, `plan.json` (on a
+# resume), the study file, and `DEFAULT_MODEL` in the environment or `.env`. If no source names a
+# model, the embedded respondent answers, so that no vendor bills a run for which no model was
+# chosen.
 
 from __future__ import annotations
 
@@ -29,9 +28,10 @@ EXAMPLE_MODEL = "openai/gpt-4o"
 def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
     """Return the study file with the models of its run filled in.
 
-    `folder` is the run folder. On a resume, its `plan.json` names the models. `models_note` of the
-    result is a message that the researcher should read before the run. Raises InputError for a
-    model that does not exist, and for a key (`--key`) without a model.
+    - `folder`: the run folder, whose `plan.json` names the models on a resume.
+    - `models_note` of the result: a message to read before the run.
+
+    Raises InputError for an unknown model, and for a `--key` without a model.
     """
     if options.model is not None or options.custom_provider is not None:
         return study_file
@@ -55,7 +55,6 @@ def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> S
 
 
 def _sets_models(overrides: Sequence[str]) -> bool:
-    """Return whether `--set` names a model."""
     keys = (text.partition("=")[0].strip().split(".")[0] for text in overrides)
     return any(key in ("model", "models") for key in keys)
 
@@ -131,7 +130,6 @@ def _embedded_respondent_note(study_file: StudyFile) -> str:
 
 
 def _named_model_hint(study_file: StudyFile) -> str:
-    """Return a hint that suggests a model for this study, with the command that runs it."""
     default = study_file.study.source_model
     if not default:
         return f"To ask a model: {_model_command(study_file, EXAMPLE_MODEL)}"
@@ -149,10 +147,7 @@ def _named_model_hint(study_file: StudyFile) -> str:
 
 
 def _model_command(study_file: StudyFile, model: str, *, by_seat: bool = False) -> str:
-    """Return the command or the Python argument that runs the study with a model.
-
-    If `by_seat` is true, roles for which the study names a model keep that model.
-    """
+    # `by_seat`: roles for which the study names a model keep that model.
     # Without a file, the settings were given from Python.
     if not study_file.path.is_file():
         return f'settings={{"model": "{model}"}}' if by_seat else f'model="{model}"'

@@ -1,10 +1,9 @@
-"""Make one real call for each model, role and answer kind of a study before the study starts.
+"""Test each model, role and answer kind with one real call before a study."""
 
-If a study uses embeddings, one text is embedded as well. The requests are the first of their kind
-in a dry run (`dry_run.py`). These requests go through the journal and the budget like any call, at
-addresses that no study can use. So a resume does not pay for them again. `execution.py` uses this
-module for one run, `grid.py` for a grid.
-"""
+# If a study uses embeddings, one text is embedded as well. The requests are the first of their kind
+# in a dry run (`dry_run.py`). These requests go through the journal and the budget like any call,
+# at addresses that no study can use. So a resume does not pay for them again. `execution.py` uses
+# this module for one run, `grid.py` for a grid.
 
 from __future__ import annotations
 
@@ -35,11 +34,12 @@ EMBEDDING_ADDRESS = f"{PREFLIGHT_SCOPE}/embedding"
 
 
 class PreflightResult(NamedTuple):
-    """The result of one preflight call. `replayed` is true if the reply came from the journal.
+    """The result of one test call before a run.
 
-    The journal does not record the capabilities of the model, so a replayed result lacks them.
+    `replayed`: the reply came from the journal.
     """
 
+    # The journal does not record the capabilities of the model, so a replayed result lacks them.
     check: PreflightCheck
     replayed: bool
 
@@ -47,11 +47,12 @@ class PreflightResult(NamedTuple):
 async def run_preflight(
     context: RunContext, requests: Sequence[ModelRequest], *, uses_embeddings: bool = False
 ) -> None:
-    """Make each preflight call once, in order.
+    """Make each test call once, and write the results into the plan.
 
-    If the study `uses_embeddings`, one text is embedded first. The results are written into the
-    plan and reported as progress. Raises FatalModelError (exit code 2) if a model cannot do what
-    the study needs, and every error that stops a run.
+    `uses_embeddings`: one text is embedded first.
+
+    Raises FatalModelError if a model cannot do what the study needs.
+    Raises every error that stops a run.
     """
     # The plan is written first, because a journal without a plan could not be resumed.
     context.plan.write_plan()
@@ -76,7 +77,7 @@ async def run_preflight(
 
 
 def find_hosted_embedding_model(providers: ModelRouter, config: StudyConfig) -> str:
-    """Return the hosted embedding model of a run, or an empty string if there is none."""
+    """Return the hosted embedding model of a run, or an empty string without one."""
     model = providers.embedding_choice
     hosted = isinstance(model, str) and not resolve_model(model, config.endpoints).local
     return str(model) if hosted else ""
@@ -85,12 +86,14 @@ def find_hosted_embedding_model(providers: ModelRouter, config: StudyConfig) -> 
 async def ask_each_once(
     gateway: Gateway, requests: Sequence[ModelRequest], embedding: str, embedding_address: str
 ) -> list[PreflightResult]:
-    """Make each call once and return the results.
+    """Make each test call once and return the results.
 
-    If `embedding` names a model, the first result is for a text embedded at `embedding_address`.
-    The calls are made in order, so that the first wrong key stops all later calls. Raises every
-    error that stops a run.
+    - `embedding`: the hosted embedding model, or empty.
+    - `embedding_address`: where the embedded text is journaled.
+
+    Raises every error that stops a run.
     """
+    # The calls are made in order, so that the first wrong key stops all later calls.
     results: list[PreflightResult] = []
     if embedding:
         await gateway.embed_texts(embedding_address, embedding, ["A text to embed."])
@@ -112,7 +115,7 @@ async def ask_each_once(
 
 
 def preflight_requests_in(journal: JournalReader) -> tuple[ModelRequest, ...]:
-    """Return the preflight requests of a journal, for a replay of the run."""
+    """Return the requests of a journal's test calls, for a replay of the run."""
     ask_entries = (
         entry for entry in journal.entries_with_prefix(f"{PREFLIGHT_SCOPE}/") if entry.kind == "ask"
     )
@@ -126,7 +129,7 @@ def _request_from_entry(entry: JournalEntry) -> ModelRequest:
 
 
 def raise_on_problems(checks: Sequence[PreflightCheck]) -> None:
-    """Raise FatalModelError (exit code 2) with all problems of the preflight, if there are any."""
+    """Raise FatalModelError with all problems of the test calls, if there are any."""
     problems = [
         f"{check.model} as {check.role} ({check.answer}): {check.problem}"
         for check in checks
@@ -196,10 +199,8 @@ def _describe_support(was_sent: bool, is_accepted: bool | None) -> str:
 
 
 def _describe_parse_problem(request: ModelRequest, text: str) -> str:
-    """Return why a reply cannot be parsed as its answer kind, or an empty string if it can.
-
-    The answer type itself is not in the request, so options and schema are checked instead.
-    """
+    # Returns an empty string if the reply can be parsed. The answer type itself is not in the
+    # request, so options and schema are checked instead.
     kind, options = request.hints.kind, request.hints.offered
     if kind == "choice" and options:
         return _parse_problem(Choice(options).parse_reply(text))

@@ -1,7 +1,6 @@
-"""Count the questions that a human is likely to get, and find checks that have no effect.
+"""Count the questions that a human will get, and find checks without effect."""
 
-The numbers and the stages come from a dry run with the embedded respondent, as the cost does.
-"""
+# The numbers and the stages come from a dry run with the embedded respondent, as the cost does.
 
 from __future__ import annotations
 
@@ -26,8 +25,6 @@ MIN_UNITS = 2
 
 
 class _QuestionCounter:
-    """A provider that notes the questions to seats. Another provider answers them."""
-
     def __init__(self, inner: Provider, question_log: QuestionLog) -> None:
         self._inner = inner
         self._question_log = question_log
@@ -46,7 +43,10 @@ class _QuestionCounter:
 
 
 def count_questions(study_file: StudyFile) -> int | None:
-    """Return the median number of questions to a participant, or None if counting fails."""
+    """Return the median number of questions to a participant.
+
+    Returns None if counting fails.
+    """
     part, _ = small_part(study_file, MIN_UNITS)
     changes = {"seats": None, "budget_usd": None, "budget_calls": MAX_CALLS, "batch": False}
     with open_dry_run(part, changes) as (dry_file, folder):
@@ -70,13 +70,10 @@ def count_questions(study_file: StudyFile) -> int | None:
 def find_check_problems(
     study_file: StudyFile, estimate: RunEstimate
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return (problems, warnings) for checks of humans that would have no effect.
-
-    - A check that is to exclude parts of the run is a problem if the run has no parts.
-    - A check in a stage without questions is a problem. If the dry run was only a sample, it is a
-      warning.
-    - A check after a number of questions is a warning if no participant had so many in the dry run.
-    """
+    """Return problems and warnings for checks of humans that would have no effect."""
+    # A check that is to exclude parts of the run is a problem if the run has no parts. A check in a
+    # stage without questions is a problem, but a warning if the dry run was only a sample. A check
+    # after a number of questions is a warning if no participant had so many in the dry run.
     settings = study_file.config.seats
     if settings is None:
         return [], []

@@ -1,7 +1,6 @@
-"""Repair a damaged journal by removing damaged entries. A resume makes the removed calls again.
+"""Repair a damaged journal by removing damaged entries."""
 
-`folkmoot verify --repair` uses this module.
-"""
+# A resume makes the removed calls again. `folkmoot verify --repair` uses this module.
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ DAMAGED_COPY_NAME = "journal-damaged-{}.sqlite"
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """The entries that a repair removes and the calls that a resume may then make.
+    """The entries that a repair removes and the calls that a resume may make.
 
     Costs are in USD, or None if the cost of a reply is unknown.
     """
@@ -41,10 +40,8 @@ class RepairPlan:
 
 
 def plan_repair(run: RunFolder) -> RepairPlan:
-    """Count the entries that a repair would remove, and estimate the cost of the resume.
-
-    The function changes nothing.
-    """
+    """Count the entries that a repair would remove, and estimate the cost."""
+    # The function changes nothing. The cost is that of the resume.
     with JournalReader(run.path / JOURNAL) as journal:
         problems = tuple(map(str, journal.find_damage()))
         intact_entries = [(number, entry) for number, entry, _ in journal.intact_entries("entries")]
@@ -72,11 +69,9 @@ def plan_repair(run: RunFolder) -> RepairPlan:
 
 
 def repair_journal(run: RunFolder, plan: RepairPlan, requested_by: str) -> Path:
-    """Remove the damaged entries, keep the old journal, and return the path of the old journal.
-
-    The caller must hold the lock of the run folder. The run counts as paused until a resume has
-    asked for the missing answers.
-    """
+    """Remove the damaged entries, and return the path of the old journal."""
+    # The caller must hold the lock of the run folder. The run counts as paused until a resume has
+    # asked for the missing answers.
     path = run.path / JOURNAL
     damaged_copy = next(
         candidate

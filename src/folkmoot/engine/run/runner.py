@@ -1,7 +1,6 @@
-"""Load a study with the caller's options, check it, and run it to a finished run folder.
+"""Load a study, check it, and run it to a finished run folder."""
 
-The command line and `folkmoot.run` use this module. `execution.py` runs the protocol.
-"""
+# The command line and `run` use this module. `execution.py` runs the protocol.
 
 from __future__ import annotations
 
@@ -54,11 +53,13 @@ NO_SEAT_HOST_MESSAGE = (
 def load_study_with_options(
     source: Path | str, options: RunOptions, folder: Path | None = None
 ) -> StudyFile:
-    """Load a study file, apply the options of the command line and choose the models.
+    """Load a study file, apply the options and choose the models.
 
-    `folder` is the run folder, or None for the folder that `run_folder_path` returns. The function
-    writes nothing. Raises InputError for every problem of the file or the options.
+    `folder`: the run folder, or None for the usual one.
+
+    Raises InputError for every problem of the file or the options.
     """
+    # The function writes nothing.
     # If `--model` replaces the model of the file, the file's own model need not exist.
     check_model_names = options.model is None and options.custom_provider is None
     study_file = load_study_file(
@@ -78,7 +79,7 @@ def load_study_with_options(
 def study_from_settings(
     study: Study, settings: Mapping[str, object], options: RunOptions
 ) -> StudyFile:
-    """Build a study file from a study type and a dictionary of settings, for calls from Python."""
+    """Build a study file from a study type and its settings."""
     check_study(study)
     config = validate_settings(study, settings, folder=Path.cwd())
     changes = {"concurrency": options.concurrency, "budget_usd": options.budget}
@@ -94,7 +95,7 @@ def study_from_settings(
 
 
 def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
-    """Return the study reduced to `limit` participants or sessions (`--limit`).
+    """Return the study with at most `limit` participants or sessions.
 
     Raises InputError for a limit below 1 and for a study type without a limit.
     """
@@ -108,11 +109,13 @@ def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
 
 
 def apply_seats(study_file: StudyFile, names: Sequence[str]) -> StudyFile:
-    """Return the study with humans in these seats (`--seat`), in place of the seats in its file.
+    """Return the study with humans in these seats, and in no others.
 
-    The name `open` opens the seats of the file to all people who have the entry link. If the file
-    names no seats, all seats are opened. Raises InputError for a seat that does not exist.
+    `names`: seats, or `open` alone to open the file's seats to everyone with the link.
+
+    Raises InputError for a seat that does not exist.
     """
+    # If the file names no seats, `open` opens all seats.
     if not names:
         return study_file
     seats_before = study_file.config.seats or SeatSettings()
@@ -132,12 +135,14 @@ def apply_seats(study_file: StudyFile, names: Sequence[str]) -> StudyFile:
 def run_study(
     study_file: StudyFile, options: RunOptions, stopper: RunStopper | None = None
 ) -> RunFolder:
-    """Run or resume a study until it ends or `stopper` is called, and return its run folder.
+    """Run or resume a study, and return its run folder.
 
-    Whatever is raised, every reply that was paid for is kept. A run that raises RunPausedError or
-    RunInterruptedError can be resumed. Raises also InputError, RunExistsError, RunLockedError,
-    DriftError, FatalModelError and StorageError.
+    `stopper`: stops the run when it is called.
+
+    Raises RunPausedError or RunInterruptedError for a run that can be resumed.
+    Raises InputError, RunExistsError, RunLockedError, DriftError, FatalModelError and StorageError.
     """
+    # Whatever is raised, every reply that was paid for is kept.
     if options.resume:
         options = resumed_fork(options, run_folder_path(study_file, options))
     providers = create_router(study_file, options)
@@ -204,19 +209,13 @@ def run_study(
 
 
 def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
-    """Return the options to resume a run. If it is a fork, they include its changed reply.
-
-    A fork repeats an earlier run with one reply changed. The plan of the fork holds this reply.
-    """
+    """Return the options to resume a run, with a fork's changed reply."""
     change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
     return replace(options, change=change)
 
 
 def _dry_run_remote_execution(study_file: StudyFile) -> None:
-    """Run a small part of the study in this process, with all data pickled as for a worker.
-
-    If something cannot be pickled, an error is raised before any model is called.
-    """
+    # If something cannot be pickled, an error is raised before any model is called.
     small_file = (
         apply_limit(study_file, 2) if study_file.study.with_limit is not None else study_file
     )
@@ -236,7 +235,7 @@ def open_dry_run(
 ) -> Iterator[tuple[StudyFile, Path]]:
     """Yield a study for a dry run, and a run folder that is deleted afterwards.
 
-    `changes` replace settings of the study.
+    `changes`: replace settings of the study.
     """
     with tempfile.TemporaryDirectory(prefix="folkmoot-dry-run-") as folder:
         config = study_file.config.model_copy(update=dict(changes or {}))
@@ -256,8 +255,7 @@ def create_router(study_file: StudyFile, options: RunOptions) -> ModelRouter:
 def check_models(study_file: StudyFile, options: RunOptions) -> None:
     """Check all models of a run before any request is sent.
 
-    Raises InputError with every model that is unknown, has no key, or lacks a capability that the
-    study needs, such as images or embeddings.
+    Raises InputError if a model is unknown, has no key, or lacks a capability.
     """
     images = study_file.study.image_locations(study_file.config)
     providers = create_router(study_file, options)
@@ -267,5 +265,5 @@ def check_models(study_file: StudyFile, options: RunOptions) -> None:
 
 
 def run_folder_path(study_file: StudyFile, options: RunOptions) -> Path:
-    """Return the run folder: `--out`, or the folder below `outputs/` with the id of the run."""
+    """Return the run folder: `--out`, or a folder below `outputs/`."""
     return options.out if options.out is not None else OUTPUTS / study_file.run_id

@@ -1,7 +1,4 @@
-"""Check whether a study is written in English, the only language of the embedded respondent.
-
-`folkmoot check` and each run with the embedded respondent make this check.
-"""
+"""Check whether a study is in English, the embedded respondent's only language."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ _NO_WORDS = frozenset(StudyConfig.model_fields) | {"personas", "vulnerable", "gr
 
 
 def describe_language(study_file: StudyFile, providers: ModelRouter) -> str:
-    """Return a warning if the embedded respondent answers a study that is not in English.
+    """Return a warning if the embedded respondent answers a study that is not English.
 
-    Return an empty string in all other cases.
+    Returns an empty string in all other cases.
     """
     if providers.has_custom_provider or not any(map(is_synthetic, providers.list_models())):
         return ""
@@ -41,7 +38,7 @@ def describe_language(study_file: StudyFile, providers: ModelRouter) -> str:
 
 
 def is_english(text: str) -> bool:
-    """Return whether a text is English. Return True in case of doubt."""
+    """Return whether a text is English, and True in case of doubt."""
     words = re.findall(r"\w+", text.lower())
     english_words = [word for word in words if word in _ENGLISH_WORDS]
     # Two frequent words with a share of 5 % are proof enough. This avoids the language identifier,
@@ -54,10 +51,6 @@ def is_english(text: str) -> bool:
 
 
 def _texts_of(value: object) -> Iterator[str]:
-    """Yield those texts in a setting that show the language of the study.
-
-    A single ASCII word is left out, because it is more often an identifier than a text.
-    """
     if isinstance(value, str):
         # A single ASCII word is more often an identifier than a text.
         if " " in value.strip() or not value.isascii():

@@ -1,9 +1,8 @@
-"""Verify that nothing in a run folder has changed since the run ended.
+"""Verify that nothing in a run folder has changed since the run ended."""
 
-Reports and `folkmoot.load` use `list_changes`, which compares hashes only. `folkmoot verify` uses
-`verify_run`, which does more. `verify_run` replays the journal in a temporary folder, without any
-call of a model. It then compares every rebuilt table and file with the run folder.
-"""
+# Reports and `load` use `list_changes`, which compares hashes only. `folkmoot verify` uses
+# `verify_run`, which replays the journal in a temporary folder, without any call of a model. It
+# then compares every rebuilt table and file with the run folder.
 
 from __future__ import annotations
 
@@ -113,18 +112,14 @@ class Verification:
 
     @property
     def is_verified(self) -> bool:
-        """True if the run is consistent and has the published digest.
-
-        Without a published digest, a consistent change of the whole folder cannot be detected.
-        """
+        """True if the run is consistent and has the published digest."""
+        # Without a published digest, a consistent change of the whole folder cannot be detected.
         return self.is_consistent and self.digest_matches is True
 
 
 def list_changes(run: RunFolder) -> list[str]:
-    """Return one sentence for each file of a run that has changed since the run.
-
-    Files are compared with the hashes in the manifest, and the journal with its own hashes.
-    """
+    """Return one sentence for each file of a run that has changed."""
+    # Files are compared with the hashes in the manifest, and the journal with its own hashes.
     path, format_version = run.path / JOURNAL, 0
     try:
         with JournalReader(path) as journal:
@@ -154,20 +149,18 @@ def list_changes(run: RunFolder) -> list[str]:
 
 
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
-    """Return two hashes of a run: over its requests and replies alone, and over everything.
-
-    The journal must be undamaged.
-    """
+    """Return two hashes of a run: over its requests and replies, and over everything."""
+    # The journal must be undamaged.
     return journal.content_digest(), digest_of_run(journal.record_digest(), run.plan)
 
 
 def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "") -> Verification:
     """Replay a run and compare the result with the run folder.
 
-    This needs no key and no network, and writes nothing into the run folder. Give `study` if the
-    study type is neither installed nor in a file beside the run. `published` is a digest of the run
-    that was published elsewhere.
+    - `study`: needed if the study type is neither installed nor beside the run.
+    - `published`: a digest of the run that was published elsewhere.
     """
+    # This needs no key and no network, and writes nothing into the run folder.
     verification = Verification(list_changes(run))
     # `list_changes` has already reported each StorageError that is suppressed in this function.
     with suppress(StorageError):
@@ -213,7 +206,7 @@ def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "
 
 
 class NotRebuiltError(Exception):
-    """A run cannot be rebuilt on this machine, although the run itself may be unchanged."""
+    """A run cannot be rebuilt on this machine, although it may be unchanged."""
 
 
 def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
@@ -241,10 +234,7 @@ def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
 
 
 def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
-    """Return the hashes of journal, tables and files that the last withdrawal recorded.
-
-    Returns an empty mapping if no human withdrew.
-    """
+    # Returns an empty mapping if no human withdrew.
     try:
         return read_withdrawals(run.path)[-1].data
     # `amendments.list_changes` reports damaged amendments.
@@ -311,11 +301,9 @@ def _fingerprint_matches(entry: JournalEntry) -> bool:
 
 
 def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
-    """Replay the run in the folder `scratch` and describe entries that the replay did not ask for.
-
-    Raises NotJournaledError if the journal lacks an entry that the replay asks for. Raises
-    NotRebuiltError if the study cannot be run here.
-    """
+    # Returns descriptions of entries that the replay did not ask for. Raises NotJournaledError if
+    # the journal lacks an entry that the replay asks for. Raises NotRebuiltError if the study
+    # cannot be run here.
     try:
         change = ReplyChange.from_plan(run.plan)
         study_file, providers = study_as_it_was_run(run, study, change, with_other_prompts=True)
@@ -371,11 +359,13 @@ def study_as_it_was_run(
     *,
     with_other_prompts: bool = False,
 ) -> tuple[StudyFile, ModelRouter]:
-    """Return the study file and the model router of a run, rebuilt from its plan and manifest.
+    """Return the study file and the model router of a run.
 
-    Raises NotRebuiltError if this installation cannot rebuild them, or if prompts have changed
-    since the run. `with_other_prompts` accepts changed prompts.
+    `with_other_prompts`: accept prompts that changed since the run.
+
+    Raises NotRebuiltError if this installation cannot rebuild them, or for changed prompts.
     """
+    # Both are rebuilt from the plan and the manifest of the run.
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
     if not sealed:
         raise NotRebuiltError(f"{PLAN} contains no design, so the run cannot be rebuilt.")
@@ -422,10 +412,7 @@ def _other_prompts_error(run: RunFolder, changed_prompts: Sequence[str]) -> NotR
 
 
 def _describe_code_difference(run: RunFolder) -> str:
-    """Return in brackets the version of Folkmoot that made the run and the version in use.
-
-    Return an empty string if they are the same.
-    """
+    # Returns an empty string if the versions are the same.
     other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 
@@ -517,7 +504,6 @@ def _prefixed(name: str, sentences: Iterable[str]) -> list[str]:
 
 
 def _claims_differ_in_wording(recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> bool:
-    """Return whether the claims of two plans differ, but only in wording."""
     before, now = (plan.get("sealed", {}).get(CLAIMS, {}) for plan in (recorded, rebuilt))
     claims_before, claims_now = before.get("data") or [], now.get("data") or []
     if before == now or len(claims_before) != len(claims_now):
@@ -526,8 +512,7 @@ def _claims_differ_in_wording(recorded: Mapping[str, Any], rebuilt: Mapping[str,
 
 
 def _same_columns(run: RunFolder, rebuilt: RunFolder) -> bool:
-    """Return whether two codebooks are equal apart from the descriptions of columns."""
-
+    # Apart from the descriptions of columns.
     def without_meanings(value: object) -> object:
         if isinstance(value, Mapping):
             return {
