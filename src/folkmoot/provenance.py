@@ -1,12 +1,6 @@
-"""The sources of the texts in prompts.
+"""The sources of the texts in prompts, which docs/provenance.md explains to researchers.
 
-A text with a source (an utterance, a persona, material, an option, a computed value) is a `Quoted`,
-a string that carries its source. Templates, joins and histories keep the sources of their inputs. A
-request therefore knows the source of each of its characters. No code searches for known texts
-inside other texts. docs/provenance.md explains sources to researchers.
-
-A source has a kind, from the closed list `Kind`, and an id, which states where the text is
-recorded:
+A text with a source is a `Quoted`, a string that carries its source. A source has a kind and an id:
 
     kind            id
     utterance       `utterance_id` in the table `utterances`
@@ -14,10 +8,11 @@ recorded:
     reply           address of an entry of the journal
     any other       `table.column/key…`, one cell of a table (`cell_id`), or
                     `study.key.path`, a key of the study file
-
-Ids that begin with `protocol.` belong to numbers that follow from the position in the protocol,
-such as the round.
 """
+# Templates, joins and histories keep the sources of their inputs. A request therefore knows the
+# source of each of its characters. No code searches for known texts inside other texts. Ids that
+# begin with `protocol.` belong to numbers that follow from the position in the protocol, such as
+# the round.
 
 from __future__ import annotations
 
@@ -64,7 +59,7 @@ _new = tuple.__new__
 
 
 class Source(NamedTuple):
-    """Where a text comes from: its kind, its id, and whose words or description it is."""
+    """Where a text comes from."""
 
     kind: str
     id: str = ""
@@ -76,10 +71,7 @@ class Source(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The address of the reply that contains the text.
-
-        The address is empty for texts that the study prescribes and for texts that no speaker said.
-        """
+        """The address of the reply that contains the text. Empty if no reply does."""
         reply = self.id.rpartition("/")[2].partition("#")[0]
         if self.kind not in ("utterance", "answer", "reply") or not reply.startswith("ask"):
             return ""
@@ -90,11 +82,10 @@ UNKNOWN = Source(UNATTRIBUTED)
 
 
 class Span(NamedTuple):
-    """A range of characters in a text, from `start` to `end` (excluded), with its source.
+    """The characters of a text from `start` up to `end`, with their source."""
 
-    In a request, `start` and `end` are positions in the content of the message with the index
-    `message`. Spans may be nested. For example, a summary can contain a name.
-    """
+    # In a request, `message` is the index of the message in which the positions lie. Spans may be
+    # nested. For example, a summary can contain a name.
 
     start: int
     end: int
@@ -102,15 +93,14 @@ class Span(NamedTuple):
     message: int = 0
 
     def shift_span(self, by: int, message: int = 0) -> Span:
-        """Return the span moved by `by` characters, for the message with the index `message`."""
+        """Return the span moved by `by` characters, in the message with this index."""
         return _new(Span, (self.start + by, self.end + by, self.source, message))
 
 
 class SourcedText(str):
-    """A string that records where its parts come from.
+    """A string that records where its parts come from."""
 
-    Characters outside all spans are instructions of the study.
-    """
+    # Characters outside all spans are instructions of the study.
 
     __slots__ = ("spans",)
     spans: tuple[Span, ...]
@@ -135,10 +125,7 @@ class SourcedText(str):
 
 
 class Quoted(SourcedText):
-    """A string that carries its source.
-
-    Filters and joins keep the source. Slicing and f-strings lose the source.
-    """
+    """A string that carries its source. Slicing and f-strings lose the source."""
 
     __slots__ = ("source",)
     source: Source
@@ -183,19 +170,15 @@ class QuotedFloat(float):
 
 
 def cell_id(table_column: str, *key: object) -> str:
-    """Return the id of a table cell, as in `cell_id("items.text", discussion, item)`.
-
-    `key`: the values of the key columns that the class of the row declares (`class Item(Row,
-    table="items", key=(…))`).
-    """
+    """Return the id of a table cell, as in `cell_id("items.text", discussion, item)`."""
+    # `key` holds the values of the key columns that the class of the row declares (`class Item(Row,
+    # table="items", key=(…))`).
     return "/".join((table_column, *(str(part) for part in key)))
 
 
 def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
-    """Return a text or number that carries its source.
-
-    None, booleans and empty texts are returned without a source.
-    """
+    """Return the text or number with its source."""
+    # None, booleans and empty texts are returned without a source.
     source = Source(kind, source_id, speaker)
     quoted: Any = text
     if isinstance(text, str):
@@ -209,11 +192,9 @@ def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
 
 
 def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
-    """Return a value in which each text and number, at any depth, carries its source.
-
-    The id of a source is a path, such as `study.topic.name`. The entries of a sequence get the id
-    of the sequence. A pydantic model becomes a namespace of its fields. Templates use the result.
-    """
+    """Return the value with a source for each text and number in it."""
+    # The id of a source is a path, such as `study.topic.name`. The entries of a sequence get the id
+    # of the sequence. A pydantic model becomes a namespace of its fields, for templates.
     if isinstance(value, BaseModel):
         fields = {name: getattr(value, name) for name in type(value).model_fields}
         return SimpleNamespace(
@@ -233,29 +214,24 @@ def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
 
 
 def enclose_text(text: str, source: Source) -> SourcedText:
-    """Return a text with an additional source for the whole text.
-
-    Parts of the text with sources keep their sources.
-    """
+    """Return the text with one more source for all of it."""
     outer = (Span(0, len(text), source),) if text else ()
     return SourcedText(text, (*outer, *spans_of(text)))
 
 
 def source_of(value: object) -> Source | None:
-    """Return where a value comes from. None if this is unknown or if there are several sources."""
+    """Return where a value comes from. Returns None if it has no source or several."""
     return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
 
 
 def spans_of(text: object) -> tuple[Span, ...]:
-    """Return the spans of a text. A plain string has no spans."""
+    """Return the spans of a text, or an empty tuple for a plain string."""
     return text.spans if isinstance(text, SourcedText) else ()
 
 
 def with_sources(value: object) -> SourcedText:
-    """Return a value as text with its sources.
-
-    A value without a source becomes a text with an unknown source.
-    """
+    """Return a value as text with its sources."""
+    # A value without a source becomes a text with an unknown source.
     if isinstance(value, SourcedText):
         return value
     text = str(value)
@@ -266,11 +242,9 @@ def with_sources(value: object) -> SourcedText:
 
 
 def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
-    """Join parts into one text. Each part keeps its sources.
-
-    A part without sources gets the source `plain`. If `plain` is None, a part without sources
-    counts as an instruction.
-    """
+    """Join parts into one text. Each part keeps its sources."""
+    # A part without sources gets the source `plain`. If `plain` is None, a part without sources
+    # counts as an instruction.
     texts: list[str] = []
     spans: list[Span] = []
     length = 0
@@ -286,10 +260,7 @@ def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN
 
 
 def join_texts(separator: str, parts: Iterable[object]) -> SourcedText:
-    """Join parts like `separator.join`. Each part keeps its sources.
-
-    A separator that is a plain string has no source.
-    """
+    """Join parts like `separator.join`. Each part keeps its sources."""
     return concatenate_texts(
         _interleave_separator(SourcedText(str(separator), spans_of(separator)), parts)
     )
@@ -310,11 +281,9 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 
 
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
-    """Return a changed text with the source of the original text, marked as altered.
-
-    If the original text has several sources, they are kept only if the length is the same.
-    Otherwise the changed text has no known source.
-    """
+    """Return the changed text with the source of the original text, marked as altered."""
+    # If the original text has several sources, they are kept only if the length is the same.
+    # Otherwise the changed text has no known source.
     if changed == text:
         return text
     outer = text.spans[0] if text.spans else None
@@ -327,7 +296,7 @@ def alter_text(text: SourcedText, changed: str) -> SourcedText:
 
 
 def derive_number(result: T, operands: Iterable[object]) -> T:
-    """Return a calculated number with the source of the first operand that has a source."""
+    """Return the result with the source of the first operand that has one."""
     if isinstance(result, bool) or not isinstance(result, (int, float)) or source_of(result):
         return result
     sourced_operand = next((operand for operand in operands if source_of(operand)), None)
@@ -340,10 +309,8 @@ def derive_number(result: T, operands: Iterable[object]) -> T:
 
 
 def replace_words(text: str, old: str, new: str) -> str:
-    """Replace words as `str.replace` does, and keep the record of where parts of a text come from.
-
-    Parts that contained `old` are marked as altered.
-    """
+    """Replace words as `str.replace` does. The text keeps its sources."""
+    # Parts that contained `old` are marked as altered.
     if not isinstance(text, SourcedText):
         return text.replace(old, new)
     match_starts = [match.start() for match in re.finditer(re.escape(old), text)]
@@ -368,7 +335,7 @@ def replace_words(text: str, old: str, new: str) -> str:
 
 
 def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
-    """Escape each character of a text with `change`. Its recorded sources are kept."""
+    """Escape the characters of a text with `change`. The text keeps its sources."""
     ends = sorted({0, len(text), *(end for span in text.spans for end in span[:2])})
     pieces = [change(str(text)[start:end]) for start, end in pairwise(ends)]
     new_offsets = dict(zip(ends, accumulate(map(len, pieces), initial=0), strict=True))
@@ -389,7 +356,7 @@ def _mark_altered(span: Span, text: str, changed: str) -> Span:
 
 
 class Replacement(NamedTuple):
-    """A text that replaces the characters `start` to `end` (excluded) of another text."""
+    """A text that replaces the characters from `start` up to `end` of another text."""
 
     start: int
     end: int
@@ -397,11 +364,9 @@ class Replacement(NamedTuple):
 
 
 def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedText:
-    """Replace parts of a text, and keep the record of where its other parts come from.
-
-    `parts` are in ascending order and do not overlap. A new text keeps its own record. If it has
-    none and replaces exactly one recorded part, it gets the source of that part.
-    """
+    """Replace parts of a text. All other parts keep their sources."""
+    # `parts` are in ascending order and do not overlap. A new text keeps its own sources. If it has
+    # none and replaces exactly one span, it gets the source of that span.
     pieces: list[str] = []
     spans: list[Span] = []
     position = length = 0
@@ -428,10 +393,8 @@ def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedTex
 
 
 def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = False) -> int:
-    """Return the position of `offset` after `parts` of the text were replaced.
-
-    An offset inside a part moves to the beginning of the part. With `after`, it moves to the end.
-    """
+    """Return the position of `offset` after `parts` of the text were replaced."""
+    # An offset inside a part moves to the beginning of the part. With `after`, it moves to the end.
     new_offset = offset
     for part in parts:
         if part.end <= offset and (part.start < offset or not after):
@@ -442,10 +405,11 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
 
 
 def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
-    """Return the positions of texts that a study author declared for a prompt (`ask(shows=…)`).
+    """Return where the shown texts occur in a prompt.
 
-    Raises ValueError with the first declared text that does not occur in the prompt.
+    Raises ValueError with the first one that does not occur.
     """
+    # A study author declares these texts (`ask(shows=…)`).
     spans: list[Span] = []
     for shown in shown_texts:
         start = text.find(shown)

@@ -1,7 +1,5 @@
-"""The Python interface: `run`, `arun`, `fork` and `load`, which return a `Run`.
-
-The methods of `Run` have the names of the commands and do the same as the commands.
-"""
+"""The Python interface: `run`, `arun`, `fork` and `load`, which return a `Run`."""
+# The methods of `Run` have the names of the commands and do the same as the commands.
 
 from __future__ import annotations
 
@@ -55,9 +53,12 @@ IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… name
 
 
 class Run:
-    """A run in the Python interface: tables, findings, and methods named like the commands.
+    """A run in the Python interface: its tables, its findings, and methods named like the commands.
 
-    The tables of an unfinished run hold the rows recorded until now. `partial` then holds a caveat.
+        run = folkmoot.load("outputs/pilot_001")
+        run.findings, run.tables["participants"], run.report()
+
+    The tables of an unfinished run hold the rows recorded until now.
     """
 
     def __init__(self, folder: RunFolder, study_file: StudyFile | None = None) -> None:
@@ -77,7 +78,7 @@ class Run:
     def study(self) -> Study:
         """The study type of the run.
 
-        Raises InputError if the study type is not installed and its Python file is missing.
+        Raises InputError if the study type cannot be found.
         """
         return (
             self._loaded_file.study
@@ -87,12 +88,13 @@ class Run:
 
     @property
     def tables(self) -> Tables:
-        """All tables by name, as polars data frames. A table is read when it is accessed."""
+        """All tables by name, as polars data frames."""
+        # A table is read when it is accessed.
         return Tables(self.folder)
 
     @property
     def findings(self) -> Findings:
-        """The findings of the study and of its controls, as the report shows them."""
+        """The findings of the study and of its controls."""
         return Findings(
             [*compute_findings(self.study, self.folder), *control_findings(self.folder)]
         )
@@ -104,26 +106,23 @@ class Run:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The models, settings, versions and cost of the run.
-
-        The manifest is empty if the process of the run was killed.
-        """
+        """The models, settings, versions and cost of the run. Empty if its process was killed."""
         return self.folder.manifest
 
     @property
     def partial(self) -> str:
-        """The caveat for all results of an unfinished run, or an empty string."""
+        """The caveat for all results of an unfinished run. Empty for a finished run."""
         return self.folder.partial
 
     @property
     def unusable(self) -> str:
-        """The reason why the run has no usable results (exit code 3), or an empty string."""
+        """The reason why the run has no usable results. Empty if it has some."""
         return self.folder.unusable_reason
 
     def table(self, name: str) -> pl.DataFrame:
         """Return one table as a polars data frame.
 
-        Raises StorageError with the names of the tables if there is no such table.
+        Raises StorageError if there is no such table.
         """
         return self.folder.read_table(name)
 
@@ -143,16 +142,18 @@ class Run:
         return self.folder.read_json(name)
 
     def report(self, *, pdf: bool = False) -> Path:
-        """Write `report.html` into the run folder and return the path.
+        """Write the report into the run folder and return its path.
 
-        With `pdf`, also write `report.pdf` and return its path.
+        - `pdf`: if True, write `report.pdf` too and return the path of that file.
         """
         return write_report(self.folder, pdf=pdf)
 
     def check(self, model: str | None = None) -> CheckResult:
-        """Estimate calls, tokens, cost and time of another run with the settings of this run.
+        """Estimate calls, tokens, cost and time of another run with the same settings.
 
-        `model`: another model for the estimate. No model is called, so the estimate costs nothing.
+        - `model`: another model for the estimate.
+
+        No model is called, so the estimate costs nothing.
         """
         study_file = choose_models(
             self._study_file(), RunOptions(model=model, resume=True), self.path
@@ -164,14 +165,14 @@ class Run:
     def power(self, *, iccs: Sequence[float] = ()) -> Findings:
         """Return findings on the smallest effects that the design of the run can detect.
 
-        `iccs`: the assumed intraclass correlations within groups.
+        - `iccs`: the assumed intraclass correlations within groups.
         """
         return Findings(power_of(self._study_file(), iccs))
 
     def verify(self, *, published: str = "") -> Verification:
-        """Rebuild the run from its journal and compare the result with the files of the run.
+        """Rebuild the run from its journal and compare the result with its files.
 
-        `published`: a digest of the run that was published elsewhere.
+        - `published`: a digest of the run that was published elsewhere.
         """
         return verify_run(self.folder, self.study, published=published)
 
@@ -185,7 +186,7 @@ class Run:
 
 
 class Tables(Mapping[str, pl.DataFrame]):
-    """The tables of a run by name. A table is read when it is accessed."""
+    """The tables of a run by name, each read when it is accessed."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -209,7 +210,7 @@ class Tables(Mapping[str, pl.DataFrame]):
 
 
 class Findings(tuple[Finding, ...]):
-    """The findings of a run in the order of the report. `print` shows them like `folkmoot run`."""
+    """The findings of a run in the order of the report. `print` shows them as text."""
 
     __slots__ = ()
 
@@ -221,7 +222,7 @@ class Findings(tuple[Finding, ...]):
 
 @dataclass(frozen=True, repr=False)
 class CheckResult:
-    """The result of `Run.check`."""
+    """The estimate of calls, tokens, cost and time of a run, also as text."""
 
     # The numbers.
     estimate: RunEstimate
@@ -235,8 +236,7 @@ class CheckResult:
 def load(folder: str | Path) -> Run:
     """Return the run in a folder, finished or not.
 
-    Issues a warning for each file that was changed after the run. `Run.verify` compares the run
-    with its journal in full.
+    Issues a warning for each file that was changed after the run.
     """
     run = open_run(Path(folder))
     for change in list_changes(run):
@@ -262,25 +262,30 @@ def run(
 ) -> Run:
     """Run a study to its end and return the run.
 
-    `study` is the path of a study file, or a `Study` (or its name) together with `settings`.
-    `if_exists` decides what happens if the folder of the run (`out`) already holds a run:
+        run = folkmoot.run("study.yaml", model="synthetic", out="outputs/pilot_001")
 
-    - `"resume"` continues the existing run. Journaled answers are read, and only missing answers
-      are requested. A notebook cell can therefore be run again: a finished run returns the same
-      tables and costs nothing. If the study has changed, DriftError states the difference, and the
-      run stays unchanged.
-    - `"new"` starts a run in a new folder: `pilot_001_2`, `pilot_001_3`. All calls are made and
-      paid for again.
-    - `"error"` raises RunExistsError.
+    - `study`: the path of a study file, or a `Study` or its name.
+    - `settings`: the settings of the study, if `study` is not a file.
+    - `out`: the folder of the run.
+    - `if_exists`: what happens if `out` already holds a run.
+    - `budget`: the most that the run may cost, in USD.
+    - `provider`: an object that answers every call instead of a model, for tests.
+    - `trust`: True if the study file may run its Python code and send data to its addresses.
+    - `stopper`: stops the run like Ctrl-C, from any thread.
+    - all others: fields of `RunOptions`.
 
-    No choice overwrites or deletes an answer. `"resume"` is the default, because it pays for no
-    answer twice and lets a whole notebook be run again.
+    The values of `if_exists` are:
 
-    `provider`: for tests, an object that answers every call instead of a model. `trust`: True if
-    the study file may run its Python code and send data to its addresses. `stopper`: stops the run
-    like Ctrl-C and can be called from any thread. Other keywords are fields of `RunOptions`. Raises
-    the errors of `folkmoot.errors`. To continue a paused run, call the function again.
+    - `"resume"`: continue the run. Only missing answers are requested and paid for.
+    - `"new"`: start a run in a new folder, such as `pilot_001_2`. All answers are paid for again.
+    - `"error"`: raise RunExistsError.
+
+    No choice overwrites or deletes an answer. Raises DriftError if the study has changed since the
+    run began. Raises RunPausedError if a budget or quota is used up. The same call then continues
+    the run.
     """
+    # `"resume"` is the default, because it lets a whole notebook be run again: a finished run
+    # returns the same tables and costs nothing.
     if "resume" in more:
         raise TypeError("run() has no keyword resume; it is the default of if_exists")
     # In a notebook, blocking the event loop is harmless, because nothing else runs in it.
@@ -337,12 +342,16 @@ def fork(
 ) -> Run:
     """Repeat a finished run with one reply changed, and return the new run.
 
-    `address`: the address of a question or the id of an utterance. The reply is replaced by `say`,
-    removed (`drop`), or requested from another `model`. Answers that depend on the changed reply
-    are requested again. All other answers are taken from the source run.
+        folkmoot.fork(run, address, say="I disagree.")
 
-    An unfinished fork in the folder `out` is continued. `study`: the study type, needed if it is
-    neither installed nor in a file beside the run.
+    - `address`: the address of a question or the id of an utterance.
+    - `say`: the new reply.
+    - `drop`: if True, the reply is removed.
+    - `model`: another model that gives the reply.
+    - `out`: the folder of the new run. An unfinished fork in it is continued.
+    - `study`: the study type, if it cannot be found beside the run.
+
+    Only answers that depend on the changed reply are requested again.
     """
     base = source.folder if isinstance(source, Run) else RunFolder(source)
     replacement = ReplyReplacement(say, drop, model)
@@ -361,11 +370,13 @@ def fork(
 async def arun(
     study: str | Path | Study, settings: Mapping[str, object] | None = None, **options: Any
 ) -> Run:
-    """Run a study from async code with the arguments of `run`, without blocking the event loop.
+    """Run a study from async code, without blocking the event loop.
 
-    If the task is cancelled, its running calls are completed and journaled. The same call to `arun`
-    continues the run.
+        run = await folkmoot.arun("study.yaml", model="synthetic")
+
+    The arguments are those of `run`. After a cancellation, the same call continues the run.
     """
+    # If the task is cancelled, its running calls are completed and journaled.
     return await run_beside_loop(lambda stopper: run(study, settings, stopper=stopper, **options))
 
 

@@ -1,9 +1,7 @@
-"""Extensions by other packages: study types, persona sources and model providers.
-
-Extensions are registered under entry-point groups. The installed packages are searched once per
-process, because the search takes longer than most commands. A package that is installed during a
-process is found only by later processes.
-"""
+"""Extensions by other packages: study types, persona sources and model providers."""
+# Extensions are registered under entry-point groups. The installed packages are searched once per
+# process, because the search takes longer than most commands. A package that is installed during a
+# process is found only by later processes.
 
 from __future__ import annotations
 
@@ -17,7 +15,8 @@ PROVIDERS = "folkmoot.providers"
 
 
 def installed_entry_points(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, in alphabetical order, without importing them."""
+    """Return the entry points of a group by name, in alphabetical order."""
+    # None of them is imported.
     return {point.name: point for point in sorted(_installed_entry_points().select(group=group))}
 
 

@@ -1,9 +1,7 @@
-"""Read the cells of an .xlsx file as plain values, with merged and hidden parts of its sheets.
-
-A spreadsheet may come from any source, and openpyxl can use much memory before it reports the size.
-Every file is therefore read in a child process with limits on memory and time. Formulas are not
-executed. The value of a formula is its last calculated result.
-"""
+"""Read the cells of an .xlsx file as plain values."""
+# A spreadsheet may come from any source, and openpyxl can use much memory before it reports the
+# size. Every file is therefore read in a child process with limits on memory and time. Formulas are
+# not executed. The value of a formula is its last calculated result.
 
 from __future__ import annotations
 
@@ -58,10 +56,9 @@ class RawCell(NamedTuple):
 
 @dataclass
 class RawSheet:
-    """The filled cells of a sheet in order, with its merged and hidden parts.
+    """The filled cells of a sheet in order, with its merged and hidden parts."""
 
-    Rows and columns are counted from 1.
-    """
+    # Rows and columns are counted from 1.
 
     name: str
     is_hidden: bool
@@ -75,7 +72,10 @@ class RawSheet:
 
 
 def read_spreadsheet(path: Path) -> list[RawSheet]:
-    """Return the sheets of a file in order. Raises InputError if the file cannot be read."""
+    """Return the sheets of a file in order.
+
+    Raises InputError if the file cannot be read.
+    """
     _check_kind(path)
     bounds = (MAX_UNPACKED_BYTES, MAX_CELLS, MAX_CHARACTERS)
     try:
@@ -264,7 +264,7 @@ def _is_finite(text: str) -> bool:
 
 
 def _write_date(value: object) -> str:
-    """Return a date or time as ISO text, without the time if it is midnight."""
+    # ISO text, without the time if it is midnight.
     if isinstance(value, dt.datetime):
         midnight = value.time() == dt.time()
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")

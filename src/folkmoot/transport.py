@@ -1,9 +1,6 @@
-"""HTTP with aiohttp: concurrent requests over open connections, and the download of a file.
-
-`http_client.py` sends requests with this module, and `persona_hub.py` downloads with it. The module
-handles size limits, proxies, certificates and the wording of failures. Proxies and certificates are
-taken from the environment and the system. The module knows nothing about models.
-"""
+"""HTTP with aiohttp: concurrent requests over open connections, and the download of a file."""
+# Size limits, proxies, certificates and the wording of failures are handled here. Proxies and
+# certificates are taken from the environment and the system.
 
 from __future__ import annotations
 
@@ -45,11 +42,10 @@ class Failure(Enum):
 
 
 class TransferError(Exception):
-    """No complete response was received. `failure` is the reason.
+    """No complete response was received."""
 
-    The message names the host and contains no secret. `answer_began` is True if the server had sent
-    a success status before the transfer failed.
-    """
+    # The message names the host and contains no secret. `answer_began` is True if the server had
+    # sent a success status before the transfer failed.
 
     def __init__(self, failure: Failure, message: str, *, answer_began: bool = False) -> None:
         super().__init__(message)
@@ -77,10 +73,12 @@ class HttpConnections:
     ) -> None:
         """Store the settings without opening a connection.
 
-        `headers`: sent with every request. `timeout`: the maximum seconds of a request with its
-        response. `limit`: the maximum bytes of a decompressed body. `reached_hosts`: servers that
-        have answered before. A failure of any other server may be a wrong address.
+        - `headers`: sent with every request.
+        - `timeout`: the most seconds for a request with its response.
+        - `limit`: the most bytes of a decompressed body.
+        - `reached_hosts`: servers that have answered before.
         """
+        # A failure of a server that never answered may be due to a wrong address.
         self._headers = headers
         self._timeout = timeout
         self._limit = limit
@@ -88,10 +86,11 @@ class HttpConnections:
         self._session: aiohttp.ClientSession | None = None
 
     async def send_request(self, request: HttpRequest, proxy: str | None = None) -> HttpResponse:
-        """Send a request once and return the response. Raises TransferError if the transfer fails.
+        """Send a request once and return the response.
 
-        A redirect is returned and not followed.
+        Raises TransferError if the transfer fails.
         """
+        # A redirect is returned and not followed.
         url = request.url
         server = _server_address(url)
         was_reached = server in self._reached
@@ -159,12 +158,14 @@ async def download_file(
     silence: float,
     progress: Callable[[int, int | None], object] | None = None,
 ) -> None:
-    """Download the file at `url` and pass it to `write` in pieces. Redirects are followed.
+    """Download the file at `url` and pass it to `write` in pieces.
 
-    `progress(bytes so far, total bytes or None)` is called after each piece. `silence`: the number
-    of seconds without data after which the download fails. Raises TransferError for a failed
-    transfer, and if fewer bytes arrive than announced. Exceptions of `write` are raised unchanged.
+    - `silence`: the seconds without data after which the download fails.
+    - `progress`: called after each piece with the received and the total bytes.
+
+    Raises TransferError if the file does not arrive whole.
     """
+    # The total is None if the server does not announce it. Redirects are followed.
     proxy = proxy_for(url)
     received_bytes = 0
     # Without compression, the announced length is that of the file.
@@ -189,11 +190,9 @@ async def download_file(
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy for an address from the environment or the system, or None.
-
-    HTTP_PROXY or HTTPS_PROXY have priority over ALL_PROXY, in upper or lower case. Hosts in
-    NO_PROXY get no proxy.
-    """
+    """Return the proxy for an address. Returns None if there is none."""
+    # HTTP_PROXY or HTTPS_PROXY have priority over ALL_PROXY, in upper or lower case. Hosts in
+    # NO_PROXY get no proxy.
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -211,10 +210,7 @@ def _client_timeout(total: float | None, silence: float | None = None) -> aiohtt
 
 
 def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSession:
-    """Return a session without cookies and without a limit on connections.
-
-    `silence`: the number of seconds without data after which a transfer fails.
-    """
+    # `silence`: the seconds without data after which a transfer fails.
     context = _ssl_context() if secure else True
     return aiohttp.ClientSession(
         # The rate limiter of the engine limits the calls, so the connector does not.
@@ -226,7 +222,7 @@ def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.Cl
 
 
 def _ssl_context() -> ssl.SSLContext:
-    """Return a TLS context with the certificates of the system and of environment variables."""
+    # The certificates are those of the system and of environment variables.
     context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for variable in _CA_VARIABLES:
         path = os.environ.get(variable)
@@ -259,7 +255,7 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def _detect_scheme_mismatch(url: str) -> str | None:
-    """Return an error message if a server expects https:// for an http:// address or vice versa."""
+    # A server may expect https:// for an http:// address or vice versa.
     parts = urlsplit(url)
     is_secure = parts.scheme.lower() == "https"
     unverified_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -335,7 +331,7 @@ def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferEr
 
 
 def _server_address(url: str) -> str:
-    """Return scheme, host and port of a URL, the key under which a server is remembered."""
+    # The key under which a server is remembered.
     parts = urlsplit(url)
     return f"{parts.scheme}://{_host_and_port(parts)}".lower()
 

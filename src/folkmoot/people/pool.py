@@ -53,7 +53,7 @@ class Pool:
     path: Path = DEFAULT_POOL
 
     def load_personas(self) -> list[Persona]:
-        """Return all personas of the pool, oldest first, or an empty list if there is no file.
+        """Return all personas of the pool, oldest first. Returns an empty list without a file.
 
         Raises InputError if the file is not a pool.
         """

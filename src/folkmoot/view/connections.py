@@ -1,11 +1,9 @@
-"""The HTTP server of the run viewer and of the seats.
-
-The server limits how many connections a visitor without a token can keep open, and for how long. A
-connection is trusted as soon as it has carried a request with a valid token. If there are too many
-untrusted connections, the server takes the address with the most of them and closes the oldest
-connection of this address. Connections with an incomplete request are closed first, because
-browsers send a whole request at once.
-"""
+"""The HTTP server of the run viewer and of the seats."""
+# The server limits how many connections a visitor without a token can keep open, and for how long.
+# A connection is trusted as soon as it has carried a request with a valid token. If there are too
+# many untrusted connections, the server takes the address with the most of them and closes the
+# oldest connection of this address. Connections with an incomplete request are closed first,
+# because browsers send a whole request at once.
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ CONNECTION = "folkmoot.connection"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """The time limits for visitors, and the limits on the number of open connections."""
+    """The most open connections, and the most seconds for each step of a request."""
 
     # Time for a request to arrive (`head_seconds`, `body_seconds`).
     head_seconds: float = 15.0
@@ -51,7 +49,7 @@ class ConnectionLimits:
 
 
 class PageConnection(H11Protocol):
-    """One HTTP connection, with time limits for request head, request body and answer."""
+    """One HTTP connection with time limits."""
 
     def __init__(self, server: PageServer) -> None:
         state = {**server.lifespan.state, CONNECTION: self}
@@ -70,11 +68,11 @@ class PageConnection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """True if a whole request has arrived and the server is answering it."""
+        """True if a whole request has arrived and its answer is not complete."""
         return self._part == "answer"
 
     def trust(self) -> None:
-        """Mark the connection as trusted. Call this method after a request with a valid token."""
+        """Mark the connection as trusted, after a request with a valid token."""
         self.trusted = True
         self._pool.release_connection(self)
         if self.is_answering:
@@ -140,7 +138,9 @@ class PageConnection(H11Protocol):
 
 
 class ConnectionPool:
-    """The open connections of one server. Untrusted connections are also grouped by address."""
+    """The open connections of one server."""
+
+    # Untrusted connections are also grouped by address.
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -153,11 +153,9 @@ class ConnectionPool:
         self._closed = asyncio.Event()
 
     def add_connection(self, connection: PageConnection) -> None:
-        """Add a new connection. If there are then too many, close an untrusted connection.
-
-        If the address of the new connection has too many, its oldest one is closed. Otherwise, the
-        address with the most untrusted connections loses its oldest one.
-        """
+        """Add a new connection. If there are too many, close an old one without a valid token."""
+        # If the address of the new connection has too many, its oldest one is closed. Otherwise,
+        # the address with the most untrusted connections loses its oldest one.
         self._open.add(connection)
         same_address = self._untrusted.setdefault(connection.address, {})
         same_address[connection] = None
@@ -169,7 +167,7 @@ class ConnectionPool:
             )
 
     def release_connection(self, connection: PageConnection) -> None:
-        """Remove a connection from the group of untrusted connections."""
+        """Mark a connection as no longer untrusted."""
         same_address = self._untrusted.get(connection.address, {})
         same_address.pop(connection, None)
         if not same_address:
@@ -200,11 +198,10 @@ class ConnectionPool:
 
 
 class PageServer(uvicorn.Server):
-    """A uvicorn server for the pages at an open socket.
+    """A uvicorn server for the pages."""
 
-    The server accepts connections one at a time, so that new visitors do not slow down connected
-    visitors. Invalid requests are not logged.
-    """
+    # The server accepts connections one at a time, so that new visitors do not slow down connected
+    # visitors. Invalid requests are not logged.
 
     def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None) -> None:
         config = uvicorn.Config(
@@ -259,17 +256,15 @@ class PageServer(uvicorn.Server):
 
 
 def trust_connection(scope: Scope) -> None:
-    """Mark the connection of an ASGI request as trusted, because the request has a valid token."""
+    """Mark the connection of a request with a valid token as trusted."""
     connection = scope.get("state", {}).get(CONNECTION)
     if isinstance(connection, PageConnection):
         connection.trust()
 
 
 def address_group(host: str) -> str:
-    """Return the key by which visitors are grouped: an IPv4 address, or the /64 network of IPv6.
-
-    A visitor with IPv6 usually has all addresses of a /64 network.
-    """
+    """Return an IPv4 address unchanged, or the /64 network of an IPv6 address."""
+    # A visitor with IPv6 usually has all addresses of a /64 network.
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -282,7 +277,7 @@ def address_group(host: str) -> str:
 
 
 def allow_files(max_files: int) -> int:
-    """Raise the limit of open files of this process, if possible. Return the new limit."""
+    """Raise the limit of open files of this process, if possible. Returns the new limit."""
     # Windows has no such limit.
     if sys.platform == "win32":
         return max_files

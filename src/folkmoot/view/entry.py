@@ -1,9 +1,7 @@
-"""The pages of an open entry, which is one link for all participants.
-
-A participant who opens the link and consents gets the next free seat. A returning participant is
-recognised by a cookie or a return code. A recruitment platform, such as Prolific, may also have
-added an id to the link. `engine.seats.lobby` decides who gets which seat.
-"""
+"""The pages of an open entry, which is one link for all participants."""
+# A participant who opens the link and consents gets the next free seat. A returning participant is
+# recognised by a cookie or a return code. A recruitment platform, such as Prolific, may also have
+# added an id to the link. `engine.seats.lobby` decides who gets which seat.
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ class EntryPages:
         self.lobby = lobby
 
     def page_routes(self) -> list[Route]:
-        """Return the routes of the pages of the open entry."""
+        """Return the routes of the pages."""
         return [
             Route("/enter/{token}", self.show_entry),
             Route("/enter/{token}", self.enter, methods=["POST"]),
@@ -52,7 +50,7 @@ class EntryPages:
         ]
 
     async def show_entry(self, request: Request) -> Response:
-        """Show the form for consent and name. Redirect a returning participant to their seat."""
+        """Show the form for consent and name, or the seat of a returning participant."""
         self._check_token(request)
         ids = self._link_ids(request)
         seat_state = self._find_returning(request, ids)
@@ -82,7 +80,7 @@ class EntryPages:
         return self._lead_to(request, seat_state, visit)
 
     async def return_by_code(self, request: Request) -> Response:
-        """Redirect a participant who enters a return code to their seat."""
+        """Redirect a participant who enters a return code to the right seat."""
         self._check_token(request)
         sent = await read_form(request)
         seat_state = self.seat_manager.find_seat(self.lobby.find_code(first_of(sent, "code")))

@@ -1,11 +1,9 @@
-"""Create forms for humans from JSON schemas, and convert submitted forms to JSON.
-
-A model writes JSON text, and a human fills in one field for each property. Enumerations become
-options, and numbers have bounds. A list of texts is entered with one item per line. A list of
-objects becomes rows, and blank rows are ignored. If no field can show a schema, the human writes
-JSON. A way out is a value by which the human gives no answer: `none_of_these`, `declined`,
-`cannot_say` or null. A choice shows ways out as further buttons. Other fields show a checkbox.
-"""
+"""Create forms for humans from JSON schemas, and convert submitted forms to JSON."""
+# A model writes JSON text, and a human fills in one field for each property. Enumerations become
+# options, and numbers have bounds. A list of texts is entered with one item per line. A list of
+# objects becomes rows, and blank rows are ignored. If no field can show a schema, the human writes
+# JSON. A way out is a value by which the human gives no answer: `none_of_these`, `declined`,
+# `cannot_say` or null. A choice shows ways out as further buttons. Other fields show a checkbox.
 
 from __future__ import annotations
 
@@ -81,7 +79,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReading:
-    """The context in which `form_of` builds the fields of a form from a schema."""
+    """What the fields of a form are built from besides the schema."""
 
     # The `$defs` of the schema.
     definitions: Mapping[str, JsonValue]
@@ -89,9 +87,9 @@ class SchemaReading:
     fields_for_people: Mapping[str, FieldForPeople]
 
     def find_wording(self, name: str) -> FieldForPeople | None:
-        """Return how humans are shown the field with this HTML name.
+        """Return the wording for humans of the field with this HTML name.
 
-        Returns None if the schema alone decides how the field is shown.
+        Returns None if the field has no wording of its own.
         """
         path = [part for part in name.split(".")[1:] if not part.isdigit()]
         wordings = self.fields_for_people
@@ -99,14 +97,14 @@ class SchemaReading:
 
 
 def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
-    """Return (label, value) pairs for values that give no answer, such as `declined`."""
+    """Return these values, such as `declined`, with the labels of their buttons."""
     return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
 def form_of(
     schema: Schema, fields_for_people: Mapping[str, FieldForPeople] | None = None
 ) -> FormField:
-    """Build the form for a JSON schema. `fields_for_people`: see `SchemaReading`."""
+    """Build the form for a JSON schema."""
     definitions = schema.get("$defs")
     reading = SchemaReading(
         definitions if isinstance(definitions, dict) else {}, fields_for_people or {}
@@ -117,7 +115,7 @@ def form_of(
 def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
     """Return the JSON value of a submitted form.
 
-    Raises ValueError with the name of an invalid field.
+    Raises ValueError if a field is invalid.
     """
     answer = _field_value(form, sent)
     if isinstance(answer, _Nothing):
@@ -126,10 +124,9 @@ def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """Return the chosen value by which a human gave no answer, such as `declined`.
+    """Return the value by which the human gave no answer, such as `declined`.
 
-    Returns None if the human chose no such value. Raises ValueError if the form also holds an
-    answer.
+    Returns None without such a value. Raises ValueError if the form also holds an answer.
     """
     if not (chosen_ways := _ways_taken(form, sent)):
         return None
@@ -141,10 +138,8 @@ def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
-    """Return True if a submitted form holds no answer.
-
-    Checkboxes by which a human declines to answer do not count as an answer.
-    """
+    """Return True if a submitted form holds no answer."""
+    # Checkboxes by which a human declines to answer do not count as an answer.
     texts = (texts for name, texts in sent.items() if _is_answer(name))
     return not any(text.strip() for field_texts in texts for text in field_texts)
 
@@ -154,7 +149,7 @@ def _is_answer(name: str) -> bool:
 
 
 def problem_with(value: JsonValue, schema: Schema) -> str:
-    """Describe to the participant why a value does not fit the schema. Returns "" if it fits."""
+    """Tell the participant why a value does not fit the schema. Empty if it fits."""
     checker = jsonschema.Draft202012Validator(dict(schema))
     error = next(iter(sorted(checker.iter_errors(value), key=lambda entry: len(entry.path))), None)
     if error is None:
@@ -187,7 +182,8 @@ _PROBLEMS = {
 
 
 def label_of(key: str) -> str:
-    """Return the label of a key: `top_choice` becomes "Top choice". Ids such as `V1` are kept."""
+    """Return a key as a label, such as "Top choice" for `top_choice`."""
+    # Ids such as `V1` are kept.
     words = key.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
@@ -304,10 +300,8 @@ def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReadin
 def _option_rows(
     lines_field: FormField, items: Schema, reading: SchemaReading, depth: int
 ) -> FormField | None:
-    """Return a field with one row for each option, in which humans enter numbers (such as ratings).
-
-    Returns None if the objects of the list have other properties than one option and numbers.
-    """
+    # A field with one row for each option, in which humans enter numbers, such as ratings. None if
+    # the objects of the list have other properties than one option and numbers.
     properties = items["properties"]
     assert isinstance(properties, dict)
     schemas = {
@@ -369,10 +363,7 @@ def _list_field(
 def _resolve_schema(
     schema: Schema, defs: Mapping[str, JsonValue]
 ) -> tuple[Schema, tuple[JsonValue, ...]]:
-    """Return the schema without `$ref` and without ways out, and the values of these ways out.
-
-    A way out is null or a value such as `declined`.
-    """
+    # Return the schema without `$ref` and ways out, and the values of these ways out.
     reference = schema.get("$ref")
     if isinstance(reference, str):
         definition = defs.get(reference.rpartition("/")[2])
@@ -400,7 +391,7 @@ def _is_way_out(value: JsonValue) -> bool:
 
 
 def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
-    """Return the values of a schema if all of them mean "no answer" (null, `declined`), else ()."""
+    # Empty if any value of the schema is an answer.
     if schema.get("type") == "null":
         return (None,)
     values = tuple(value for _, value in _field_options(schema))
@@ -410,11 +401,8 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
 def _label_ways_out(
     way_values: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
-    """Return (label, value) pairs for the ways to give no answer, such as "declined" or null.
-
-    `null`: the way with the label that null gets. Null is left out if the field may stay blank
-    (`required` is False). It is also left out if another pair has the same label.
-    """
+    # `null` is the name of the way out that null stands for. Null is left out if the field may stay
+    # blank (`required` is False). It is also left out if another pair has the same label.
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(
         (WAY_LABELS[name], way)
@@ -443,7 +431,7 @@ def _number_limit(schema: Schema, key: str) -> float | None:
 
 
 class _Nothing:
-    """The type of `NOTHING`, which marks a blank field. Null would be a value."""
+    """Marks a blank field, because None would be a value."""
 
 
 NOTHING = _Nothing()
@@ -546,12 +534,12 @@ def _parse_json(field: FormField, text: str) -> JsonValue:
 
 
 def first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
-    """Return the first value of a submitted field, or "" if the field has no value."""
+    """Return the first value of a submitted field, or an empty text if there is none."""
     return next(iter(sent.get(name, ())), "")
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a submitted form. Uploaded files are left out."""
+    """Return the fields of a submitted form without uploaded files."""
     form = await request.form(max_files=0, max_fields=MAX_FORM_FIELDS)
     texts_by_name: dict[str, list[str]] = {}
     for name, value in form.multi_items():

@@ -1,7 +1,5 @@
-"""Make the overview of a run in a separate process (see `overview.py`).
-
-The command is `python -m folkmoot.view.making RUN FOLDER`.
-"""
+"""Make the overview of a run in a separate process."""
+# The command is `python -m folkmoot.view.making RUN FOLDER` (see `overview.py`).
 
 from __future__ import annotations
 
@@ -25,10 +23,9 @@ from folkmoot.view.site import template_environment
 
 
 def make_pages(run: RunFolder, folder: Path) -> None:
-    """Write the overview of a run into a folder. If the run has tables, write the report too.
-
-    The tables of a run in progress are ignored, because some may not be written yet.
-    """
+    """Write the overview of a run and its report into a folder."""
+    # The tables of a run in progress are ignored, because some may not be written yet. Without
+    # tables, there is no report.
     content: Document | None = None
     if run.table_names() and not is_held(run.path):
         content = build_document(run)
@@ -52,10 +49,8 @@ def make_pages(run: RunFolder, folder: Path) -> None:
 
 
 def draw_chart(svg: str) -> Markup:
-    """Return a chart without inline styles.
-
-    The content security policy of the pages forbids inline styles.
-    """
+    """Return a chart without inline styles."""
+    # The content security policy of the pages forbids inline styles.
     sized = re.sub(r' style="max-width:(\d+)px"', r' width="\1"', svg, count=1)
     return Markup(re.sub(r' style="[^"]*"', "", sized))
 

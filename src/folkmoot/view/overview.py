@@ -1,8 +1,6 @@
-"""Make and cache the overview of a run: findings, design, quality checks and report.
-
-The overview of a large run takes seconds and much memory. A separate process makes it
-(`making.py`), so that the server does not wait. The cache is outside the run folder.
-"""
+"""Make and cache the overview of a run: findings, design, quality checks and report."""
+# The overview of a large run takes seconds and much memory. A separate process makes it
+# (`making.py`), so that the server does not wait. The cache is outside the run folder.
 
 from __future__ import annotations
 
@@ -28,33 +26,30 @@ MADE = "made"
 
 
 def open_overview_cache(run: Path) -> Path:
-    """Return the cache folder of a run (see `cache_folder`). Create it if needed."""
+    """Return the cache folder of a run, which is created if needed."""
     folder = cache_folder(run)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def title_of(config: Mapping[str, object]) -> str:
-    """Return the page title of a run: the title of the study.
-
-    Without a title, return its question.
-    """
+    """Return the title of a study, or its question if it has no title."""
     return str(config.get("pilot_name") or config.get("title") or question_of(config))
 
 
 class Overviews:
-    """The overviews of all runs. Missing overviews are made one run at a time."""
+    """The overviews of all runs. Missing ones are made one at a time."""
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()
         self._tasks: dict[Path, asyncio.Task[Path]] = {}
 
     async def overview_within(self, run: Path, seconds: float) -> Path | None:
-        """Return the cache folder of a run, or None if `get` takes longer than `seconds`.
+        """Return the cache folder of a run as soon as its overview is made.
 
-        The work continues in the background, and a later call returns the result. Raises InputError
-        if `get` raises it.
+        Returns None after `seconds`. Raises InputError if the overview cannot be made.
         """
+        # The work continues in the background, and a later call returns the result.
         task = self._tasks.get(run)
         if task is None:
             task = self._tasks[run] = asyncio.ensure_future(self.get(run))
@@ -67,11 +62,11 @@ class Overviews:
         return task.result()
 
     async def get(self, run: Path) -> Path:
-        """Return the cache folder of a run. Make its files first if they are missing or outdated.
+        """Return the cache folder of a run with an up-to-date overview.
 
-        The folder holds `findings.html`, and `report.html` if there is something to report. Raises
-        InputError with the reason if the files could not be made.
+        Raises InputError if the overview cannot be made.
         """
+        # The folder holds `findings.html`, and `report.html` if there is something to report.
         folder = open_overview_cache(run)
         async with self._one:
             state_file = folder / MADE
@@ -114,7 +109,7 @@ async def _make_overview(run: Path, folder: Path) -> None:
 
 
 def _run_state(run: Path) -> str:
-    """Return the state of a run. A cached overview is valid only for this state."""
+    # A cached overview is valid only for this state.
     parts = [version("folkmoot"), "being written" if is_held(run) else ""]
     for name in (PLAN, MANIFEST, AMENDMENTS_FILE, TABLES):
         parts.append(f"{name} {file_stamp(run / name)}")

@@ -1,8 +1,6 @@
-"""The pages of the run viewer: every address and its content.
-
-`/run/NAME/-/…` is one run, where NAME may be `grid/cell`. Ids and addresses of the run are in the
-query, so that they can contain any character.
-"""
+"""The pages of the run viewer: every address and its content."""
+# `/run/NAME/-/…` is one run, where NAME may be `grid/cell`. Ids and addresses of the run are in the
+# query, so that they can contain any character.
 
 from __future__ import annotations
 
@@ -162,7 +160,7 @@ class Reader:
         return render_page("runs.html.j2", variables)
 
     def describe_runs(self, request: Request) -> dict[str, object]:
-        """Return the template variables of the list of runs."""
+        """Return the template variables of the page that lists the runs."""
         query, order = request.query_params.get("q", ""), request.query_params.get("sort", "")
         polled = urlencode({"q": query, "sort": order})
         return {
@@ -172,10 +170,8 @@ class Reader:
         }  # fmt: skip
 
     def live_runs(self, request: Request) -> Response:
-        """Return the table of runs for a poll.
-
-        The response is empty if the page already shows the same table.
-        """
+        """Return the table of runs for a page that asks for news."""
+        # Empty if the page already shows the same table.
         return answer_poll(request, self._runs_part(request))
 
     def _runs_part(self, request: Request) -> LivePart:
@@ -201,10 +197,8 @@ class Reader:
         return render_page("compare.html.j2", variables)
 
     def grid_page(self, request: Request) -> Response:
-        """Show the cells of a grid as a matrix.
-
-        The query names the claim by which cells are compared.
-        """
+        """Show the cells of a grid as a matrix."""
+        # The query names the claim by which cells are compared.
         name = request.path_params["grid"]
         if name not in grid_names(self.runs.root):
             raise HTTPException(404, f"There is no grid {name} here.")
@@ -240,21 +234,17 @@ class Reader:
         }
 
     def live_run(self, request: Request) -> Response:
-        """Return the progress of a run for a poll.
-
-        The response is empty if the page already shows the same progress.
-        """
+        """Return the progress of a run for a page that asks for news."""
+        # Empty if the page already shows the same progress.
         run, _ = self._resolve_run(request, "")
         status = read_run_status(run.path, request.path_params["name"])
         part = draw_live_part("_progress.html.j2", {"r": status})
         return answer_poll(request, part, is_last=not status.running)
 
     async def findings_page(self, request: Request) -> Response:
-        """Return the overview of a run, or a waiting page that polls for the overview.
-
-        The first page of a run loads the overview separately, because the computation takes
-        seconds.
-        """
+        """Show the overview of a run, or a waiting page until it is made."""
+        # The first page of a run loads the overview separately, because the computation takes
+        # seconds.
         run, context = await run_in_threadpool(self._resolve_run, request, "")
         is_part = bool(request.headers.get("hx-request"))
         try:
@@ -292,10 +282,8 @@ class Reader:
         return FileResponse(figures / name, filename=name)
 
     def download_run_file(self, request: Request) -> Response:
-        """Send a file of the run for download.
-
-        Only files that the engine or the study type wrote are sent.
-        """
+        """Send a file of the run for download."""
+        # Only files that the engine or the study type wrote are sent.
         run, _ = self._resolve_run(request, "")
         name = request.query_params.get("name", "")
         is_known = name in downloadable_files(run)
@@ -399,10 +387,8 @@ class Reader:
         return render_page("room.html.j2", {**context, **_room_content(run, request), "tag": tag})
 
     def live_room(self, request: Request) -> Response:
-        """Return the utterances of a conversation for a poll.
-
-        The response is empty if the page already shows all utterances.
-        """
+        """Return the utterances of a conversation for a page that asks for news."""
+        # Empty if the page already shows all utterances.
         run, context = self._resolve_run(request, "rooms")
         # This is read before the run is opened, so the last poll shows the complete conversation.
         is_last = not is_held(run.path)
@@ -440,7 +426,7 @@ class Reader:
         return render_page("said.html.j2", {**context, "call": call, "around": neighbours})
 
     def call(self, request: Request) -> Response:
-        """Show the details of a call: prompt, reply, parse step, re-asks, tokens, cost, latency."""
+        """Show everything about one call, from the prompt to the cost."""
         run, context = self._resolve_run(request, "")
         with _open_journal(run) as journal:
             call = build_call_view(run, journal, request.query_params.get("at", ""))
@@ -479,7 +465,7 @@ class Reader:
         )  # fmt: skip
 
     def _resolve_run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
-        """Return the requested run, and the template variables that all its pages need."""
+        # The second result holds the template variables that all pages of the run need.
         name = request.path_params["name"]
         run = self.runs.run(name)
         status = read_run_status(run.path, name)
@@ -488,10 +474,8 @@ class Reader:
 
 
 def downloadable_files(run: RunFolder) -> list[str]:
-    """Return the names of the files that the engine or the study type wrote.
-
-    Other files in the folder may be private and cannot be downloaded.
-    """
+    """Return the names of the files that the engine or the study type wrote."""
+    # Other files in the folder may be private and cannot be downloaded.
     hashes = _read_or_empty(lambda: run.manifest).get("hashes", {})
     tables = [
         f"{TABLES}/{name}{suffix}" for name in run.table_names() for suffix in (".csv", ".parquet")
@@ -573,10 +557,7 @@ def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
 
 
 def _initials_of(name: str) -> str:
-    """Return the first letters of the first and the last word of a name.
-
-    If the last word is a number, return its last three digits.
-    """
+    # If the last word is a number, return its last three digits.
     # The id of a participant in parentheses does not belong to the name.
     words = name.partition(" (")[0].replace("_", " ").split() or ["?"]
     if words[-1].isdigit():
@@ -619,9 +600,11 @@ def _tag_of_room(run: RunFolder) -> str:
 def serve_reader(
     folder: Path, host: str, port: int, *, token: bool, tell: Callable[[str], None]
 ) -> None:
-    """Serve the runs of a folder. `tell` receives the address to open.
+    """Serve the runs of a folder.
 
-    Raises InputError if the folder does not exist or the address is not available.
+    - `tell`: called with the address to open.
+
+    Raises InputError if there is no such folder or the address is not available.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; name the one that holds your runs")

@@ -331,10 +331,8 @@ class Profile(_Frozen):
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
-        """Return the demographics that all sources have, plus location and household.
-
-        The race is included if it is known.
-        """
+        """Return the demographics that all sources have, plus location, household and race."""
+        # The race is left out if it is unknown.
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
         return {key: getattr(self, key) for key in keys}
 
