@@ -1,9 +1,7 @@
-"""The participants of a run as one table, with all values that were recorded once per participant.
-
-In a finished run, the participants are the rows of the largest table with unique ids. Other tables
-with one row per participant are joined to it. In a run in progress, the participants come from the
-plan, or else from the questions asked until now.
-"""
+"""The participants of a run as one table, with all values recorded once per participant."""
+# In a finished run, the participants are the rows of the largest table with unique ids. Other
+# tables with one row per participant are joined to it. In a run in progress, the participants come
+# from the plan, or else from the questions asked until now.
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ MAX_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The table and columns in which the participants of a run are recorded."""
+    """Where the participants of a run are recorded: the table and its columns."""
 
     # The name of the table, or empty if the run has none.
     table: str
@@ -70,7 +68,8 @@ def state_of(run: RunFolder) -> tuple[object, ...]:
 
 
 def people_of(run: RunFolder) -> People:
-    """Return where the participants of a run are recorded: in a table, the plan or the journal."""
+    """Return where the participants of a run are recorded."""
+    # In a table, in the plan, or in the journal.
     complete = not isinstance(run, RunSoFar)
     recorded = _recorded_people(run.path, state_of(run)) if complete and run.table_names() else None
     return (
@@ -81,7 +80,8 @@ def people_of(run: RunFolder) -> People:
 
 
 def file_stamp(path: Path) -> tuple[int, int]:
-    """Return (modification time, size) of a file as a cache key. Returns (0, 0) without a file."""
+    """Return the modification time and size of a file, or zeros without a file."""
+    # The stamp is a cache key.
     try:
         stat = path.stat()
     except OSError:
@@ -166,10 +166,7 @@ def journal_of(run: RunFolder) -> JournalReader | None:
 
 
 def people_frame(run: RunFolder, people: People) -> pl.LazyFrame:
-    """Return one row per participant, with `participant_key` and all values of the participant.
-
-    Values in tables with several rows per participant are left out.
-    """
+    """Return one row per participant with all values recorded once per participant."""
     if people.table:
         return _cached_frame(run.path, people, state_of(run))
     return _with_key(people, people.drawn)
@@ -196,7 +193,7 @@ def _key_of(columns: Sequence[str]) -> pl.Expr:
 
 
 def count_of(run: RunFolder) -> int | None:
-    """Return the number of recorded participants. Returns None if no participants are recorded."""
+    """Return the number of participants. Returns None if none are recorded."""
     complete = not isinstance(run, RunSoFar) and run.table_names()
     people = _recorded_people(run.path, state_of(run)) if complete else None
     if people is None:
@@ -207,7 +204,7 @@ def count_of(run: RunFolder) -> int | None:
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
     """Return the names of the participants in a conversation, by id.
 
-    `key`: the key of the conversation.
+    - `key`: the key of the conversation.
     """
     people = people_of(run)
     frame = people_frame(run, people)
@@ -261,7 +258,7 @@ def _key_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unique_row_count(run: RunFolder, name: str, keys: Sequence[str]) -> int:
-    """Return the number of rows of a table, or 0 if two rows have the same values in `keys`."""
+    # 0 if two rows have the same values in `keys`.
     counts = run.scan_table(name).select(
         pl.struct(keys).n_unique().alias("n"), pl.len().alias("all")
     )
@@ -288,12 +285,10 @@ Rows = Callable[[str], pl.LazyFrame | None]
 
 
 def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) -> pl.LazyFrame:
-    """Return the rows that match a query such as `age>40 condition=acp "street safety"`.
-
-    A word without a column matches if it occurs anywhere in the row. Case is ignored.
-    `votes.vote=no` matches participants with a row in the table `votes` that has the value `no` in
-    the column `vote`.
-    """
+    """Return the rows that match a query such as `age>40 condition=acp "street safety"`."""
+    # A word without a column matches if it occurs anywhere in the row. Case is ignored.
+    # `votes.vote=no` matches participants with a row in the table `votes` that has the value `no`
+    # in the column `vote`.
     schema = frame.collect_schema()
     words = []
     for condition in _CONDITION.finditer(query):
@@ -320,7 +315,7 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
-    """Return the table and the column of `table.column`, or (None, "") if the run lacks them."""
+    # `column` is `table.column`. (None, "") if the run lacks either.
     name, _, table_column = column.rpartition(".")
     table = rows(name) if name else None
     return (
@@ -331,7 +326,7 @@ def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
 
 
 def _aggregate_cells(table: pl.LazyFrame, column: str, name: str) -> pl.LazyFrame:
-    """Reduce each participant's rows to one value: the mean of numbers, or else the first value."""
+    # Each participant gets one value: the mean of numbers, or else the first value.
     cell, kind = pl.col(column), table.collect_schema()[column]
     aggregated = cell.mean() if kind.is_numeric() else cell.first()
     return table.group_by(KEY_COLUMN, maintain_order=True).agg(aggregated.alias(name))
@@ -384,10 +379,10 @@ class Shape(NamedTuple):
 
 
 def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -> Page:
-    """Return one page of the participants who match a query, sorted by the column `sort`.
+    """Return one page of the participants who match a query, sorted by a column.
 
-    A `-` before the name of the column sorts in descending order. `start` is the index of the first
-    row and `max_rows` the number of rows.
+    - `sort`: the column, with `-` before it for descending order.
+    - `start`: the index of the first row.
     """
     people = people_of(run)
     frame = people_frame(run, people)
@@ -475,7 +470,7 @@ def _is_list(column: pl.Series) -> bool:
 
 
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
-    """Return further tables about participants, and the columns that identify the participant."""
+    """Return further tables about participants, with the columns that identify the participant."""
     key_columns_by_table = {}
     for name in run.table_names() if people.table else ():
         columns = _column_names(run, name)
@@ -488,11 +483,12 @@ def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]
 def records_of(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield the name and the rows of each table that the study records about one participant.
+    """Yield the name and the rows of each further table about one participant.
 
-    `parts`: the values of the columns that identify the participant. Left out are `people.table`,
-    and tables that every study has, such as `answers` and `utterances`.
+    - `parts`: the values that identify the participant.
     """
+    # Left out are `people.table`, and tables that every study has, such as `answers` and
+    # `utterances`.
     for name, keys in repeated_tables(run, people).items():
         if name in (*ENGINE_TABLES, UTTERANCES):
             continue

@@ -1,4 +1,4 @@
-"""One participant of a run: recorded values, decisions with their exposure, and all replies."""
+"""Everything that a run recorded about one participant, for the participant's page."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ShownTexts(NamedTuple):
 
 
 class DecisionView(NamedTuple):
-    """One decision: its outcome as text, and the texts in its prompt."""
+    """One decision: its outcome, and the texts in its prompt."""
 
     name: str
     outcome: str
@@ -73,10 +73,12 @@ class Person:
 
 
 def find_person(run: RunFolder, key: str) -> Person:
-    """Return the participant with this key. Raises HTTPException (404) if there is none.
+    """Return the participant with this key.
 
-    A key may leave out the conversation (`A17` for `set01_lv4/A17`) if only one participant fits.
+    Raises HTTPException if there is no such participant.
     """
+    # A key may leave out the conversation (`A17` for `set01_lv4/A17`) if only one participant fits.
+    # The status is 404.
     people = people_of(run)
     all_people = people_frame(run, people)
     rows = all_people.filter(pl.col(KEY_COLUMN) == key).head(1).collect().to_dicts()
@@ -147,10 +149,7 @@ def _records_table(frame: pl.DataFrame) -> ResultTable:
 
 
 def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[DecisionView]:
-    """Return a participant's decisions in chronological order.
-
-    Without a table of exposure, the decisions are the participant's choices.
-    """
+    # Without a table of exposure, the decisions are the participant's choices.
     outcomes = {reply.address: _describe_outcome(reply) for reply in talk}
     if not run.has_table(ExposureRow.table):
         return [

@@ -1,9 +1,7 @@
-"""Conversations of several speakers, as pages show them: the utterances with their calls.
-
-The code calls a conversation of several speakers a room. In the table `utterances`, the column
-`address` gives the call of an utterance, and `public` is true if other participants heard it. Runs
-of earlier versions lack both columns, so their utterances are shown without calls.
-"""
+"""Conversations of several speakers, as pages show them."""
+# The code calls a conversation of several speakers a room. In the table `utterances`, the column
+# `address` gives the call of an utterance, and `public` is true if other participants heard it.
+# Runs of earlier versions lack both columns, so their utterances are shown without calls.
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ Reactions = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One conversation of several speakers, with its key."""
+    """One conversation of several speakers."""
 
     key: tuple[str, ...]
     # Numbers of utterances and of speakers.
@@ -52,7 +50,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One utterance in a conversation, or one reply that no other participant heard (`private`)."""
+    """One utterance in a conversation, or one reply that nobody else heard."""
 
     # The round or stage of the conversation.
     part: str
@@ -73,20 +71,19 @@ class Line:
 
     @property
     def withdrawn(self) -> bool:
-        """True if the text was removed because its speaker withdrew from the study."""
+        """True if the text was removed because its speaker left the study."""
         return bool(WITHDRAWAL_MARK.search(self.text))
 
     @property
     def leads(self) -> bool:
-        """True if the speaker leads the conversation without taking part in it."""
+        """True if the speaker is a moderator and no participant."""
         return not LEADERS.isdisjoint((self.role.lower(), self.speaker_id.lower()))
 
 
 def room_columns(run: RunFolder) -> tuple[str, ...]:
-    """Return the columns of the table `utterances` that identify a shared conversation.
+    """Return the columns that identify a conversation of several speakers.
 
-    The result is empty if each participant talks alone with a moderator, or if there are no
-    utterances.
+    Returns an empty tuple if the run has no such conversations.
     """
     if not run.has_table(UTTERANCES):
         return ()
@@ -97,7 +94,7 @@ def room_columns(run: RunFolder) -> tuple[str, ...]:
 
 
 def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
-    """Return all shared conversations of a run in the order of its tables."""
+    """Return all conversations of several speakers in a run, in recorded order."""
     table = run.scan_table(UTTERANCES)
     columns_of_table = table.collect_schema().names()
     is_public = pl.col("public") if "public" in columns_of_table else pl.lit(True)
@@ -115,7 +112,7 @@ def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
 
 
 def spoken_at(run: RunFolder, room: Room) -> set[str]:
-    """Return the addresses of the replies that hold the utterances of a conversation."""
+    """Return the addresses of the replies that were spoken in a conversation."""
     columns = room_columns(run)
     return _utterance_addresses(
         run,
@@ -127,7 +124,7 @@ def spoken_at(run: RunFolder, room: Room) -> set[str]:
 
 
 def spoken_by(run: RunFolder, speaker: str) -> set[str]:
-    """Return the addresses of the replies that hold the utterances of a speaker."""
+    """Return the addresses of the replies that a speaker spoke to others."""
     return _utterance_addresses(run, pl.col("speaker_id") == speaker)
 
 
@@ -146,11 +143,11 @@ def in_room(
     key: Sequence[str],
     given_names: Mapping[str, str],
 ) -> list[Line]:
-    """Return the utterances and the private replies of a conversation.
+    """Return the utterances of a conversation and the replies that nobody else heard.
 
-    A private reply is a private utterance, or an answer that was not spoken to others.
-    `given_names`: the names by id, for tables that record only ids.
+    - `given_names`: the names of participants by id.
     """
+    # The names are for tables that record only ids.
     conditions = [
         pl.col(column).cast(pl.String) == value for column, value in zip(columns, key, strict=True)
     ]
@@ -179,11 +176,8 @@ def in_room(
 
 
 def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
-    """Return the rows of a table of utterances in the order of the conversation.
-
-    Within a round or stage, rows are sorted by turn, because a study type may have recorded them by
-    participant. Private rows keep their positions.
-    """
+    # Within a round or stage, rows are sorted by turn, because a study type may have recorded them
+    # by participant. Private rows keep their positions.
     rows = table.to_dicts()
     positions = [
         position for position, row in enumerate(rows) if row.get("public", True) and row.get("turn")
@@ -221,7 +215,7 @@ def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
 
 
 def _conversation_part(row: Mapping[str, object]) -> str:
-    """Return the round or stage of a row, or "" for a private utterance outside all rounds."""
+    # Empty for a private utterance outside all rounds.
     is_public = row.get("public", True)
     column = next(
         (
@@ -296,7 +290,7 @@ def _shorten_address(address: str, speaker_id: str, key: Sequence[str]) -> str:
 def _references_by_utterance(
     run: RunFolder, columns: Sequence[str], conditions: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
-    """Return (kind of reference, targets) pairs for each (round, speaker)."""
+    # {(round, speaker): ((kind of reference, targets), …)}
     needed_columns = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):
         return {}

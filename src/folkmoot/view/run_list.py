@@ -1,7 +1,5 @@
-"""Find the runs below a folder and read their state: finished, in progress or stopped.
-
-The progress of a run in another process is read from its log (see `RunLog`).
-"""
+"""Find the runs below a folder and read their state: finished, in progress or stopped."""
+# The progress of a run in another process is read from its log (see `RunLog`).
 
 from __future__ import annotations
 
@@ -60,7 +58,9 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The progress of one named stage. `total` and `seconds_left` are None if they are unknown."""
+    """The progress of one named stage."""
+
+    # `total` and `seconds_left` are None if they are unknown.
 
     name: str
     done: int
@@ -69,13 +69,13 @@ class Stage:
 
     @property
     def left(self) -> str:
-        """The remaining time as text, or "" if the time is unknown."""
+        """The remaining time as text. Empty if the time is unknown."""
         return "" if self.seconds_left is None else format_duration(self.seconds_left)
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The state of a run, as the list of runs and the run's first page show it."""
+    """The state of a run, as the pages show it."""
 
     name: str
     study: str
@@ -129,11 +129,9 @@ ORDERS: dict[str, Callable[[RunStatus], object]] = {
 
 
 def arrange_statuses(statuses: Sequence[RunStatus], query: str, order: str) -> list[RunStatus]:
-    """Return the runs that contain all words of a query, in the order that `order` names.
-
-    `order` is a key of ORDERS, with `-` before it for descending. For any other text, the runs keep
-    their order.
-    """
+    """Return the runs that contain all words of a query, sorted by `order`."""
+    # `order` is a key of ORDERS, with `-` before it for descending. For any other text, the runs
+    # keep their order.
     words = query.lower().split()
     kept = [status for status in statuses if all(word in _text_of(status) for word in words)]
     value_of = ORDERS.get(order.removeprefix("-"))
@@ -157,7 +155,9 @@ def grid_names(root: Path) -> list[str]:
 
 
 class RunCollection:
-    """The runs of a folder, including runs in grids. The folder may also be a single run."""
+    """The runs of a folder, including runs in grids."""
+
+    # The folder may also be a single run.
 
     def __init__(self, folder: Path) -> None:
         self.one = _is_run(folder)
@@ -166,7 +166,7 @@ class RunCollection:
         self._only = folder.resolve().name if self.one else ""
 
     def run_names(self) -> list[str]:
-        """Return the names of all runs. A run in a grid has the name `grid/cell`."""
+        """Return the names of all runs, such as `grid/cell` for a run in a grid."""
         return (
             [self._only]
             if self.one
@@ -174,10 +174,12 @@ class RunCollection:
         )
 
     def run(self, name: str) -> RunFolder:
-        """Return the run with this name. Raises HTTPException (404) if there is no such run.
+        """Return the run with this name.
 
-        The name comes from the address of a page, so it must not lead to another folder.
+        Raises HTTPException if there is no such run.
         """
+        # The name comes from the address of a page, so it must not lead to another folder. The
+        # status is 404.
         parts = name.split("/")
         is_plain = all(
             part and not part.startswith(".") and not _PATH_CHARACTERS & set(part) for part in parts
@@ -195,11 +197,9 @@ class RunCollection:
         return self.root / first / CELLS_FOLDER / cell if cell else self.root / first
 
     def list_statuses(self) -> list[RunStatus]:
-        """Return the state of all runs. The most recently written run comes first.
-
-        Counting participants stops after `MAX_COUNTING_SECONDS`. `people` is then None for the runs
-        that are not counted yet. The next call continues the count.
-        """
+        """Return the state of all runs, the most recently written run first."""
+        # Counting participants stops after `MAX_COUNTING_SECONDS`. `people` is then None for the
+        # runs that are not counted yet. The next call continues the count.
         oldest = datetime.min.replace(tzinfo=UTC)
         deadline = time.monotonic() + MAX_COUNTING_SECONDS
         statuses = []
@@ -272,10 +272,8 @@ def _is_run(path: Path) -> bool:
 
 
 def read_run_status(path: Path, name: str) -> RunStatus:
-    """Return the state of a run, read from its manifest, log and lock.
-
-    The result is cached until one of these files changes.
-    """
+    """Return the state of a run."""
+    # It is read from manifest, log and lock, and cached until one of these files changes.
     read_files = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
     return _cached_status(
         path, name, is_held(path), tuple(file_stamp(path / file) for file in read_files)
@@ -368,7 +366,7 @@ def _describe_cost(manifest: Mapping[str, object]) -> str:
 
 
 def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
-    """Return (manifest, ""), or ({}, reason) if it is unreadable, or ({}, "") if there is none."""
+    # (manifest, ""), or ({}, reason) if it is unreadable, or ({}, "") if there is none.
     try:
         manifest = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
         return manifest, "" if manifest else f"{path / MANIFEST}: it holds nothing"
@@ -402,10 +400,7 @@ class _Log:
         self.lines = text.split(b"\n")[0 if whole else 1 : -1]
 
     def newest_lines(self, *words: str) -> Iterator[dict[str, object]]:
-        """Yield log entries that contain one of these words in quotation marks, the newest first.
-
-        Without words, all entries are yielded.
-        """
+        # Only entries with one of the words in quotation marks. Without words, all entries.
         # Searching the bytes first avoids parsing most lines as JSON.
         searched_words = [f'"{word}"'.encode() for word in words]
         for line in reversed(self.lines):

@@ -1,9 +1,7 @@
-"""Full-text search over all replies of a run.
-
-The index is a cache outside the run folder. It grows while a run is in progress. It is rebuilt
-after a withdrawal, so that withdrawn texts can no longer be found. The texts of results are read
-from the journal.
-"""
+"""Full-text search over all replies of a run."""
+# The index is a cache outside the run folder. It grows while a run is in progress. It is rebuilt
+# after a withdrawal, so that withdrawn texts can no longer be found. The texts of results are read
+# from the journal.
 
 from __future__ import annotations
 
@@ -71,7 +69,9 @@ class SearchResult(NamedTuple):
 
 
 class Searches:
-    """The search indices of all runs, each updated by a thread."""
+    """The search indices of all runs."""
+
+    # A thread updates each of them.
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -87,11 +87,11 @@ class Searches:
         *,
         wait: float = MAX_WAIT_SECONDS,
     ) -> SearchResult:
-        """Return the replies that contain all words of a query. The best match comes first.
+        """Return the replies that contain all words of a query, the best match first.
 
-        Words in quotation marks are searched as a phrase. `wait` is the longest time, in seconds,
-        to wait for the index.
+        - `wait`: the most seconds to wait for the index.
         """
+        # Words in quotation marks are searched as a phrase.
         expression = _query_expression(query)
         opened_journal = journal_of(run) if expression else None
         if opened_journal is None:
@@ -121,10 +121,9 @@ class Searches:
     def find_in_runs(
         self, runs: Sequence[tuple[str, Callable[[], RunFolder]]], query: str
     ) -> tuple[list[tuple[str, SearchResult]], int]:
-        """Search several runs, given as (name, function that opens the run).
+        """Search several runs until a time limit. Returns results, and how many runs were searched.
 
-        Returns (name, result) pairs, and the number of completely searched runs. The search stops
-        at a time limit.
+        - `runs`: the name of each run with a function that opens it.
         """
         deadline = time.monotonic() + MAX_WAIT_FOR_ALL_SECONDS
         results: list[tuple[str, SearchResult]] = []
@@ -188,7 +187,7 @@ def _searchable_text(reply: str) -> str:
 
 
 def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
-    """Open the index of a run, or create an empty one if there is none for the current journal."""
+    # The index is made anew if the stored one belongs to another state of the journal.
     path, stamp = open_overview_cache(run.path) / INDEX, _journal_stamp(run, journal)
     db = sqlite3.connect(path, timeout=30)
     try:
@@ -222,7 +221,7 @@ def _query_words(query: str) -> Iterator[str]:
 
 
 def _query_expression(query: str) -> str:
-    """Translate a query to the syntax of SQLite FTS5. The last word matches as a prefix."""
+    # The syntax is that of SQLite FTS5. The last word matches as a prefix.
     words = [f'"{text}"' for text in _query_words(query)]
     return f"{' '.join(words)}*" if words else ""
 

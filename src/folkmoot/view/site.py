@@ -1,9 +1,7 @@
-"""The common base of all pages: look, access control, and limits for the browser.
-
-`create_app(routes, guard)` creates the app. Templates extend `base.html.j2` and fill its blocks
-`title` and `main`. Text by humans and models is escaped. Pages load nothing from another host and
-have no inline scripts or styles. Scripts and styles are files under `/static/`.
-"""
+"""The common base of all pages: look, access control, and limits for the browser."""
+# `create_app(routes, guard)` creates the app. Templates extend `base.html.j2` and fill its blocks
+# `title` and `main`. Text by humans and models is escaped. Pages load nothing from another host and
+# have no inline scripts or styles. Scripts and styles are files under `/static/`.
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ class Guard:
     max_form_bytes: int = MAX_FORM_BYTES
 
     def accepts_host(self, host: str) -> bool:
-        """Return True if a Host header (`name:port`) names this site."""
+        """Return True if the Host header of a request names this site."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         name = name.strip("[]").lower().rstrip(".")
         try:
@@ -94,10 +92,8 @@ class Guard:
 
     @property
     def cookie_name(self) -> str:
-        """The name of the cookie that holds the token.
-
-        Browsers send a cookie to all ports of a host, so each server needs a different name.
-        """
+        """The name of the cookie that holds the token."""
+        # Browsers send a cookie to all ports of a host, so each server needs a different name.
         return f"{COOKIE}-{digest(self.token).hex()[:12]}"
 
     def admits_token(self, given_token: str) -> bool:
@@ -106,14 +102,14 @@ class Guard:
 
 
 def own_names(*further_names: str) -> frozenset[str]:
-    """Return the host names of this machine and `further_names`, in lower case."""
+    """Return the host names of this machine and the given ones, in lower case."""
     return frozenset(
         name.lower() for name in ("localhost", socket.gethostname(), *further_names) if name
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a server at this address is reachable only from this machine."""
+    """Return True if only this machine can reach a server at this address."""
     if host == "localhost":
         return True
     try:
@@ -123,7 +119,7 @@ def is_loopback(host: str) -> bool:
 
 
 class GuardMiddleware:
-    """ASGI middleware that rejects requests according to a `Guard` and sets security headers."""
+    """Rejects requests that a `Guard` forbids, and sets security headers."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app = app
@@ -184,10 +180,7 @@ def _is_bounded(headers: Headers, max_bytes: int) -> bool:
 
 
 def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
-    """Create a web app from these routes, with static files, error pages and access control.
-
-    `guard`: who may see the pages (host names, token, methods).
-    """
+    """Create a web app from these routes, with static files, error pages and access control."""
     app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(GuardMiddleware, guard)],
@@ -203,9 +196,12 @@ def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
 def serve_app(
     app: Starlette, host: str, port: int, secret: str, print_address: Callable[[str], None]
 ) -> None:
-    """Serve an app until Ctrl-C. Port 0 selects any free port.
+    """Serve an app until Ctrl-C.
 
-    `print_address` receives the address, which contains the token `secret` if it is not empty.
+    - `port`: 0 for any free port.
+    - `secret`: the token in the printed address.
+    - `print_address`: called with the address to open.
+
     Raises InputError if the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -232,17 +228,17 @@ def render_page(template: str, context: Mapping[str, object], status: int = 200)
 
 
 class LivePart(NamedTuple):
-    """A part of a page that updates itself, as HTML with a tag that identifies its state.
+    """A part of a page that updates itself: its HTML, and a tag of its state."""
 
-    The page polls for the part and sends the tag of the state that it shows.
-    """
+    # The page polls for the part and sends the tag of the state that it shows.
 
     html: Markup
     tag: str
 
 
 def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
-    """Render a self-updating part of a page from its template. The tag is a digest of the HTML."""
+    """Render a part of a page that updates itself."""
+    # The tag is a digest of the HTML.
     html = template_environment().get_template(template).render(context)
     return LivePart(Markup(html), tag_of(html))
 
@@ -253,7 +249,7 @@ def tag_of(*state: object) -> str:
 
 
 def is_shown(request: Request, tag: str) -> bool:
-    """Return True if the page that sends the request already shows the state with this tag."""
+    """Return True if the page that sends the request already shows this state."""
     return request.headers.get("if-none-match") == tag
 
 
@@ -263,11 +259,11 @@ def answer_unchanged(tag: str) -> Response:
 
 
 def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
-    """Return a self-updating part, or an empty response if the page already shows its state.
+    """Return the part of a page, or an empty response if the page already shows it.
 
-    With `is_last`, the page stops polling and gets the event `over`, to which other parts of the
-    page can react.
+    - `is_last`: if True, the page stops asking.
     """
+    # The page then gets the event `over`, to which its other parts can react.
     headers = {"ETag": part.tag}
     if is_last:
         return HTMLResponse(part.html, STOP_POLLING, {**headers, "HX-Trigger": "over"})
@@ -277,10 +273,8 @@ def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> R
 
 
 def keep_if_unreadable(show_page: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """Wrap a handler so that the page stays unchanged if the run cannot be read.
-
-    The run may be replacing a file at that moment. The next poll reads the file.
-    """
+    """Wrap a handler so that the page stays unchanged if the run cannot be read."""
+    # The run may be replacing a file at that moment. The next poll reads the file.
 
     @wraps(show_page)
     def answer_request(request: Request) -> Response:
@@ -319,10 +313,7 @@ def template_environment() -> Environment:
 
 
 def in_order(items: Iterable[object], name: str) -> list[tuple[object, list[object]]]:
-    """Group consecutive items in which the attribute `name` has the same value.
-
-    The result holds (value, items) pairs in the order of the items.
-    """
+    """Group neighbouring items by the value of the attribute `name`."""
     return [(key, list(group)) for key, group in groupby(items, attrgetter(name))]
 
 
@@ -331,7 +322,10 @@ def _remove_hidden_characters(value: object) -> object:
 
 
 def format_age(moment: datetime | None) -> str:
-    """Return the time since a moment as text, such as "3 hours ago". None gives "unknown"."""
+    """Return the time since a moment as text, such as "3 hours ago".
+
+    Returns "unknown" for None.
+    """
     if moment is None:
         return "unknown"
     seconds = max(0.0, (datetime.now(moment.tzinfo) - moment).total_seconds())

@@ -1,7 +1,5 @@
-"""Prompts by source: split messages into pieces with their sources, and make a legend.
-
-The pages (`_call.html.j2`) and the terminal (`cli/show.py`) show prompts in this form.
-"""
+"""Split prompts into pieces with their sources, and name the sources in a legend."""
+# The pages (`_call.html.j2`) and the terminal (`cli/show.py`) show prompts in this form.
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ class Label(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Consecutive characters of a message that have the same sources."""
+    """Neighbouring characters of a message that have the same sources."""
 
     text: str
     # The spans that cover the piece, the innermost last. Without spans, the text is an instruction
@@ -58,33 +56,33 @@ class Piece(NamedTuple):
 
     @property
     def source(self) -> Source | None:
-        """The innermost source of the piece, or None."""
+        """The innermost source of the piece. None if it has no source."""
         return self.spans[-1].source if self.spans else None
 
     @property
     def marked(self) -> tuple[Source, ...]:
-        """The sources to name before the piece, so that colour is not the only sign.
-
-        Short values, such as names and numbers, are left out, because a prompt has many of them.
-        """
+        """The sources whose names stand before the piece."""
+        # Colour is then not the only sign. Short values, such as names and numbers, are left out,
+        # because a prompt has many of them.
         marked_spans = self.opened or self.spans[-1:] * self.resumed
         return tuple(span.source for span in marked_spans if span.source.kind != "value")
 
     @property
     def indent(self) -> str:
-        """The white space at the start of the piece. Names of sources are shown after it."""
+        """The white space at the start of the piece."""
+        # Names of sources are shown after it.
         return self.text[: len(self.text) - len(self.text.lstrip())]
 
     @property
     def address(self) -> str:
-        """The address of the reply from which the piece comes, or "" if there is none."""
+        """The address of the reply from which the piece comes. Empty if there is none."""
         return next(
             (address for span in reversed(self.spans) if (address := span.source.address)), ""
         )
 
 
 def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
-    """Split a message wherever a source starts or ends. Spans may be nested."""
+    """Split a message wherever a source starts or ends."""
     # Of two spans with the same start, the longer one is outside. A withdrawal may have shortened
     # the text, so spans may lie beyond its end.
     known_spans = sorted(
@@ -126,7 +124,7 @@ class Legend:
         return self.labels[_source_group(source)]
 
     def describe(self, piece: Piece) -> str:
-        """Describe the sources of a piece as text, starting with the innermost source."""
+        """Return the names of all sources of a piece, the innermost first."""
         return ", in ".join(self._describe_source(span.source) for span in reversed(piece.spans))
 
     def _describe_source(self, source: Source) -> str:
@@ -138,7 +136,7 @@ class Legend:
 
 
 class Sourced(NamedTuple):
-    """The messages of one request as (message role, pieces), and their legend."""
+    """The messages of one request, each with its role and its pieces, and their legend."""
 
     messages: tuple[tuple[str, tuple[Piece, ...]], ...]
     # None if the run recorded no sources.
@@ -146,10 +144,8 @@ class Sourced(NamedTuple):
 
 
 def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
-    """Return which passages of each request come from which source, by the address of the request.
-
-    Runs of earlier versions did not record this. They give empty lists.
-    """
+    """Return the sources of the prompt of each request, by address."""
+    # Runs of earlier versions did not record them. They give empty lists.
     spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):
         return spans_by_address
@@ -166,8 +162,8 @@ def draw_by_source(
 ) -> list[Sourced]:
     """Return the prompts of several requests, split by source.
 
-    `requests` holds (address, journaled request) pairs. `asked_speaker` is the id of the speaker
-    who received the requests.
+    - `asked_speaker`: the id of the speaker who got the requests.
+    - `requests`: the address of each request with its journaled content.
     """
     spans = read_spans(run, [address for address, _ in requests])
     all_spans = [span for address_spans in spans.values() for span in address_spans]

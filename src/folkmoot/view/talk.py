@@ -1,8 +1,6 @@
-"""Replies as pages show them: speaker, stage of the protocol, text, and the call of each reply.
-
-The journal holds every reply at its address. The table `answers` gives the speaker at each address.
-The journal and the table can be read while the run is in progress.
-"""
+"""Replies as pages show them, with speaker, stage, text and call."""
+# The journal holds every reply at its address. The table `answers` gives the speaker at each
+# address. The journal and the table can be read while the run is in progress.
 
 from __future__ import annotations
 
@@ -56,7 +54,9 @@ class ReplyView:
 
 
 class Asked(NamedTuple):
-    """One row of the table `answers`: the speaker at an address, and how the reply was parsed."""
+    """Who was asked at an address, and how the reply was parsed."""
+
+    # One row of the table `answers`.
 
     speaker: str
     role: str
@@ -71,7 +71,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """One question to a speaker with its replies, as its page shows them."""
+    """One question to a speaker with its replies."""
 
     address: str
     asked: Asked | None
@@ -82,14 +82,14 @@ class CallView:
 
 
 def base_of(address: str) -> str:
-    """Return the address of a question from its address or that of a re-ask."""
+    """Return the address of the question itself, without the number of a re-ask."""
     return _TRY.sub(r"\1", address)
 
 
 def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
     """Return the scopes in an address as readable text, such as "First vote · p_0001".
 
-    The scopes in `leave_out` are omitted.
+    - `leave_out`: scopes that the text does not name.
     """
     dropped = {escape_address_part(part) for part in leave_out}
     parts = [unescape_address_part(part) for part in address.split("/")[:-1] if part not in dropped]
@@ -108,10 +108,8 @@ def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id:
 
 
 def is_within(address: str, scope_parts: Sequence[str]) -> bool:
-    """Return True if an address belongs to the conversation with the names `scope_parts`.
-
-    Several names may be one part of the address, such as `family_01-C4` or `game.3`.
-    """
+    """Return True if an address belongs to the conversation with these names."""
+    # Several names may be one part of the address, such as `family_01-C4` or `game.3`.
     parts, names = address.split("/"), [escape_address_part(name) for name in scope_parts]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
         return True
@@ -123,7 +121,7 @@ def is_within(address: str, scope_parts: Sequence[str]) -> bool:
 
 
 def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
-    """Return the rows of the table `answers` by address, or {} if there is no table yet."""
+    """Return what is recorded about the reply at each address. Empty without a table yet."""
     if not run.has_table("answers") or not addresses:
         return {}
     table = run.scan_table("answers")
@@ -150,9 +148,9 @@ def replies_at(
 ) -> list[ReplyView]:
     """Return the replies at these addresses in the order of their questions.
 
-    `participant_key` is the key of the participant of the current page. The last part of the key is
-    the speaker id. Replies of coders are left out.
+    - `participant_key`: the names that lead to the participant, with the speaker id last.
     """
+    # Replies of coders are left out.
     answers = answers_by_address(run, addresses)
     entries_by_address: dict[str, list[JournalEntry]] = {}
     for address in addresses:
@@ -197,11 +195,12 @@ def said_by_others(
     scope_columns: Mapping[str, str],
     names: Mapping[str, str],
 ) -> list[ReplyView]:
-    """Return a participant's utterances that another speaker's reply contains.
+    """Return the participant's utterances that stand in the reply to another speaker's question.
 
-    One model call may play several participants. `participant_key`: identifies the participant.
-    `scope_columns`: values of the columns that identify the conversation in the table `utterances`.
+    - `participant_key`: the names that lead to the participant, with the speaker id last.
+    - `scope_columns`: the values that identify the conversation, by column.
     """
+    # One model call may play several participants.
     if not run.has_table(UTTERANCES):
         return []
     table = run.scan_table(UTTERANCES)
@@ -261,7 +260,7 @@ def _unfinished_reason(entry: JournalEntry) -> str:
 
 
 def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a reply that is a JSON object. Returns () for other replies."""
+    """Return the fields of a reply that is a JSON object. Empty for any other reply."""
     text = reply.strip()
     if not text.startswith("{"):
         return ()

@@ -1,4 +1,5 @@
-"""The confirmation of a final step: a box to tick, and a digest of the state on the page."""
+"""Ask for confirmation of a final step."""
+# A form holds a box to tick and a digest of the state on the page.
 
 from __future__ import annotations
 
@@ -15,18 +16,15 @@ NOT_TICKED = "Tick the box if you mean it."
 
 
 def state_of(seat_state: SeatState) -> str:
-    """Return a digest of a seat's state, which a confirmation form sends back.
-
-    The digest changes when the participant joins or answers. The page then asks for confirmation
-    again.
-    """
+    """Return a digest that changes when the participant joins or answers."""
+    # A confirmation form sends the digest back. If it has changed, the page asks again.
     return digest(
         seat_state.seat.name, str(seat_state.has_agreed), str(seat_state.answers), size=9
     ).hex()
 
 
 def problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
-    """Return the reason why a form does not confirm an irreversible step, or "" if it does."""
+    """Return the reason why a form does not confirm a final step. Empty if it does."""
     if forms.first_of(sent, "state") != state:
         return GONE_ON
     return "" if forms.first_of(sent, "sure") == "yes" else NOT_TICKED

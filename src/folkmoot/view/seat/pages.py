@@ -1,8 +1,6 @@
-"""The pages of the seats, on which human participants read the conversation and answer.
-
-The process of the run serves the pages on its event loop. A link holds a secret token. Whoever
-opens the link has the seat. A page shows only the texts that a model in this seat would be sent.
-"""
+"""The pages of the seats, on which human participants read the conversation and answer."""
+# The process of the run serves the pages on its event loop. A link holds a secret token. Whoever
+# opens the link has the seat. A page shows only the texts that a model in this seat would be sent.
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ STALE = "That question is not open any more, so nothing was recorded. The study 
 
 
 def create_seat_app(seat_manager: SeatManager, guard: Guard) -> Starlette:
-    """Create the ASGI app with the pages of the seats."""
+    """Create the web app with the pages of the seats."""
     pages = _Pages(seat_manager)
     routes = [
         *(pages.entry.page_routes() if pages.entry is not None else ()),

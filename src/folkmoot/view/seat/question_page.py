@@ -1,4 +1,4 @@
-"""The page of one question: show history, prompt and form, and read the submitted answer."""
+"""The page of one question, with its form and the conversation so far."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NAMEABLE = re.compile(r"(?ai)(https?://[a-z0-9.-]+(?::\d+)?/[!\"$->@-~]*\w)(?:[
 class UtteranceView:
     """One utterance of the history on the page of a seat.
 
-    `origin`: `mine` (the participant), `theirs` (another speaker), or `asked` (a question).
+    - `origin`: `mine` for the participant, `theirs` for another speaker, `asked` for a question.
     """
 
     name: str
@@ -64,10 +64,8 @@ def render_question(
     sent: Mapping[str, Sequence[str]] | None = None,
     status: int = 200,
 ) -> Response:
-    """Render the page of a question.
-
-    After a `problem`, `sent` fills the form with the submitted values.
-    """
+    """Render the page of a question."""
+    # After a `problem`, `sent` fills the form with the submitted values.
     minutes = seat_manager.minutes_for(question.view)
     nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
     context = {
@@ -91,15 +89,13 @@ def render_question(
 
 
 def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
-    """Split a text into text parts and the images that it references."""
+    """Split a text into text parts and the images between them."""
     return split_messages([Message("user", text)], images)[0][1]
 
 
 def policy_for(images: Collection[str]) -> str:
-    """Return the content security policy of a page that may load only the images in these texts.
-
-    Images with an address that a policy cannot hold are left out.
-    """
+    """Return the content security policy that allows the images in these texts."""
+    # Images with an address that a policy cannot hold are left out.
     urls = (image.url for words in images for image in find_image_references(words))
     image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]
     # A semicolon or a comma would end the entry in the policy.
@@ -110,10 +106,8 @@ def policy_for(images: Collection[str]) -> str:
 
 
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
-    """Return the history that a model in this seat would be sent.
-
-    Names of speakers are shown if there are several other speakers.
-    """
+    """Return the conversation so far, as a model in this seat would get it."""
+    # Names of speakers are shown if there are several other speakers.
     view = question.view
     has_several_speakers = (
         len({utterance.speaker_id for utterance in view.history} - {"", view.speaker.id}) > 1
@@ -139,7 +133,8 @@ def _format_history(
 
 
 def form_for(question: PendingQuestion) -> forms.FormField:
-    """Build the form for an answer from its JSON schema, or from its answer kind and options."""
+    """Build the form in which a human answers the question."""
+    # From its JSON schema, or else from its answer kind and options.
     schema, view = question.request.schema, question.view
     if schema is not None:
         form = forms.form_of(schema, view.fields_for_people)
@@ -171,9 +166,9 @@ def _ways_out(question: PendingQuestion) -> list[str]:
 def parse_form(
     question: PendingQuestion, sent: Mapping[str, Sequence[str]]
 ) -> tuple[str | None, str]:
-    """Return the reply in a submitted form, and its problem or "".
+    """Return the reply in a submitted form, and the reason why it cannot be used.
 
-    The reply is None if the participant declines.
+    The reply is None if the participant declines. The reason is empty for a usable reply.
     """
     form, schema = form_for(question), question.request.schema
     try:

@@ -1,4 +1,4 @@
-"""The page on which the researcher manages all seats: see, remind, close, start the study."""
+"""The page on which the researcher manages all seats."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ResearcherPages:
         self.seat_manager = seat_manager
 
     def page_routes(self) -> list[Route]:
-        """Return the routes of the researcher's page."""
+        """Return the routes of the page."""
         return [
             Route("/seats/{token}/announce", self.announce, methods=["POST"]),
             Route("/seats/{token}/start", self.start_study, methods=["GET", "POST"]),
@@ -55,11 +55,8 @@ class ResearcherPages:
     def _render_overview(
         self, *, remind: str = "", text: str = "", problem: str = "", status: int = 200
     ) -> Response:
-        """Render the page.
-
-        `remind` is the name of the seat to remind. `text` is a typed message that stays in the
-        form.
-        """
+        # `remind` is the name of the seat to remind. `text` is a typed message that stays in the
+        # form.
         seat_manager = self.seat_manager
         names = [seat_state.seat.name for seat_state in seat_manager if not seat_state.ended]
         context = {
@@ -75,7 +72,7 @@ class ResearcherPages:
         return render_page("seats.html.j2", context, status)
 
     async def announce(self, request: Request) -> Response:
-        """Show a message of the researcher to one human or to all humans."""
+        """Show a message of the researcher to one participant or to all."""
         self._check_researcher(request)
         sent = await forms.read_form(request)
         name, text = forms.first_of(sent, "seat"), forms.first_of(sent, "text").strip()
@@ -90,10 +87,8 @@ class ResearcherPages:
         return RedirectResponse(f"/seats/{self.seat_manager.token}", 303)
 
     async def seats_update(self, request: Request) -> Response:
-        """Return the list of all seats for a poll.
-
-        The response is empty if the page shows the same list.
-        """
+        """Return the list of all seats for a page that asks for news."""
+        # Empty if the page already shows the same list.
         self._check_researcher(request)
         is_last = all(seat_state.ended for seat_state in self.seat_manager)
         return answer_poll(request, self._seats_part(), is_last=is_last)
@@ -177,13 +172,13 @@ class ResearcherPages:
 
 
 def is_given(seat_manager: SeatManager, seat_state: SeatState) -> bool:
-    """Return True if the seat is reserved for a human or a human has taken it."""
+    """Return True if the seat is kept for a human or taken by one."""
     lobby = seat_manager.lobby
     return lobby is None or seat_state.seat.name in lobby.occupants
 
 
 def describe_taken_seats(seat_manager: SeatManager) -> str:
-    """Return a text with the number of open seats that are taken."""
+    """Return a sentence on how many open seats are taken."""
     seat_states = [seat_state for seat_state in seat_manager if not seat_state.ended]
     taken_count = sum(seat_state.has_agreed for seat_state in seat_states)
     return f"{taken_count} of {len(seat_states)} seats {'is' if taken_count == 1 else 'are'} taken."

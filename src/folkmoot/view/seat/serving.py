@@ -1,4 +1,4 @@
-"""Serve the pages of the seats in the process of the run, on its event loop."""
+"""Serve the pages of the seats in the process of the run."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ def build_seat_host(
 ) -> SeatHost:
     """Return the server for the pages of the seats, for `RunOptions.seat_host`.
 
-    `public_url`: the address at which participants reach the server through a proxy. `print_line`
-    receives each link. `linger_seconds`: how long the pages remain after the run, unless all
-    connected participants have seen the last page. `count_questions`: returns the likely number of
-    questions for a participant, or None. It is called in a thread.
+    - `public_url`: the address at which participants reach the server through a proxy.
+    - `print_line`: called with each link.
+    - `linger_seconds`: how long the pages remain after the run.
+    - `count_questions`: returns the likely number of questions for a participant, or None.
     """
+    # The pages end earlier if all connected participants have seen the last page. `count_questions`
+    # is called in a thread.
 
     @asynccontextmanager
     async def serve_seats(seat_manager: SeatManager) -> AsyncIterator[None]:
