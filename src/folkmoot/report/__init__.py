@@ -1,5 +1,4 @@
-"""Reports, comparisons and exports of finished runs. Preregistrations and power of planned runs.
+"""Reports, comparisons and exports of finished runs, and preregistrations of planned runs.
 
-Start with `document` for the report of a run. `comparison` compares runs with other runs, human
-data or a plan. `preregistration`, `export` and `polis` write single files. The command line, the
-pages and the Python interface import this package."""
+Start with `document` for the report of a run, and with `comparison` for several runs.
+"""

@@ -30,9 +30,12 @@ FORMATS = ("csv", "parquet", "json", "polis")
 def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool = False) -> None:
     """Write the tables and the codebook of a run into the folder `out`.
 
-    `export_format`: one of `FORMATS`. `with_ids`: also write `people.csv`, which maps seats to
-    recruitment ids. Raises InputError for an unknown format, or if `with_ids` finds no ids. Raises
-    RunExistsError if `out` is not empty. Raises StorageError if a table is missing.
+    - `export_format`: one of `FORMATS`.
+    - `with_ids`: also write `people.csv` with the recruitment id of each seat.
+
+    Raises InputError for an unknown format, or if `with_ids` finds no ids.
+    Raises RunExistsError if `out` is not empty.
+    Raises StorageError if a table is missing.
     """
     if export_format not in FORMATS:
         raise InputError(f"--to {export_format}: unknown format; use one of {', '.join(FORMATS)}")
@@ -86,7 +89,7 @@ def _finish_export(
 
 
 def export_readme(run: RunFolder, export_format: str) -> str:
-    """Return the text of `README.txt`: a description of the export and the models that answered."""
+    """Return the text of `README.txt`: the exported files, and the models that answered."""
     facts = run.manifest
     mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""
     partial = f"{run.partial}.\n\n" if run.partial else ""

@@ -1,18 +1,14 @@
-"""Write a run in the export format of Polis: the votes of participants on comments, with times.
-
-A conversation is five files:
+"""Write the votes of a run as the five files of a Polis export.
 
 - `comments.csv`: one row per comment.
 - `votes.csv`: one row per vote.
-- `participants-votes.csv`: one row per participant, one column per comment. A cell is 1 for agree,
-  -1 for disagree, 0 for pass, and empty for a comment that the participant did not see.
+- `participants-votes.csv`: one row per participant, one column per comment. 1 means agree, -1
+  disagree, 0 pass. An empty cell means that the participant did not see the comment.
 - `summary.csv`: figures of the conversation, without a header.
-- `participants.csv`: an addition of Folkmoot. It maps the participant numbers of Polis to our ids,
-  and holds first choices, for which Polis has no place.
-
-Only votes that were cast are written. A comment that no participant wrote gets an unused author
-number, because readers of the format refuse negative numbers.
+- `participants.csv`: the participant numbers of Polis with our ids and first choices.
 """
+# Only votes that were cast are written. A comment that no participant wrote gets an unused author
+# number, because readers of the format refuse negative numbers. Polis knows no `participants.csv`.
 
 from __future__ import annotations
 
@@ -74,8 +70,9 @@ class ExportedConversation:
 
 
 def write_polis(run: RunFolder, out: Path) -> None:
-    """Write the conversation of a run into `out`. Several conversations get a folder each.
+    """Write the votes of a run in the format of Polis into the folder `out`.
 
+    Several conversations get a folder each.
     Raises InputError for a run without votes on comments.
     """
     conversations = dict([*_conversations_from_options(run), *_conversations_from_items(run)])
@@ -105,11 +102,8 @@ def write_conversation(conversation: ExportedConversation, folder: Path) -> None
 
 
 def _conversations_from_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
-    """Yield the conversation of a cross-pollination run, in which each option is a comment.
-
-    The last choice counts as agreement. Other options count as unseen, because no vote on them was
-    asked for. First choices are in `participants.csv`.
-    """
+    # Each option is a comment. The last choice is agreement. Other options count as unseen, because
+    # no vote on them was asked for.
     columns = (
         run.scan_table("participants").collect_schema() if run.has_table("participants") else ()
     )
@@ -143,10 +137,7 @@ def _conversations_from_options(run: RunFolder) -> Iterator[tuple[str, ExportedC
 
 
 def _conversations_from_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
-    """Yield a conversation for each discussion of a town hall. Each ballot item is a comment.
-
-    A missing vote counts as unseen, not as a pass.
-    """
+    # A missing vote counts as unseen, not as a pass.
     if not (run.has_table("votes") and run.has_table("items")):
         return
     votes, items = run.read_table("votes"), run.read_table("items")
@@ -192,10 +183,7 @@ def _start_milliseconds(run: RunFolder) -> int:
 
 
 def _answered_at(run: RunFolder, condition: pl.Expr, *columns: str) -> pl.DataFrame:
-    """Return the given columns of the answers that fulfil `condition`, the earliest first.
-
-    The column `at` holds the time of the call in milliseconds since 1970.
-    """
+    # `at` is in milliseconds since 1970.
     path = run.path / JOURNAL
     if not run.has_table("answers") or not path.exists():
         return pl.DataFrame(schema=[*columns, "at"])
@@ -228,7 +216,7 @@ def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
 def _vote_matrix(
     conversation: ExportedConversation, numbers: Mapping[str, int]
 ) -> NDArray[np.float64]:
-    """Return the last votes as a matrix (participants, comments), with NaN for no vote."""
+    # Shape (participants, comments). NaN means no vote.
     matrix = np.full((len(numbers), len(conversation.comments)), np.nan)
     # Votes are written in order of time, so that a later vote overwrites an earlier one.
     for vote in sorted(conversation.votes, key=lambda vote: vote.at):

@@ -1,8 +1,6 @@
 """The preregistration of a study: what its study file fixes before the first call.
 
-A preregistration has the fields of the OSF template. Its text comes from the study file, the claims
-of the study type, and the plan that a run would seal. Fields that a program cannot know are left to
-the authors. The report of a run prints the registered claims again.
+The text has the fields of the OSF template. Authors fill in what a program cannot know.
 """
 
 from __future__ import annotations
@@ -47,11 +45,9 @@ FAMILIES = ("primary", "secondary", "exploratory")
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """A field of the preregistration template.
+    """A field of the preregistration template."""
 
-    It shows paragraphs, a numbered list, a table and a verbatim text. Empty parts are left out. By
-    default, the paragraph asks the authors to fill in the field.
-    """
+    # Empty parts are left out. By default, the paragraph asks the authors to fill in the field.
 
     title: str
     paragraphs: tuple[str, ...] = (BLANK,)
@@ -70,7 +66,7 @@ class TemplateSection:
 
 @dataclass(frozen=True, slots=True)
 class Preregistration:
-    """A preregistration with the digest of the plan that a run of the same study seals."""
+    """A preregistration, with the digest of the plan that a run would seal."""
 
     title: str
     digest: str
@@ -79,7 +75,7 @@ class Preregistration:
 
 
 def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregistration:
-    """Build the preregistration of a study file, with the plan that a run would seal.
+    """Return the preregistration of a study file.
 
     Raises InputError with all problems that would prevent a run.
     """
@@ -119,7 +115,7 @@ def title_of(config: Mapping[str, Any]) -> str:
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
-    """Return the claims of the named families, sorted by family in the order of the names."""
+    """Return the claims of the named families, in the order of these names."""
     own = [*claims]
     return [claim for family in families for claim in own if claim.family == family]
 
@@ -395,7 +391,7 @@ CRITERIA = (
 
 
 def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """Return sentences on the adjustment for the number of claims in each family."""
+    """Return sentences on how p-values are adjusted for the number of claims in each family."""
     primary, secondary, rest = (len(of_family(claims, family)) for family in FAMILIES)
     sentences = []
     if primary:
@@ -473,7 +469,10 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
 
 
 def registered_claims(run: RunFolder) -> list[Claim] | None:
-    """Return the claims that a run sealed before its first call, or None if it sealed none."""
+    """Return the claims that a run sealed before its first call.
+
+    Returns None if it sealed none.
+    """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
         return None
@@ -481,7 +480,7 @@ def registered_claims(run: RunFolder) -> list[Claim] | None:
 
 
 def is_registration_intact(run: RunFolder) -> bool:
-    """Return True if a run sealed claims before its first call and no sealed part was edited."""
+    """Return whether a run sealed its claims and no sealed part was edited."""
     sealed = run.plan.get("sealed", {})
     parts = [sealed[name] for name in REGISTERED if name in sealed]
     return CLAIMS in sealed and all(map(is_seal_intact, parts))
@@ -516,7 +515,7 @@ def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
 
 
 def as_markdown(text: Preregistration) -> str:
-    """Format the preregistration as Markdown, for the form of a registry or for a repository."""
+    """Return the preregistration as Markdown."""
     lines = [f"# Preregistration: {text.title}", "", f"Digest of the sealed plan: `{text.digest}`"]
     lines += ["", f"**{text.note}**"] if text.note else []
     for section in text.sections:

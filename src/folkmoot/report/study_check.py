@@ -1,6 +1,6 @@
-"""Check a study file before a run: what it would ask, what it costs, and what is wrong with it.
+"""Check a study file before a run: its questions, its cost and its mistakes.
 
-`folkmoot check` prints the result, and the studio shows it. No model is called.
+No model is called.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class StudyCheck:
     facts: tuple[CheckFact, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the check as data. Warnings have the form of `problems_to_json`."""
+        """Return the check as data for JSON."""
+        # Warnings have the form of `problems_to_json`.
         return {
             "file": self.file,
             "title": self.title,
@@ -105,9 +106,9 @@ def problems_to_json(problems: Sequence[Problem]) -> list[dict[str, str]]:
 def read_notices(
     study_file: StudyFile, options: RunOptions, consent: Consent | None = None
 ) -> CheckNotices:
-    """Return what is known before the dry run.
+    """Return what is known about a study before its dry run.
 
-    `consent` is the user's consent to the actions of the study file, or None if none is required.
+    `consent`: the user's consent to the actions of the study file, or None if none is required.
     Raises InputError with every problem of models, keys, prices and consent.
     """
     path, model, overrides = study_file.path, options.model, options.overrides
@@ -153,7 +154,7 @@ def read_notices(
 def check_study_file(
     study_file: StudyFile, options: RunOptions, notices: CheckNotices
 ) -> StudyCheck:
-    """Return the check of a study file, with an estimate from a dry run.
+    """Return the check of a study file, with a cost estimate from a dry run.
 
     Raises InputError with problems that only a dry run finds.
     """
@@ -176,11 +177,11 @@ def check_study_file(
 def run_dry_run(
     study_file: StudyFile, model: str | None, embedding: str = SYNTHETIC_MODEL
 ) -> RunEstimate:
-    """Return the estimate of a dry run.
+    """Return the cost estimate of a dry run.
 
-    A mistake in a user's study code is raised unchanged. Any other failure raises InputError. The
-    real run would fail in the same way, after calls that cost money.
+    Raises InputError if the dry run fails. A mistake in a user's study code is raised unchanged.
     """
+    # The real run would fail in the same way, after calls that cost money.
     try:
         return add_controls(estimate_run(study_file, model, embedding), study_file, model)
     except (InputError, StorageError):
@@ -283,10 +284,7 @@ def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str
 def _describe_batches(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile
 ) -> str:
-    """Return a text on the cost, the waves and the longest duration of a run in batch mode.
-
-    A wave consists of calls that do not depend on each other.
-    """
+    # A wave consists of calls that do not depend on each other.
     config, wave_sizes = study_file.config, _batch_wave_sizes(estimate, study_file)
     cost = _describe_run_cost(estimate, specs, study_file, batch=True)
     deadline_text = (

@@ -1,7 +1,5 @@
-"""Draw vote flows as ribbons from first to final choice, one small SVG for each panel.
-
-Vega-Lite has no chart of this kind, so the module computes the geometry itself.
-"""
+"""Draw how votes moved from the first to the final choice, as ribbons."""
+# Vega-Lite has no chart of this kind, so the module computes the geometry itself.
 
 from __future__ import annotations
 
@@ -25,17 +23,14 @@ LINE = 13.0
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """The vertical space of one option on a bar. `y` is the upper edge, in pixels."""
-
+    # The vertical space of one option on a bar. `y` is the upper edge, in pixels.
     y: float
     height: float
 
 
 def draw_alluvial(flow: AlluvialChart) -> list[str]:
-    """Return one SVG for each panel of the flow.
-
-    The order of options and their colours are the same in all panels.
-    """
+    """Return one SVG for each panel of the chart."""
+    # The order of options and their colours are the same in all panels.
     options = list(dict.fromkeys(name for link in flow.links for name in (link[1], link[2])))
     panels = list(dict.fromkeys(link[0] for link in flow.links))
     return [

@@ -47,7 +47,7 @@ MOST_TICKS = 6
 def render_svgs(chart: Chart, description: str) -> list[str]:
     """Draw a chart as one SVG or as several panels.
 
-    For a board of cards, the list is empty.
+    The list is empty for a board of cards.
     """
     chart = _word_keys(chart)
     if isinstance(chart, AlluvialChart):
@@ -61,7 +61,7 @@ def render_svgs(chart: Chart, description: str) -> list[str]:
 
 
 def build_drawing(chart: Chart) -> Any:
-    """Return the Altair object that draws the chart of a finding.
+    """Return the Altair chart of a finding.
 
     Returns None for a kind of chart that Altair does not draw.
     """
@@ -249,7 +249,6 @@ def _shape_encoding(field: str, values: list[str], shown: bool = True) -> alt.Sh
 
 
 def _whole_tick_axis(chart: LineChart) -> alt.Axis:
-    """Return an axis that has only whole ticks if all values are whole, such as rounds."""
     values = [float(x) for _, x, _ in chart.items]
     return _category_axis(values) if all(x.is_integer() for x in values) else alt.Axis()
 
@@ -312,10 +311,7 @@ def _heatmap_spec(chart: Heatmap) -> Any:
 
 
 def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, float]:
-    """Return the lowest and highest value of the colour scale.
-
-    Shares have the scale 0 to 1. Any other scale begins at 0, or at a negative minimum.
-    """
+    # Shares have the scale 0 to 1. Any other scale begins at 0, or at a negative minimum.
     if not values:
         return 0.0, 1.0
     if _holds_shares(chart, values):
@@ -330,10 +326,11 @@ def _holds_shares(chart: Heatmap, values: list[float]) -> bool:
 
 
 def round_ticks(low: float, high: float, *, whole: bool) -> list[float]:
-    """Return up to six round numbers from `low` to `high`: multiples of 1, 2, 2.5 or 5 × 10ⁿ.
+    """Return up to six round numbers from `low` to `high`.
 
-    `whole`: the values are counts, so that no tick may lie between two whole numbers.
+    `whole`: only whole numbers, for values that are counts.
     """
+    # Multiples of 1, 2, 2.5 or 5 × 10ⁿ.
     power = 10.0 ** (math.floor(math.log10(high - low)) - 1)
     steps = [factor * power * tens for tens in (1, 10, 100) for factor in (1, 2, 2.5, 5)]
     for step in steps:

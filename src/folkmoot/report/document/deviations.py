@@ -1,8 +1,6 @@
-"""Compare the sealed plan with the run: the list of deviations of the report.
-
-The study type states the planned rows of its tables (`Study.expected_rows`). Settings, seed, files
-and models are compared for all study types.
-"""
+"""Compare the sealed plan with the run, for the list of deviations in the report."""
+# `Study.expected_rows` states the planned rows. Settings, seed, files and models are compared for
+# all study types.
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from folkmoot.storage.run_folder import JOURNAL, RowStream, RunFolder
 
 
 def list_deviations(run: RunFolder, study: Study) -> list[str]:
-    """Return the differences between the run and the sealed plan, in plain words."""
+    """Return the differences between the run and its sealed plan, in plain words."""
     found = [
         f"The sealed part “{change['name']}” was changed with --accept-changes."
         for change in run.plan.get("changes", [])
@@ -56,10 +54,8 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
 
 
 def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
-    """Yield (position from 1, sealed claim, present claim) for each claim that differs.
-
-    A different wording does not count if another version of Folkmoot made the run.
-    """
+    # (position from 1, sealed claim, present claim). A different wording does not count if another
+    # version of Folkmoot made the run.
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
         return
@@ -76,14 +72,9 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
 
 
 def both_versions(run: RunFolder, study: Study) -> ResultTable:
-    """Return the registered and the actual version of everything that deviated from the plan.
-
-    The table has three kinds of rows:
-
-    - parts that were changed with `--accept-changes`
-    - settings in the run's `study.yaml` that differ from the plan
-    - claims that this version of the study type states differently
-    """
+    """Return the planned and the actual version of everything that deviates from the plan."""
+    # Three kinds of rows: parts changed with `--accept-changes`, settings in the run's
+    # `study.yaml`, and claims that this version of the study type states differently.
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
     rows: list[dict[str, TableCell]] = []
 
@@ -115,10 +106,8 @@ def both_versions(run: RunFolder, study: Study) -> ResultTable:
 def _differing_leaves(
     was: object, now: object, where: str = ""
 ) -> Iterator[tuple[str, object, object]]:
-    """Yield (path, first value, second value) for each difference of two nested values.
-
-    A path looks like `hypotheses[0].direction`. Lists of different lengths count as one difference.
-    """
+    # (path, first value, second value). A path looks like `hypotheses[0].direction`. Lists of
+    # different lengths count as one difference.
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
             inner = f"{where}.{key}" if where else str(key)
@@ -137,7 +126,7 @@ def _format_value(value: object) -> str:
 
 
 def changes_since_run(run: RunFolder, study: Study) -> list[str]:
-    """Return sentences on packaged prompts that changed after the run."""
+    """Return a sentence for each packaged prompt that changed after the run."""
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
     # This compares prompts that ship with the package, so a run with its own prompts is skipped.
     if study.prompts is None or run.config.get("prompts") or not sealed:
@@ -235,10 +224,7 @@ def _changed_values(
     recorded_rows: Mapping[str, Mapping[str, object]],
     unit: str,
 ) -> list[str]:
-    """Return a sentence for each column with other values than planned.
-
-    `unit` is the noun for a row, such as "participant".
-    """
+    # `unit` is the noun for a row, such as "participant".
     found: dict[str, list[str]] = {}
     for key, row in planned_rows.items():
         for column, value in row.items():

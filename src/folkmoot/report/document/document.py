@@ -1,7 +1,4 @@
-"""The content of a report as data.
-
-The HTML page and the PDF show this content in the same order.
-"""
+"""The content of a report as data, which the HTML page and the PDF both show."""
 
 from __future__ import annotations
 
@@ -41,7 +38,9 @@ from folkmoot.storage.run_folder import RowStream, RunFolder
 
 @dataclass(frozen=True, slots=True)
 class DrawnFinding:
-    """A finding with its drawing, which consists of SVG panels or is a board of cards."""
+    """A finding with its chart."""
+
+    # A chart is a list of SVG panels, or a board of cards.
 
     finding: Finding
     panels: tuple[str, ...]
@@ -87,11 +86,12 @@ class Document:
 def build_document(
     run: RunFolder, known: Sequence[Finding] = (), over_grid: Finding | None = None
 ) -> Document:
-    """Build the report of a run.
+    """Return the content of a run's report.
 
-    `known`: findings that the caller has already computed. `over_grid`: a finding that judges the
-    claims over several runs with different wordings, if this run is one of them. Raises
-    StorageError if the run has no tables yet or a table is missing.
+    - `known`: findings that the caller has already computed.
+    - `over_grid`: a finding on the claims over several runs with different wordings, or None.
+
+    Raises StorageError if the run has no tables yet or a table is missing.
     """
     run.require_tables()
     study = find_study_of_run(run)
@@ -154,9 +154,10 @@ def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) ->
 
 
 def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
-    """Build the report of a grid from the pooled findings of its cells.
+    """Return the content of a grid's report.
 
-    `cells`: the findings of each cell, by its name. Raises InputError if no cell has finished.
+    `cells`: the findings of each cell, by its name.
+    Raises InputError if no cell has finished.
     """
     findings = pooled_findings(grid, cells)
     runs = [run for _, run in grid.finished_cells().values()]

@@ -68,7 +68,7 @@ MOST_MISSING = 0.05
 
 
 class Step(NamedTuple):
-    """One decision of a condition, or consecutive decisions with the same texts in the prompt."""
+    """Decisions of a condition that had the same texts in their prompts."""
 
     decision: str
     # The kinds of text that more than half of the prompts contained.
@@ -76,7 +76,7 @@ class Step(NamedTuple):
 
 
 class DesignLane(NamedTuple):
-    """One condition of the design, or several conditions with the same exposure."""
+    """The conditions whose participants saw the same texts, as one line of the design chart."""
 
     arm: str
     # The number of participants or other units, in words.
@@ -127,7 +127,7 @@ class Front:
 
     @property
     def colour(self) -> Colour:
-        """The worst colour on the first page: of the validity card and the reasons to doubt."""
+        """The worst colour on the first page."""
         colours = [light.colour for light in self.lights]
         return min(
             [*colours, *(COLOUR_BY_VERDICT[row.verdict] for row in self.card)],
@@ -152,9 +152,9 @@ def build_front_page(
     results: Sequence[Result] = (),
     card: Sequence[CardRow] = (),
 ) -> Front:
-    """Build the first page of the report of a run.
+    """Return the first page of a run's report.
 
-    `results`: the results of all claims. The page shows the results of primary claims.
+    `results`: the results of all claims.
     """
     primary = [result for result in results if result.claim.family == "primary"]
     contrasts = tuple(_contrast(result) for result in primary)
@@ -201,11 +201,9 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
 
 
 def main_answers(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the headline findings that answer the question, the most important first.
-
-    The order is: hypotheses of the study file, primary claims, findings that draw an estimate,
-    other findings. Findings on the quality of the run or of the model are left out.
-    """
+    """Return the headline findings that answer the study's question, the most important first."""
+    # The order: hypotheses of the study file, primary claims, findings that draw an estimate,
+    # others. Findings on the quality of the run or of the model answer no question.
     about_trust = (RESPONDENT_CHECKS_KEY, STRICT_ANSWERS_KEY)
     main = [
         finding for finding in findings if finding.headline and finding.says and not finding.alarms
@@ -264,7 +262,7 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
 
 
 def question_of(config: Mapping[str, object]) -> str:
-    """Return the question in a study file, or an empty string if no known key holds one."""
+    """Return the question in a study file, or an empty string if there is none."""
     for path in QUESTIONS:
         found: object = config
         for key in path:
@@ -278,10 +276,7 @@ def question_of(config: Mapping[str, object]) -> str:
 
 
 def _fallback_question(run: RunFolder, study: Study) -> str:
-    """Return a question on the difference of the conditions, or the title.
-
-    The title is returned if there is only one condition, or too many for a sentence.
-    """
+    # A question needs at least two conditions, and few enough for one sentence.
     title = title_of(run.config) or study.title
     arms = list(_arm_sizes(run, study)[1])
     if "?" in title or not 1 < len(arms) <= MOST_ARMS:
@@ -290,12 +285,10 @@ def _fallback_question(run: RunFolder, study: Study) -> str:
 
 
 def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
-    """Yield the lines of the design chart: conditions, their decisions, and texts in the prompts.
-
-    Conditions with the same decisions and sizes share a line. Consecutive decisions with the same
-    texts are joined. If no exposure was recorded, each planned condition has one line without
-    decisions.
-    """
+    """Yield the lines of the design chart."""
+    # Conditions with the same decisions and sizes share a line. Consecutive decisions with the same
+    # texts are joined. Without recorded exposure, each planned condition has a line without
+    # decisions.
     by, sizes = _arm_sizes(run, study)
     if not run.has_table(ExposureRow.table):
         yield from (DesignLane(condition_name(arm), size, ()) for arm, size in sizes.items())
@@ -329,10 +322,7 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
 
 
 def _arms_in_words(arms: Sequence[str], by: str) -> str:
-    """Return the names of conditions for readers, such as "Simple voting" or "Levels 1, 2-1".
-
-    `by`: the word for a condition, such as "Level". It is added if the names are numbers.
-    """
+    # `by` is the word for a condition, such as "Level". It is added if the names are numbers.
     named = ", ".join("Everybody" if arm in OF_ALL else condition_name(arm) for arm in arms)
     return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 
@@ -345,11 +335,8 @@ def _merge_equal_steps(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
-    """Return the name of the condition column, and the size of each condition in words.
-
-    Example: ("condition", {"control": "300 participants"}). If the plan has no conditions, the name
-    is empty and the only key is EVERYBODY.
-    """
+    # Such as ("condition", {"control": "300 participants"}), or ("", {EVERYBODY: …}) without
+    # conditions.
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     for planned in study.expected_rows(sealed) if sealed else ():
         table = pl.LazyFrame(planned.rows, infer_schema_length=None)

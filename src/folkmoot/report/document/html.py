@@ -1,4 +1,4 @@
-"""Write `report.html`: one page without scripts that works offline and prints well."""
+"""Write `report.html`, a page without scripts that works offline and prints well."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ def write_report(
 ) -> Path:
     """Write `report.html` into the run folder and return its path.
 
-    With `pdf`, also write `report.pdf` and return the path of the PDF. With `figures`, also save
-    all charts as SVG and PNG files in this folder. `known`: findings that are already computed.
-    `over_grid`: a finding that judges the claims over several runs with different wordings. Raises
-    InputError and writes nothing if a PDF is requested and Typst is not installed.
+    - `pdf`: also write `report.pdf`, and return its path instead.
+    - `known`: findings that are already computed.
+    - `over_grid`: a finding on the claims over several runs with different wordings, or None.
+    - `figures`: a folder for all charts as SVG and PNG files, or None.
+
+    Raises InputError and writes nothing if a PDF is requested and Typst is not installed.
     """
     if pdf:
         # Check for Typst first, so that a missing package is reported before any file is written.
@@ -57,10 +59,7 @@ def write_report(
 
 
 def write_grid_report(grid: RunGrid) -> Path:
-    """Write the report of a grid into its folder. Also write a report for each finished cell.
-
-    The report of a cell is in the folder of the cell.
-    """
+    """Write the report of a grid and of each finished cell, each into its own folder."""
     cells = findings_of_cells(grid)
     finished = grid.finished_cells()
     # All cells share one judgement over the wordings, so it is made once.
@@ -71,7 +70,7 @@ def write_grid_report(grid: RunGrid) -> Path:
 
 
 def write_page(content: Document, folder: Path) -> Path:
-    """Write `report.html` with this content into a folder and return its path."""
+    """Write `report.html` into a folder and return its path."""
     page = (
         _template_environment()
         .get_template("report.html.j2")
@@ -105,20 +104,15 @@ def _template_environment() -> Environment:
 
 
 def format_prose(text: str) -> Markup:
-    """Return a sentence as HTML.
-
-    Text in backticks becomes code. The space before a percent sign becomes a no-break space.
-    """
+    """Return a sentence as HTML."""
+    # Text in backticks becomes code. The space before a percent sign becomes a no-break space.
     kept = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(kept))))
 
 
 def arrange_cards(board: CardBoard) -> dict[str, object]:
-    """Return a board as rows of cards.
-
-    Rows and columns are in the order in which `board.items` first names them. A missing card is
-    None.
-    """
+    """Return a board as rows of cards. None stands for a missing card."""
+    # Rows and columns are in the order in which `board.items` first names them.
     columns = list(dict.fromkeys(item[1] for item in board.items))
     rows = list(dict.fromkeys(item[0] for item in board.items))
     found = {(item[0], item[1]): item[2:] for item in board.items}

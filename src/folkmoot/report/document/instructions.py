@@ -1,4 +1,4 @@
-"""Check how well each model followed the instructions, by its first replies in the journal."""
+"""Check how well each model followed the instructions in its first replies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULT_LIMIT = float(StudyConfig.model_fields["max_instruction_failures"].defau
 
 @dataclass
 class FirstReplies:
-    """Counts of the first replies of one model, in total and by kind of failure."""
+    """Counts of a model's first replies, in total and by kind of failure."""
 
     replies: int = 0
     # Replies that needed a re-ask.
@@ -52,10 +52,10 @@ class FirstReplies:
     def judge(self, limit: float) -> Verdict:
         """Return the verdict on whether the model followed the instructions.
 
-        `limit`: the largest acceptable share of failures. Failed: the whole interval of the share
-        over independent units is above the limit. Passed: all of it is below the limit. In all
-        other cases there are too few units to know.
+        `limit`: the largest acceptable share of failures.
         """
+        # Failed: the whole interval of the share is above the limit. Passed: all of it is below the
+        # limit. In all other cases there are too few units to know.
         return Margin(high=limit).judge_interval(share_of_replies(self.by_unit))
 
     def describe(self) -> Sentence:
@@ -74,11 +74,11 @@ class FirstReplies:
 def count_first_replies(
     replies: Iterable[FirstReply], units: Mapping[str, Hashable] | None = None
 ) -> dict[str, FirstReplies]:
-    """Count the first replies of each model, without human participants.
+    """Count the first replies of each model. Humans are left out.
 
-    `units`: the independent unit of a reply, by its address. A reply without an entry is a separate
-    unit.
+    `units`: the independent unit of a reply, by its address.
     """
+    # A reply without an entry is a separate unit.
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)
     for reply in replies:
         if reply.model == HUMAN_MODEL:

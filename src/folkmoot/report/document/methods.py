@@ -1,8 +1,8 @@
-"""The text for a methods section, and the GUIDE-LLM checklist, from what a run has recorded.
+"""The text for a methods section, and a reporting checklist, from what a run has recorded.
 
-The checklist holds the core and optional items of GUIDE-LLM, in the wording of Folkmoot. Source:
-Feuerriegel et al., "GUIDE-LLM: a reporting checklist for LLMs in behavioural science"
-(https://llm-checklist.com/checklist). Facts that a run does not record are marked as not recorded.
+The checklist has the items of GUIDE-LLM in the wording of Folkmoot. Source: Feuerriegel et al.,
+"GUIDE-LLM: a reporting checklist for LLMs in behavioural science"
+(https://llm-checklist.com/checklist).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Methods(NamedTuple):
 def build_methods(
     run: RunFolder, study: Study, front: Front, results: Sequence[Result] = ()
 ) -> Methods:
-    """Write the methods section of a paper, and fill in the reporting checklist.
+    """Return the methods section of a paper, and the filled-in reporting checklist.
 
-    `front`: the first page of the report. `results`: the results of all claims.
+    `results`: the results of all claims.
     """
     times = call_times(run)
     parts = (
@@ -253,10 +253,7 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
 
 
 def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTimes) -> ResultTable:
-    """Return the GUIDE-LLM checklist: item, its question, and the answer of this run.
-
-    Authors fill in the answers that the run does not record (`NOT_RECORDED`).
-    """
+    # Authors fill in the answers that the run does not record (`NOT_RECORDED`).
     manifest = run.manifest
     design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
     card = {row.name: row for row in card_rows}

@@ -1,6 +1,6 @@
-"""Typeset `report.pdf`, the same report as the HTML page, with Typst.
+"""Write `report.pdf`, the same report as the HTML page, with Typst.
 
-Typst is an optional extra. The wheel of Typst holds the compiler and works offline.
+Typst is an optional extra that works offline.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ PAGE = 640.0
 
 
 def load_typst() -> ModuleType:
-    """Import Typst. Raises InputError with the name of the extra if Typst is not installed."""
+    """Return the module `typst`.
+
+    Raises InputError if Typst is not installed.
+    """
     try:
         import typst
     except ModuleNotFoundError:
@@ -44,10 +47,11 @@ def load_typst() -> ModuleType:
 
 
 def write_pdf(document: Document, path: Path) -> Path:
-    """Typeset a report as a PDF and return its path.
+    """Write a report as a PDF and return its path.
 
-    The PDF holds the first 40 rows of each table. Raises InputError if Typst is not installed.
+    Raises InputError if Typst is not installed.
     """
+    # The PDF holds the first 40 rows of each table.
     typst = load_typst()
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -60,7 +64,7 @@ def write_pdf(document: Document, path: Path) -> Path:
 
 
 def write_registration_pdf(text: Preregistration, path: Path) -> Path:
-    """Typeset a preregistration, with all rows of its tables, and return the path of the PDF.
+    """Write a preregistration as a PDF and return its path.
 
     Raises InputError if Typst is not installed.
     """
@@ -96,11 +100,8 @@ def write_registration_pdf(text: Preregistration, path: Path) -> Path:
 
 
 class _Writer:
-    """Collects the content of a report for the Typst template.
-
-    Drawings become files beside the template. All other content goes into one JSON object.
-    """
-
+    # Collects the content for the Typst template. Drawings become files beside the template. All
+    # other content goes into one JSON object.
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._drawn = 0
@@ -212,7 +213,6 @@ class _Writer:
 
 
 def _strip_markup(text: str) -> str:
-    """Return a text without backticks, and with a no-break space before each percent sign."""
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text).replace("`", "")
 
 
@@ -222,11 +222,8 @@ def _svg_width(svg: str) -> float:
 
 
 def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
-    """Return the relative width of each column, with 0 for a column of automatic width.
-
-    Columns with numbers or short texts have automatic width. The others share the remaining width.
-    A column with longer texts gets more of it.
-    """
+    # 0 means automatic width, for columns with numbers or short texts. The others share the
+    # remaining width. A column with longer texts gets more of it.
     columns = list(zip(*rows, strict=True))
     longest = [max(map(len, cells)) for cells in columns] or [0] * len(grid.columns)
     if max(longest, default=0) <= PROSE:

@@ -1,7 +1,6 @@
 """Save the charts of a report as SVG and PNG files for papers and slides.
 
-A saved figure is a drawing of the report that can be used alone. It has a fixed size, a white
-background and dark text. A line below the plot gives the provenance label of the run.
+A saved chart has a white background and names the run that it comes from.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ MARGIN, MARK_HEIGHT, MARK_LETTER = 8.0, 22.0, 6.4
 
 
 class SavedFigure(NamedTuple):
-    """A drawing as a complete SVG file. `name`: file name without its ending."""
+    """A chart as a complete SVG file. `name` is the file name without its ending."""
 
     name: str
     svg: str
 
     @property
     def png(self) -> bytes:
-        """The drawing as a PNG image."""
+        """The chart as a PNG image."""
         image: bytes = vl_convert.svg_to_png(self.svg, scale=PNG_SCALE)
         return image
 
@@ -54,7 +53,7 @@ class SavedFigure(NamedTuple):
 
 
 def figures_of_report(document: Document) -> Iterator[SavedFigure]:
-    """Yield the figures in the order of the report: a figure for each panel of each finding."""
+    """Yield the charts of a report in order."""
     findings = [*document.headlines, *(f for part in document.sections for f in part.figures)]
     drawn = [finding for finding in findings if finding.panels]
     for number, finding in enumerate(drawn, 1):
@@ -66,16 +65,16 @@ def figures_of_report(document: Document) -> Iterator[SavedFigure]:
 
 
 def saved_by_panel(document: Document) -> dict[str, SavedFigure]:
-    """Return the saved figures of a report, by the SVG of their panel."""
+    """Return the saved charts of a report. The key is the SVG as the page shows it."""
     findings = [*document.headlines, *(f for part in document.sections for f in part.figures)]
     panels = [panel for finding in findings for panel in finding.panels]
     return dict(zip(panels, figures_of_report(document), strict=True))
 
 
 def save_figures(document: Document, folder: Path) -> None:
-    """Write all figures of a report as SVG and PNG files into a folder.
+    """Write all charts of a report as SVG and PNG files into a folder.
 
-    The folder is created if needed. Raises InputError if `folder` is a file.
+    Raises InputError if `folder` is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(Problem("is a file; name a folder for the figures", str(folder)))
@@ -86,10 +85,7 @@ def save_figures(document: Document, folder: Path) -> None:
 
 
 def complete_svg(panel: str, document: Document) -> str:
-    """Return a panel of the report as a complete SVG file.
-
-    The file has a fixed size, a background and the provenance label.
-    """
+    """Return a chart of the report as a complete SVG file."""
     box = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', panel)
     assert box is not None
     width, height = float(box[1]), float(box[2])

@@ -1,7 +1,5 @@
-"""Define the style of all charts.
-
-The colours can be told apart in greyscale and by colour-blind readers.
-"""
+"""The style of all charts."""
+# The colours can be told apart in greyscale and by colour-blind readers.
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The trust section of a report: models, settings, answers, and deviations from the plan.
 
-All facts come from the run folder and none is entered by hand."""
+All facts come from the run folder.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ PARSE_STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust section: facts of the run, and deviations from its plan."""
+    """Facts of a run, and deviations from its plan."""
 
     models: ResultTable
     run: ResultTable
@@ -53,7 +54,7 @@ class Trust:
 
 
 def build_trust_section(run: RunFolder, study: Study) -> Trust:
-    """Read the trust section from a run folder."""
+    """Return the trust section of a run's report."""
     manifest = run.manifest
     registered, claims = registration_of_run(run)
     return Trust(
@@ -71,7 +72,7 @@ def build_trust_section(run: RunFolder, study: Study) -> Trust:
 
 
 def call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
-    """Return the times (UTC) of each model's first and last call, by the requested model."""
+    """Return the times of the first and last call of each model, in UTC."""
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             called = journal.call_times_by_model()
@@ -155,10 +156,8 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def _possibly_paid(possibly_paid: Mapping[str, Any] | None) -> dict[str, object]:
-    """Return the number and maximum cost of calls that were in flight when a process was killed.
-
-    The vendor may have billed these calls. The cost of the run does not include them.
-    """
+    # Calls were in flight when a process was killed. The vendor may have billed them. The cost of
+    # the run does not include them.
     if not possibly_paid:
         return {}
     calls = "calls in flight when a process was killed (possibly paid, not in the cost)"

@@ -1,8 +1,9 @@
 """The validity card on the first page: eight threats to a simulated study, each with a verdict.
 
-All verdicts come from findings of the report, and this module computes none. A check passes if the
-whole interval lies inside its margin. Without data the verdict is "not known", and the row gives
-advice."""
+All verdicts come from findings of the report.
+"""
+# A check passes if the whole interval lies inside its margin. Without data the verdict is "not
+# known", and the row gives advice.
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ class Evidence(NamedTuple):
 
 
 class CardRow(NamedTuple):
-    """One row of the validity card: verdict, figures in words, and consequence."""
+    """One row of the validity card."""
 
     name: str
     verdict: Verdict
@@ -97,8 +98,7 @@ def build_validity_card(
 ) -> tuple[CardRow, ...]:
     """Return the eight rows of the card, or an empty tuple if only people answered.
 
-    `findings`: the findings of the report. `over_grid`: a finding that judges the claims over
-    several runs with different wordings, or None if there are no other runs.
+    `over_grid`: a finding on the claims over several runs with different wordings, or None.
     """
     models = {model["asked"] for model in run.manifest.get("models", [])}
     # People need no simulation to be checked.
@@ -156,9 +156,9 @@ def build_validity_card(
 
 
 def claims_over_wordings(run: RunFolder) -> Finding | None:
-    """Return the finding that judges the primary claims over all runs with different wordings.
+    """Return the finding on the primary claims over all runs with different wordings.
 
-    Returns None if the run is not part of a grid, or if the grid does not vary the wording.
+    Returns None if the run is in no grid that varies the wording.
     """
     folder = run.path.parent
     if folder.name != CELLS_FOLDER or not is_grid(folder.parent):
@@ -176,11 +176,7 @@ def _card_row(
     advise: Callable[[], Sentence],
     noun: str = "figure",
 ) -> CardRow:
-    """Return the row of the validity card for a threat.
-
-    `advise` is called only without evidence. It says how the researcher can obtain a verdict.
-    `noun`: the word for one figure, such as "claim".
-    """
+    # `noun` is the word for one figure, such as "claim". `advise` is called only without evidence.
     ordered = sorted(evidence, key=lambda one: (_WORST.index(one.verdict), -one.distance))
     worst = ordered[0].verdict if ordered else NOT_KNOWN
     advice = word("advice", _MORE.get(threat, "more units")) if ordered else advise()
@@ -189,10 +185,7 @@ def _card_row(
 
 
 def _in_words(ordered: Sequence[Evidence], noun: str) -> Sentence:
-    """Return the worst figure in words, followed by the number of figures with each verdict.
-
-    `ordered`: the evidence with the worst figure first. `noun`: the word for one figure.
-    """
+    # `ordered` has the worst figure first.
     label, _, figure, _ = ordered[0]
     # Figures of checks are whole sentences.
     figure_text = figure.removesuffix(".")
@@ -262,11 +255,7 @@ def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) 
 def _shares(
     findings: Sequence[Finding], key: str, label: str, case: Literal["same", "kept"], margin: Margin
 ) -> list[Evidence]:
-    """Return one piece of evidence for each row of a finding that has a measured share.
-
-    `label`: the column with the name of the row. `case`: which share, `same` or `kept`. `margin`:
-    the lowest acceptable share.
-    """
+    # `margin` is the lowest acceptable share.
     column = f"{case}_share"
     return [
         Evidence(
@@ -386,7 +375,6 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Sentence:
-    """Return what the researcher can do about a missing control, such as the command for it."""
     if not run.has_table(ExposureRow.table):
         return word("advice", "no decisions")
     if control == FACT and not read_ages(run):
