@@ -1,12 +1,6 @@
-"""Turn the results of claims into findings. Findings take every number on a comparison from here.
+"""Turn the results of claims into findings: rows, charts, sentences, or the whole finding.
 
-read_results(run, Config, claims)   the results of the claims that a study type declares
-claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
-result_cells(result, name)          the cells of one result, for a table with other columns
-claims_chart(results, axis)         the chart
-describe_claims(results)            the statement: primary claims with their conclusions, or
-                                    other claims as estimates without p if none is primary
-claims_finding(...)                 the whole finding
+Start with `read_results` and `claims_finding`.
 """
 
 from __future__ import annotations
@@ -44,19 +38,18 @@ MAX_LISTED_ESTIMATES = 6
 def read_results(
     run: RunFolder, config: type[Config], declare: Callable[[Config], Sequence[Claim]]
 ) -> list[Result]:
-    """Return the results of the claims that a study type declares.
-
-    All claims of the run are evaluated together, because adjusted p-values depend on their number.
-    """
+    """Return the results of the claims that a study type declares."""
+    # All claims of the run are evaluated together, because adjusted p-values depend on their
+    # number.
     return list(evaluate_declared(run, read_declared(run, config, declare)).values())
 
 
 def claim_rows(results: Sequence[Result]) -> list[Row]:
     """Return the rows of a table of claims: contrast, family, estimate, interval and p-values.
 
-    Shares and means must not be mixed in one table, because their columns have different units. The
-    table has columns for joint intervals if any claim has one.
+    Shares and means must not be mixed in one table, because their columns have different units.
     """
+    # The table has columns for joint intervals if any claim has one.
     rows: list[Row] = []
     has_joint_intervals = any(result.joint is not None for result in results)
     for result in results:
@@ -73,8 +66,8 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
     """Return the cells of one result: a difference, its bounds, `p` and `adjusted_p`.
 
-    `name`: the column of the difference. `suffix`: added to the names of the bounds, see
-    `estimate_cells`.
+    - `name`: the column of the difference.
+    - `suffix`: added to the names of the bounds.
     """
     return {
         **estimate_cells(result.estimate, name, suffix),
@@ -104,12 +97,13 @@ def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
 
 
 def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
-    """Return the statement of a finding about claims.
+    """Return the sentence about the results of claims.
 
-    If any claim is primary, the statement gives the conclusions of the primary claims and the
-    number of exploratory estimates. Otherwise it lists the first `MAX_LISTED_ESTIMATES` estimates.
-    `about` names the measure that is compared.
+    `about`: the name of the measure that is compared.
     """
+    # If any claim is primary, the sentence gives the conclusions of the primary claims and the
+    # number of exploratory estimates. Otherwise it lists the first `MAX_LISTED_ESTIMATES`
+    # estimates.
     primary = [result for result in results if result.claim.family == "primary"]
     others = [result for result in results if result.claim.family != "primary"]
     # Do not print other estimates next to a conclusion: a reader would take them for results.
@@ -147,9 +141,9 @@ def claims_finding(
 ) -> Finding | None:
     """Return the finding on the claims about one measure, or None if no claim has data.
 
-    `more`: further fields of the `Finding`, such as its section. By default, the fields `unit` and
-    `units` come from the claims.
+    `more`: further fields of the `Finding`, such as its section.
     """
+    # By default, the fields `unit` and `units` come from the claims.
     # The run has no observation for these claims, for example if it did not use a condition.
     observed = [result for result in results if result.counts != (0, 0)]
     if not observed:

@@ -1,9 +1,6 @@
-"""Record which texts each decision's prompt contained, by joining `provenance` and the design.
+"""Record which texts each decision's prompt contained, to find prompts that differ from the design.
 
-The engine records the source of each text in each request (`folkmoot.provenance`). A study type
-lists its decisions, and for each `Decision` the sources that its prompt should contain. The study
-type also names the kinds of its sources (`label`). So the table can reveal prompts that differ from
-the design.
+A study type lists its decisions, each with the sources that its prompt should contain.
 
     STUDY = Study(…, tables=(…, ExposureRow), derived_tables=ExposureTable(decisions, label))
 """
@@ -40,7 +37,7 @@ DECISIONS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One question to a participant, with the texts that the design shows in its prompt."""
+    """One question to a participant, with the texts that its prompt should contain."""
 
     # The address of the question in the journal.
     address: str
@@ -116,8 +113,7 @@ class ExposureTable:
 
 
 class _Recorded(NamedTuple):
-    """What a run recorded about its requests: the speakers, and the sources of the texts."""
-
+    # What a run recorded about its requests: the speakers, and the sources of the texts.
     # The distinct sources of the texts in a request, by address of the request.
     sources: Mapping[str, Collection[Source]]
     # The speaker of an utterance, by id of the utterance.
@@ -167,11 +163,9 @@ def _rows_where(
 def _written_by_others(
     utterances: Iterable[tuple[str, str, str]], asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the writers of utterances written in another speaker's name, by utterance id.
-
-    For example, a mediator may write the utterances of all members in one reply. Such an utterance
-    counts as the member's own if the mediator also answers the decision for the member.
-    """
+    # By utterance id. For example, a mediator may write the utterances of all members in one reply.
+    # Such an utterance counts as the member's own if the mediator also answers the decision for the
+    # member.
     return {
         id: asked[address]
         for id, address, speaker in utterances
@@ -180,10 +174,8 @@ def _written_by_others(
 
 
 def find_written_by_others(run: RunFolder, utterance_ids: Collection[str]) -> set[str]:
-    """Return the ids of utterances that were written in another speaker's name.
-
-    For example, a mediator may write the utterances of all members in one reply.
-    """
+    """Return the ids of utterances that were written in another speaker's name."""
+    # For example, a mediator may write the utterances of all members in one reply.
     utterances = list(
         _rows_where(run, UTTERANCES, "utterance_id", utterance_ids, "address", "speaker_id")
     )
@@ -256,8 +248,7 @@ def _is_within(id: str, within: Collection[str]) -> bool:
 
 
 class _ExposureCell(NamedTuple):
-    """Counts for one kind of text at one decision of one condition, over all participants."""
-
+    # Counts for one kind of text at one decision of one condition, over all participants.
     condition: str
     decision: str
     kind: str
@@ -302,7 +293,7 @@ class _ExposureCell(NamedTuple):
 
 
 def describe_deviations(run: RunFolder) -> list[str]:
-    """Return a sentence for each condition, decision and kind that deviates from the design.
+    """Return a sentence for each way in which prompts deviate from the design.
 
     The list is empty if all prompts agree with the design or no exposure was recorded.
     """
@@ -324,12 +315,12 @@ def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
 def exposure_finding(
     run: RunFolder, label: Callable[[str], str] = column_heading
 ) -> Finding | None:
-    """Return the finding with the matrix of conditions and kinds of text.
+    """Return the finding on which kinds of text the prompts of each condition contained.
 
-    A cell is the share of decisions with a text of this kind in the prompt. `label` turns a
-    condition into the name that the chart shows. Returns None if the run has no table
-    `exposure` or no decisions.
+    `label`: turns a condition into its name in the chart.
+    Returns None if the run has no table `exposure` or no decisions.
     """
+    # A cell is the share of decisions with a text of this kind in the prompt.
     if not run.has_table(ExposureRow.table):
         return None
     title = "What the prompts contained"

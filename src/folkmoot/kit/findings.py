@@ -87,7 +87,7 @@ def collect_findings(*groups: Finding | Iterable[Finding | None] | None) -> list
 def wilson_rates(counts: Mapping[str, tuple[int, int]]) -> dict[str, Estimate]:
     """Return the share of each group with its Wilson interval.
 
-    `counts` maps a group to (count, n). Groups with n = 0 are left out.
+    `counts`: the count and the total of each group. Groups with a total of 0 are left out.
     """
     return {group: wilson(count, n) for group, (count, n) in counts.items() if n}
 
@@ -99,16 +99,16 @@ def condition_name(condition: str) -> str:
 
 
 def category_shares(counts: Mapping[str, int]) -> dict[str, float | None]:
-    """Return the share of each category in the total. All shares are None if the total is 0."""
+    """Return the share of each category in the total. All are None if the total is 0."""
     total = sum(counts.values())
     return {name: n / total if total else None for name, n in counts.items()}
 
 
 def estimate_from_json(fields: Mapping[str, JsonValue], clusters: str = "n") -> Estimate:
-    """Read an estimate from a JSON object with `estimate`, `low`, `high`, `p`, `n` and `each`.
+    """Return an estimate from a JSON object with `estimate`, `low`, `high`, `p`, `n` and `each`.
 
-    They become the fields of an `Estimate`. `clusters`: the key of the number of independent units,
-    such as "sets". A missing or non-numeric value becomes NaN, and a missing count becomes 0.
+    `clusters`: the key of the number of independent units, such as "sets".
+    A missing or non-numeric value becomes NaN, and a missing count becomes 0.
     """
     value, low, high, p_value = (
         _number_or_nan(fields.get(key)) for key in ("estimate", "low", "high", "p")
@@ -124,11 +124,11 @@ def _number_or_nan(value: JsonValue) -> float:
 
 
 def is_significant(estimate: Estimate) -> bool | None:
-    """Return whether a difference is statistically significant at 5 %, or None if this is unknown.
+    """Return whether a difference is statistically significant at 5 %, or None if unknown.
 
-    With a p-value, the p-value decides. Without a p-value, the interval decides. The result is None
-    for fewer than five independent units.
+    The result is None for fewer than five independent units.
     """
+    # The p-value decides, or else the interval.
     # Fewer than five units are shown as an illustration, without a verdict.
     if estimate.unit_count < FEWEST_UNITS:
         return None
@@ -157,7 +157,7 @@ def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
 def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Row:
     """Return the cells `name`, `low` and `high` of a row.
 
-    `suffix` is appended to the names of the bounds. The report formats "low_rate" as a share.
+    `suffix`: added to the names of the bounds. The report formats "low_rate" as a share.
     """
     low, high = f"low{suffix}", f"high{suffix}"
     if estimate is None:
@@ -174,7 +174,7 @@ def p_value_cell(estimate: Estimate) -> float | None:
 def p_value_cells(estimate: Estimate, holm: float = math.nan) -> Row:
     """Return the cells `p` and `holm_p` for one comparison.
 
-    `holm` is the p-value adjusted by Holm's method (see `with_adjusted_p`).
+    `holm`: the p-value adjusted by Holm's method.
     """
     return {"p": p_value_cell(estimate), "holm_p": finite_or_none(holm)}
 
@@ -199,7 +199,7 @@ def interval_chart(
 ) -> IntervalChart | None:
     """Return a chart with one line per labelled estimate, or None if no estimate is known.
 
-    `zero` is the value that means no effect.
+    `zero`: the value that means no effect.
     """
     lines = tuple(
         interval_line(label, estimate)
@@ -213,11 +213,12 @@ def interval_chart(
 def interaction_matrix(
     counts: Mapping[tuple[str, str], int], people: Mapping[str, str], unit: str
 ) -> Heatmap:
-    """Return the heatmap of references between speakers.
+    """Return the heatmap of how often speakers refer to each other.
 
-    `counts` maps (speaker id, id of the speaker referred to) to a count. `people` maps ids to names
-    in display order. Pairs without a count are 0, and self-references are left out.
+    - `counts`: how often one speaker refers to another, by both ids.
+    - `people`: the name of each id, in display order.
     """
+    # Pairs without a count are 0, and self-references are left out.
     return Heatmap(
         tuple(
             (people[speaker], people[other], float(counts.get((speaker, other), 0)))
@@ -237,7 +238,7 @@ def interaction_matrix(
 def format_share(estimate: Estimate, aside: str = "", digits: int = 0) -> str:
     """Return a share as text, such as "16 % (9 to 23 %)".
 
-    `aside` is added within the brackets.
+    `aside`: words to add within the brackets.
     """
     return _format_estimate(
         estimate,
@@ -250,7 +251,7 @@ def format_share(estimate: Estimate, aside: str = "", digits: int = 0) -> str:
 def format_points(estimate: Estimate, aside: str = "") -> str:
     """Return a difference of shares as text, such as "+12 points (+3 to +20)".
 
-    `aside` is added within the brackets.
+    `aside`: words to add within the brackets.
     """
     return _format_estimate(
         estimate,
@@ -263,7 +264,7 @@ def format_points(estimate: Estimate, aside: str = "") -> str:
 def format_mean(estimate: Estimate, aside: str = "") -> str:
     """Return a mean as text, such as "1.24 (0.90 to 1.58)".
 
-    `aside` is added within the brackets.
+    `aside`: words to add within the brackets.
     """
     return _format_estimate(
         estimate,
@@ -276,7 +277,7 @@ def format_mean(estimate: Estimate, aside: str = "") -> str:
 def format_change(estimate: Estimate, aside: str = "") -> str:
     """Return a difference of means as text, such as "+0.31 (−0.05 to +0.67)".
 
-    `aside` is added within the brackets.
+    `aside`: words to add within the brackets.
     """
     return _format_estimate(
         estimate,
@@ -296,11 +297,9 @@ def _format_estimate(estimate: Estimate, value: str, span: str, aside: str) -> s
 
 
 def format_mean_value(value: float | None, digits: int = 2) -> str:
-    """Return a mean with `digits` decimals, or "unknown".
-
-    Next to a difference, use one more digit than for the difference, so that readers can recompute
-    it.
-    """
+    """Return a mean with `digits` decimals, or "unknown"."""
+    # Next to a difference, use one more digit than for the difference, so that readers can
+    # recompute it.
     if value is None or not math.isfinite(value):
         return "unknown"
     # Adding 0.0 turns −0.0 into 0.0, so that no "−0.00" is printed.
@@ -319,9 +318,10 @@ def format_signed(value: float | None, digits: int = 2) -> str:
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
     """Return "p = .043", or "adjusted p = .012" for a p-value adjusted by Holm's method.
 
-    If only the unadjusted p is below 5 %, the text gives both p-values, because the interval agrees
-    with the unadjusted p. Returns an empty text if no test was made.
+    Returns an empty text if no test was made.
     """
+    # If only the unadjusted p is below 5 %, the text gives both p-values, because the interval
+    # agrees with the unadjusted p.
     if p_value_cell(estimate) is None:
         return ""
     if holm is None:
@@ -331,14 +331,14 @@ def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
 
 
 def list_values(values: Iterable[tuple[str, str]]) -> Sentence:
-    """Join (name, value with its interval) pairs as clauses: "name value; name value"."""
+    """Return names with their values as clauses, such as "name value; name value"."""
     return join_sentences(
         (word("description", "value", name=name, value=value) for name, value in values), "; "
     )
 
 
 def describe_values(what: str, values: Iterable[tuple[str, str]]) -> Sentence:
-    """Return "what: name value; name value." See `list_values`."""
+    """Return a sentence such as "what: name value; name value.""""
     return word("description", "values", what=what, values=list_values(values))
 
 
@@ -351,7 +351,8 @@ def join_clauses(parts: Iterable[str]) -> str:
 
 
 def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
-    """Return the finding on whether the model is fit to answer for people, with a row per check."""
+    """Return the finding on whether the model is fit to answer for people."""
+    # A row per check.
     failed = [check for check in checks if check.verdict == FAILED]
     unknown = [check.title.lower() for check in checks if check.verdict == NOT_KNOWN]
     passed = len(checks) - len(failed) - len(unknown)

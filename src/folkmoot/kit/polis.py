@@ -1,6 +1,6 @@
-"""Read a conversation from a Polis export, so that a study can use it (`Study.from_polis`).
+"""Read a conversation from a Polis export, for a study on the same comments.
 
-Three files of the export are read: comments.csv, participants-votes.csv and summary.csv.
+Three files are read: comments.csv, participants-votes.csv and summary.csv.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class PolisConversation:
-    """A Polis conversation, read by `read_polis`."""
+    """A Polis conversation: its question, comments and voters."""
 
     topic: str
     description: str
@@ -51,7 +51,7 @@ class PolisConversation:
 
     @property
     def most_divisive_comment(self) -> str:
-        """The id of the comment that divides the voters most: many agree and many disagree."""
+        """The id of the comment on which the voters disagree most."""
         return max(
             self.comments,
             key=lambda comment: min(self.count(comment, AGREE), self.count(comment, DISAGREE)),
@@ -59,7 +59,7 @@ class PolisConversation:
 
 
 def read_polis(folder: Path) -> PolisConversation:
-    """Read a Polis conversation from the folder of its export.
+    """Return the Polis conversation in the folder of an export.
 
     Raises InputError for a missing file or column, an unreadable cell, and an export without votes.
     """
@@ -126,7 +126,7 @@ def _check_vote_signs(
 
 
 def _read_rows(path: Path, required_columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Return (line number, cells by column) for each row of a CSV file."""
+    # (line number, cells by column).
     columns, rows = read_csv(_read_text(path), str(path))
     for column in required_columns:
         if column not in columns:
@@ -135,7 +135,7 @@ def _read_rows(path: Path, required_columns: Sequence[str]) -> list[tuple[int, d
 
 
 def _read_summary(path: Path) -> dict[str, str]:
-    """Return the values of summary.csv by name. Polis writes the file without a header."""
+    # Polis writes the file without a header.
     if not path.is_file():
         return {}
     rows = csv.reader(io.StringIO(_read_text(path)))

@@ -1,8 +1,8 @@
-"""Retest: ask one question twice, in two separate conversations.
+"""Ask one question twice, in two separate conversations.
 
-The difference between the two answers is noise, because nothing happened between them. A change
-that a study reports is tested against this noise (`measures.retest`).
+The difference between the two answers is noise, because nothing happened between them.
 """
+# A change that a study reports is tested against this noise (`measures.retest`).
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ RETEST = "retest"
 async def ask_twice(scope: Scope, name: str, ask: Callable[[Scope], Awaitable[T]]) -> tuple[T, T]:
     """Ask one question in two fresh child scopes of `scope` and return both answers.
 
-    `ask` must make the same request in both scopes. `name`: the name of the first scope. If a study
-    adds a retest later, the addresses of its earlier calls stay the same.
+    - `name`: the name of the first scope.
+    - `ask`: makes the same request in both scopes.
     """
+    # If a study adds a retest later, the addresses of its earlier calls stay the same.
     first = await ask(scope.child(name))
     return first, await ask(scope.child(f"{name}_{RETEST}"))
 
@@ -44,16 +45,15 @@ def pair_answers(
 ) -> list[Repeat]:
     """Return both answers of each participant who answered on both occasions of a pair.
 
-    Args:
-        table: a row for each participant and occasion. `answer` is a text or a number. Rows without
-            an answer are left out. `occasion` is the time or condition of the answer
-        pairs: pairs of values of `occasion`
-        participant_columns: columns that identify a participant, the same on both occasions
-        unit: columns that identify the unit of analysis: a participant, or a group of participants
-            who shared a conversation
-        question: columns that identify the question. The pair of occasions is always part of it
-        untouched: True if the participant read and heard nothing between the two occasions
+    - `table`: a row for each participant and occasion, with the columns `answer` and `occasion`.
+    - `pairs`: pairs of values of `occasion`.
+    - `participant_columns`: columns that identify a participant on all occasions.
+    - `unit`: columns that identify the unit of analysis, such as a group with one conversation.
+    - `question`: columns that identify the question.
+    - `untouched`: True if the participant read and heard nothing between the two occasions.
     """
+    # An answer is a text or a number, and rows without one are left out. The pair of occasions is
+    # always part of the question.
     answered = table.filter(pl.col("answer").is_not_null())
     repeats: list[tuple[tuple[object, ...], Repeat]] = []
     for first, last in pairs:

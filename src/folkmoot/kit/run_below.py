@@ -1,9 +1,7 @@
-"""Run a study about a finished run, in a subfolder of that run with a separate journal.
-
-Codings and controls are run in this way. The journal and the digest of the finished run do not
-change. An amendment of the finished run names the subfolder and the digest of the journal in the
-subfolder. So `folkmoot verify` detects a subfolder that was added by hand.
-"""
+"""Run a study about a finished run, in a subfolder of that run with a separate journal."""
+# Codings and controls are run in this way. The journal and the digest of the finished run do not
+# change. An amendment of the finished run names the subfolder and the digest of the journal in the
+# subfolder. So `folkmoot verify` detects a subfolder that was added by hand.
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ class Below:
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
     """Return the settings of a run that concern calls to models, without unset ones.
 
-    `more` names further settings to return.
+    `more`: further settings to return.
     """
     keys = (*_CALLING, *more)
     return {key: run.config[key] for key in keys if run.config.get(key) is not None}
@@ -69,8 +67,9 @@ def run_below(
 ) -> RunFolder:
     """Run a study in a subfolder of a finished run, or resume it.
 
-    Add an amendment to the finished run. Raises the errors of `run_study`.
+    Raises the errors of `run_study`.
     """
+    # Adds an amendment to the finished run.
     study = study_from_settings(below.study, settings, options)
     # The settings may name servers that receive the texts of the run. The researcher must consent
     # to them, as with a study file.
@@ -110,7 +109,10 @@ def _has_replies(folder: Path) -> bool:
 def verify_below(
     run: RunFolder, amendment: Amendment, study: Study[Any]
 ) -> tuple[str, Verification]:
-    """Replay the run that an amendment names. Return (folder of the run, verification)."""
+    """Replay the run that an amendment names.
+
+    Returns the folder of this run, and whether the replay agrees with it.
+    """
     name = str(amendment.data["folder"])
     folder = run.path / name
     if not folder.is_dir():

@@ -1,9 +1,8 @@
 """Check that the recorded source of each text in a prompt holds the same text.
 
-A span of the table `provenance` names a row of another table as the source of a text. These
-functions compare the text with that row. Tests of the shipped studies use them, and study authors
-can use them for their own study types.
+Study authors can use the checks for their own study types.
 """
+# A span of the table `provenance` names a row of another table as the source of a text.
 
 from __future__ import annotations
 
@@ -42,10 +41,10 @@ class WrongSource(NamedTuple):
 def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[WrongSource]:
     """Return every text in a request that differs from the text at its recorded source.
 
-    `tables`: the row classes of the study, with the keys of their rows. If the study altered a
-    text, only the existence of the row is checked. `count_unattributed_characters` counts texts
-    without a source.
+    `tables`: the row classes of the study, with the keys of their rows.
     """
+    # If the study altered a text, only the existence of the row is checked.
+    # `count_unattributed_characters` counts texts without a source.
     recorded = _Recorded(run, tables)
     wrong_sources: dict[tuple[str, str, str], WrongSource] = {}
     for span, text in _texts_of_spans(run):
@@ -114,8 +113,7 @@ def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 
 class _Recorded:
-    """The texts that a run has recorded for each source. A table is read at its first use."""
-
+    # The texts that a run has recorded for each source. A table is read at its first use.
     def __init__(self, run: RunFolder, tables: Sequence[type[Row]]) -> None:
         self._run = run
         rows: tuple[type[Row], ...] = (UtteranceRow, SelfDescriptionRow, *tables)
@@ -123,7 +121,7 @@ class _Recorded:
         self._rows: dict[str, dict[str, dict[str, Any]]] = {}
 
     def texts(self, kind: str, id: str) -> list[str] | None:
-        """Return the texts of a recorded source, or None if no table has this kind of source."""
+        # None if no table has this kind of source.
         if kind == "utterance":
             return self._cell_texts(UTTERANCES, "text", id)
         if kind == "answer":
@@ -160,10 +158,8 @@ class _Recorded:
 
 
 def _value_at_path(value: Any, path: str) -> Any:
-    """Return the value under a dotted path such as `turns.0.text`, or None if there is none.
-
-    In a list, a number selects an entry, and a name selects this field of all entries.
-    """
+    # A path looks like `turns.0.text`. In a list, a number selects an entry, and a name selects
+    # this field of all entries.
     for name in filter(None, path.split(".")):
         if isinstance(value, list) and name.isdecimal():
             value = value[int(name)] if int(name) < len(value) else None
@@ -177,11 +173,8 @@ def _value_at_path(value: Any, path: str) -> Any:
 
 
 def _possible_spellings(value: Any) -> Iterator[str]:
-    """Yield the spellings in which the value of a cell may appear in a prompt.
-
-    A number is also spelled without trailing zeros. For a list, a mapping or JSON text, the
-    spellings of the entries are yielded.
-    """
+    # A number is also spelled without trailing zeros. For a list, a mapping or JSON text, the
+    # spellings of the entries are yielded.
     if value is None:
         return
     if isinstance(value, (list, tuple)):

@@ -78,10 +78,8 @@ class Codebook(_FrozenModel):
         return tuple(code.name for code in self.codes)
 
     def find_code(self, name: str) -> Code | None:
-        """Return the code with this name, or None.
-
-        Case, spaces, hyphens and underscores are ignored.
-        """
+        """Return the code with this name, or None."""
+        # Case, spaces, hyphens and underscores are ignored.
         return next(
             (code for code in self.codes if _normalise_name(code.name) == _normalise_name(name)),
             None,
@@ -100,7 +98,10 @@ class Codebook(_FrozenModel):
 
 
 def read_codebook(path: Path) -> Codebook:
-    """Read a codebook from its file. Raises InputError with the line of every mistake."""
+    """Return the codebook in a file.
+
+    Raises InputError with the line of every mistake.
+    """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -116,11 +117,9 @@ def read_codebook(path: Path) -> Codebook:
 
 
 def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
-    """Return every problem in a researcher's codebooks.
-
-    Each file in `user_folder` replaces the codebook with the same name in the folder `shipped`. It
-    must keep the names of codes that findings use.
-    """
+    """Return every mistake in a researcher's codebooks."""
+    # Each file in `user_folder` replaces the codebook with the same name in the folder `shipped`.
+    # It must keep the names of codes that findings use.
     if not user_folder.is_dir():
         return [Problem(f"no such folder: {user_folder}")]
     # Only files with names of shipped codebooks are used, so another file name is a mistake.

@@ -152,7 +152,7 @@ class CodingStudyConfig(StudyConfig):
 
 
 def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
-    """Return True if two model names mean the same model."""
+    """Return whether two model names mean the same model."""
     try:
         return resolve_model(first, endpoints).name == resolve_model(second, endpoints).name
     except InputError:
@@ -162,11 +162,10 @@ def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
 
 @dataclass(frozen=True)
 class TextToCode:
-    """A text to be coded.
+    """A text to be coded."""
 
-    Join the utterances of a conversation with `provenance.join_texts`. The coder's prompt then
-    records which utterance each part comes from.
-    """
+    # Join the utterances of a conversation with `provenance.join_texts`. The coder's prompt then
+    # records which utterance each part comes from.
 
     # Unique within the codebook. The study finds the place of the text in the run by it.
     id: str
@@ -202,10 +201,12 @@ async def code_texts(
 ) -> dict[str, tuple[AssignedCode, ...]]:
     """Code texts by a codebook and return the valid codes by text id.
 
-    Texts without an answer are left out. All texts are recorded in the table `texts`, and all codes
-    in `codes`. If `coding:` is off, no model is asked and the result is empty. `rule`: codes texts
-    by phrases, as another coder for comparison. Findings must not use its codes.
+    - Texts without an answer are left out.
+    - `rule`: codes texts by phrases, as another coder for comparison.
+    - If `coding:` is off, no model is asked and the result is empty.
     """
+    # All texts are recorded in the table `texts`, and all codes in `codes`. Findings must not use
+    # the codes of a rule.
     settings = session.config.coding
     book = load_codebook(session, codebook, settings)
     all_texts = list(texts)
@@ -252,7 +253,7 @@ async def code_with_models(
 ) -> dict[str, tuple[AssignedCode, ...]]:
     """Ask the coder for the codes of all texts and return the valid codes by text id.
 
-    If there is a second coder, ask it for the codes of the texts in `sample`.
+    `sample`: the texts for the second coder, if there is one.
     """
     # Seal the sample before the first call. It must not depend on the codes.
     prompt = {"prompt": PROMPTS.hashes()[PROMPT], "sample": sorted(sample)}
@@ -308,7 +309,7 @@ async def _code_all(
 async def ask_for_codes(
     scope: Scope, role: str, book: Codebook, text: TextToCode
 ) -> tuple[AssignedCode, ...]:
-    """Ask a model for the codes of one text.
+    """Return a model's codes for one text.
 
     A code that is still invalid after the re-asks carries its `rejection_reason`.
     """
@@ -325,10 +326,8 @@ async def ask_for_codes(
 
 
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
-    """Record that a text, its context and its slot values come from the table `texts`.
-
-    Parts that already have recorded sources keep them.
-    """
+    """Record that a text, its context and its slot values come from the table `texts`."""
+    # Parts that already have recorded sources keep them.
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
         has_source = isinstance(part, SourcedText)
@@ -352,7 +351,8 @@ def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
 
 
 def build_coder_prompt(answer_type: CodesAnswer) -> str:
-    """Return the system prompt of a coder: the codebook and the context of its question."""
+    """Return the system prompt of a coder."""
+    # It holds the codebook and the context of its question.
     book, text = answer_type.book, answer_type.text
     slots = quote_all(list(book.slots), "material", cell_id("codebooks.slots", book.name))
     unquoted = [code.name for code in book.codes if not code.quoted]
@@ -397,7 +397,7 @@ def draw_sample(
 
 
 def require_unique_texts(texts: Sequence[TextToCode], book: Codebook) -> None:
-    """Raise ProtocolError if two texts have the same id, or if a text has no values for a slot."""
+    """Raise ProtocolError if two texts share an id, or a text lacks values for a slot."""
     known_ids: set[str] = set()
     for text in texts:
         if text.id in known_ids:
@@ -410,7 +410,9 @@ def require_unique_texts(texts: Sequence[TextToCode], book: Codebook) -> None:
 
 
 class CoderInfo(NamedTuple):
-    """A coder as the table `codes` names it: role (coder, second_coder, rule), kind and name."""
+    """A coder with its role, kind and name."""
+
+    # As the table `codes` names it. Roles are coder, second_coder and rule.
 
     coder_role: str
     kind: str
@@ -420,10 +422,8 @@ class CoderInfo(NamedTuple):
 def record_codes(
     scope: Scope, book: Codebook, text: TextToCode, codes: Iterable[AssignedCode], coder: CoderInfo
 ) -> None:
-    """Add a row to the table `codes` for each code of one text.
-
-    If no code applies, the text gets one row that says so.
-    """
+    """Add a row to the table `codes` for each code of one text."""
+    # If no code applies, the text gets one row that says so.
     for assigned in tuple(codes) or (AssignedCode(NO_CODE_LABEL),):
         scope.record(
             CodeRow(
@@ -495,10 +495,8 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return object_schema("Codes", {"codes": codes})
 
     def _codes_with_ways_out(self) -> tuple[str, ...]:
-        """Return the code names that a reply may use, and ways out such as declining.
-
-        With `choose: any` there are no ways out, because an empty list states that no code applies.
-        """
+        # With `choose: any` there are no ways out such as declining, because an empty list states
+        # that no code applies.
         return (
             with_ways_out(self.book.code_names)
             if self.book.choose == "one"
@@ -508,7 +506,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     def parse_reply(
         self, reply: str
     ) -> ParsedAnswer[tuple[AssignedCode, ...]] | ParseFailure | Missing:
-        """Return the codes of a reply, a missing answer, or the problems for a re-ask."""
+        """Return the codes of a reply, a missing answer, or the problems to tell the model."""
         parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
         if not isinstance(parsed, ParsedAnswer):
             return parsed
@@ -617,11 +615,9 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
 
 
 def quote_occurs_in(quote: str, text: str) -> bool:
-    """Return whether a quote occurs in a text as whole words.
-
-    Case, spaces, quotation marks and dashes are normalised. A quote without a letter or digit
-    counts as not found, because it shows nothing.
-    """
+    """Return whether a quote occurs in a text as whole words."""
+    # Case, spaces, quotation marks and dashes are normalised. A quote without a letter or digit
+    # counts as not found, because it shows nothing.
     # Models often add quotation marks, an ellipsis or a full stop at the ends of a quote.
     normalised_quote, normalised_text = (
         _normalise_quote(quote).strip("\"'.… "),

@@ -1,4 +1,4 @@
-"""Code a finished run with a model. The coding is a separate run in `RUN/codings/<coder>/`."""
+"""Code a finished run with a model, as a separate run in `RUN/codings/<coder>/`."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def code_finished_run(
 ) -> RunFolder:
     """Code the texts of a finished run with the model `coder`, or resume such a coding.
 
-    `sample`: code only the random part of the texts that each codebook gives to a second coder.
-    Raises InputError if the run is not finished, has no texts, or was already coded by this model.
+    `sample`: code only the texts that a second coder would get.
+    Raises InputError if the run is not finished, has no texts, or was coded by this model.
     Also raises the errors of `run_study`.
     """
     require_codable(run, coder)
@@ -124,7 +124,10 @@ def _text_from_row(row: Mapping[str, Any]) -> TextToCode:
 
 
 def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """Replay every coding that the amendments name. Yield (folder of the coding, verification)."""
+    """Replay every coding of a run and compare it with the stored results.
+
+    Yields the folder of the coding and the result.
+    """
     try:
         coded = [
             amendment

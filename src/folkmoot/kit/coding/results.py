@@ -1,4 +1,4 @@
-"""Read the codes of a run from its tables and amendments, and measure the agreement of coders."""
+"""Read the codes of a run, and measure how well its coders agree."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class CoderResult:
 
     @property
     def is_embedded(self) -> bool:
-        """True if the coder was `--model synthetic`. Its codes support no finding."""
+        """True if the coder was `--model synthetic`."""
+        # Its codes support no finding.
         return self.kind == "embedded"
 
 
@@ -64,8 +65,7 @@ class CoderResult:
 class CodebookResults:
     """The codes that all coders assigned by one codebook in a run.
 
-    Findings use `codes_by_text`: the codes of the first coder after human corrections. They may do
-    so only if `supports_findings` is True.
+    Findings use `codes_by_text`, and only if `supports_findings` is True.
     """
 
     book: Codebook
@@ -75,10 +75,8 @@ class CodebookResults:
 
     @cached_property
     def primary_coder(self) -> CoderResult | None:
-        """The coder that findings use: the first model, or else `--model synthetic`.
-
-        None if the texts were not coded.
-        """
+        """The coder that findings use, or None if the texts were not coded."""
+        # The first model, or else `--model synthetic`.
         first = [
             coder_result for coder_result in self.coders if coder_result.coder_role == CODER_ROLE
         ]
@@ -94,7 +92,7 @@ class CodebookResults:
 
     @cached_property
     def codes_by_text(self) -> dict[str, dict[Key, str]]:
-        """The codes of each text with their quotes, after corrections, by text id.
+        """The codes of each text with their quotes, after human corrections.
 
         Texts without an answer are left out.
         """
@@ -111,10 +109,8 @@ class CodebookResults:
         return codes_by_text
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
-        """Return the quotes of one text by code, or None if the coder gave no answer for it.
-
-        A code that is about several things (such as two options) appears once.
-        """
+        """Return the quotes of one text by code, or None if the coder gave no answer for it."""
+        # A code that is about several things (such as two options) appears once.
         codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}
 
@@ -126,19 +122,17 @@ class CodebookResults:
         return next(iter(self.codes_of(text_id) or ()), None)
 
     def codes_with_target(self, text_id: str) -> list[tuple[dict[str, str], str, str]]:
-        """Return (objects, code, quote) for each code of a text.
+        """Return what each code of a text is about, the code, and its quote.
 
-        The objects say what the code is about, such as `{"option": "A"}`.
+        Example: `({"option": "A"}, "too_dear", "…")`.
         """
         codes = self.codes_by_text.get(text_id, {})
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
-        """Return the agreement of the first coder with another coder on their shared texts.
+        """Return Krippendorff's α of the first coder and another coder on their shared texts.
 
-        The measure is Krippendorff's α (see `krippendorff_interval`). With `code`, the coders are
-        compared on whether this code applies. Without `code`, they are compared on all codes of the
-        codebook.
+        `code`: compare only whether this code applies.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         # No shared text means an unknown agreement, not one of zero.
@@ -149,8 +143,7 @@ class CodebookResults:
     def agreement_by_code(self, other: CoderResult) -> dict[str, float]:
         """Return Krippendorff's α of the primary coder and another coder, for each code.
 
-        A unit is the decision whether this code applies to a text. α is NaN if the code is never or
-        always assigned.
+        α is NaN if the code is never or always assigned.
         """
         alphas = {}
         for code in self.book.code_names:
@@ -161,10 +154,7 @@ class CodebookResults:
     def _rating_matrix(
         self, other: CoderResult, code: str | None
     ) -> tuple[list[str], FloatArray, Level]:
-        """Return the text ids of the units, the ratings (2, units), and the level of measurement.
-
-        See `_shared_units` for what a unit is.
-        """
+        # (text ids of the units, ratings of shape (2, units), level of measurement).
         units = list(self._shared_units(other, code))
         ids = [unit[0] for unit in units]
         ratings = [[unit[1] for unit in units], [unit[2] for unit in units]]
@@ -178,11 +168,9 @@ class CodebookResults:
     def _shared_units(
         self, other: CoderResult, single_code: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Yield (text id, first coder's rating, other's rating) for everything that both rated.
-
-        For `choose: one`, a rating is the assigned code or "none". For `choose: any`, or a single
-        code, it says whether the code applies.
-        """
+        # (text id, first coder's rating, other's rating) for everything that both rated. For
+        # `choose: one`, a rating is the assigned code or "none". For `choose: any`, or a single
+        # code, it says whether the code applies.
         assert self.primary_coder is not None
         several = self.book.choose == "any"
         for text_id, theirs in other.codes.items():
@@ -208,11 +196,8 @@ class CodebookResults:
 
     @property
     def note(self) -> str:
-        """A note for a finding: who coded the texts, and how far other coders agree.
-
-        The note starts with a warning if no language model coded (the coder was `--model
-        synthetic`).
-        """
+        """A note for a finding: who coded the texts, and how far other coders agree."""
+        # It starts with a warning if no language model coded (the coder was `--model synthetic`).
         if self.primary_coder is not None and self.primary_coder.is_embedded:
             return f"{EMBEDDED_NOTE} {self.coder_summary}"
         return self.coder_summary
@@ -220,9 +205,9 @@ class CodebookResults:
     def describe_withheld(self, content: str) -> str:
         """Return the sentence that replaces a result if no language model coded the texts.
 
-        The codes of `--model synthetic` support no finding, because it only compares words.
-        `content`: the result as the beginning of the sentence ("The agreement of …").
+        `content`: the result as the beginning of the sentence, such as "The agreement of …".
         """
+        # The codes of `--model synthetic` support no finding, because it only compares words.
         return f"{content} would be shown here. {EMBEDDED_NOTE}"
 
     @property
@@ -258,10 +243,8 @@ class CodebookResults:
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
-    """Return all codes of a run by the name of the codebook, or {} without texts to code.
-
-    The codes come from the run itself, from post-hoc codings and from sheets of human coders.
-    """
+    """Return all codes of a run by the name of the codebook, or {} without texts to code."""
+    # The codes come from the run itself, from post-hoc codings and from sheets of human coders.
     if not run.has_table("texts"):
         return {}
     texts = run.read_table("texts")
@@ -428,10 +411,7 @@ def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
 
 
 def _hand_coders(amendments: Sequence[Amendment]) -> list[CoderResult]:
-    """Return one result for each human who coded texts by hand.
-
-    If a human coded a text twice, the last codes count.
-    """
+    # If a human coded a text twice, the last codes count.
     codes_by_human: dict[str, dict[str, dict[Key, str]]] = {}
     for amendment in amendments:
         codes = {(amendment.data["of"], code): "" for code in amendment.data["codes"]}

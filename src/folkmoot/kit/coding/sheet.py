@@ -57,10 +57,10 @@ COLUMN_WIDTHS = {
 def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
     """Write a spreadsheet for a human coder and return the number of its lines.
 
-    If `blind` is true, the sheet lists a random part of the texts without any codes. Otherwise it
-    lists all codes with their quotes. Raises InputError if there is nothing to write, and
-    StorageError if the file exists.
+    `blind`: list a random part of the texts without codes.
+    Raises InputError if there is nothing to write, and StorageError if the file exists.
     """
+    # Otherwise the sheet lists all codes with their quotes.
     if path.exists():
         hint = "read it with --read, or name another file"
         raise StorageError(f"{path} already exists; {hint}")
@@ -119,10 +119,8 @@ def _blind_rows(results: CodebookResults) -> Iterator[dict[str, str]]:
 
 
 def anonymous_number(book: str, text_id: str) -> str:
-    """Return the number by which a sheet names a text.
-
-    The number is a digest of the text id, because the id may reveal the condition.
-    """
+    """Return the number by which a sheet names a text."""
+    # A digest of the text id, because the id may reveal the condition.
     return digest(book, text_id, size=5).hex()
 
 
@@ -172,7 +170,8 @@ def _write_sheet(
 def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     """Store the codes on a sheet as amendments of the run, and return the new ones.
 
-    `by` is the human coder. Raises InputError with the cell of every mistake.
+    `by`: the human coder.
+    Raises InputError with the cell of every mistake.
     """
     results = read_codings(run)
     now = utc_timestamp()
@@ -234,7 +233,7 @@ def _require_blind_coder(run: RunFolder, amendments: Sequence[Amendment], by: st
 
 
 def _amendment_key(amendment: Amendment) -> tuple[object, ...]:
-    """Return the key of an amendment. A later amendment with the same key replaces it."""
+    # A later amendment with the same key replaces it.
     return (
         amendment.kind,
         amendment.author,
@@ -263,10 +262,8 @@ def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str
 
 
 def _find_misplaced(results: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:
-    """Return the problem of a sheet line with an unknown codebook or text number, otherwise None.
-
-    Without a problem, adds `text_id` and `words` (the digest of the text) to `line`.
-    """
+    # An unknown codebook or text number. Otherwise adds `text_id` and `words` (the digest of the
+    # text) to `line`.
     if line["codebook"] not in results:
         hint = did_you_mean(line["codebook"], results)
         return Problem(f"no codebook {line['codebook']!r} in this run", key="codebook", hint=hint)

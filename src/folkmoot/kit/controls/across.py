@@ -1,8 +1,5 @@
-"""Compare the effect and the side effect of a treatment between the runs of a grid.
-
-The side effect (user drift) is a difference in answers that the treatment should not affect. A
-typical grid varies `controls.confounders`: runs with and without stated attributes.
-"""
+"""Compare the effect and the side effect of a treatment between the runs of a grid."""
+# A typical grid varies `controls.confounders`: runs with and without stated attributes.
 
 from __future__ import annotations
 
@@ -18,11 +15,8 @@ from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 
 class _Pair(NamedTuple):
-    """The effect of a treatment in one run of a grid, and its side effect. None means unknown.
-
-    The side effect (user drift) is a difference in answers that the treatment should not affect.
-    """
-
+    # The effect of a treatment in one run, and its side effect. None means unknown. The side effect
+    # (user drift) is a difference in answers that the treatment should not affect.
     effect: float | None
     drift: float | None
 
@@ -30,11 +24,10 @@ class _Pair(NamedTuple):
 def effect_and_drift_over_cells(
     cells: Iterable[tuple[str, Sequence[Finding]]],
 ) -> Finding | None:
-    """Compare the effect and the side effect of a treatment between the runs of a grid.
+    """Return the finding that compares a treatment's effect and side effect between runs.
 
-    The side effect (user drift) is a difference in answers that the treatment should not affect.
-    `cells`: (what the run varies, its findings) for each run. The first is the reference. Returns
-    None if fewer than two kinds of run have such answers.
+    `cells`: what each run varies, and its findings. The first is the reference.
+    Returns None if fewer than two kinds of run have such answers.
     """
     found: dict[str, dict[str, list[_Pair]]] = {}
     for specification, findings in cells:

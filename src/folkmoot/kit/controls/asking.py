@@ -1,4 +1,4 @@
-"""Repeat questions of a finished run with changed prompts, as a run in `RUN/controls/`."""
+"""Ask the questions of a finished run again with changed prompts, as a run in `RUN/controls/`."""
 
 from __future__ import annotations
 
@@ -118,10 +118,12 @@ def run_controls(
     stopper: RunStopper | None = None,
     **calling: object,
 ) -> RunFolder:
-    """Repeat questions of a finished run with changed prompts. Resume this if it was interrupted.
+    """Ask the questions of a finished run again with changed prompts, or resume this.
 
-    `settings`: keys of `controls:`. `calling`: other keys of a study file, such as a budget. Raises
-    InputError for an unfinished run, a run without decisions, and a run that already has controls.
+    - `settings`: keys of `controls:` in a study file.
+    - `calling`: other keys of a study file, such as a budget.
+
+    Raises InputError for an unfinished run, one without decisions, and one that has controls.
     Also raises the errors of `run_study`.
     """
     require_finished(run)
@@ -146,11 +148,11 @@ def run_controls(
 def run_with_controls(
     found: StudyFile, options: RunOptions, stopper: RunStopper | None = None
 ) -> RunFolder:
-    """Run (or resume) a study and then the controls that its file names, within one budget.
+    """Run or resume a study and then the controls that its file names, within one budget.
 
-    If the run pauses during its controls, a resume asks the remaining controls. Raises the errors
-    of `run_study`, and InputError before the run if the study type records no decisions.
+    Raises the errors of `run_study`, and InputError if the study type records no decisions.
     """
+    # If the run pauses during its controls, a resume asks the remaining controls.
     require_decisions(found)
     run = run_study(found, options, stopper)
     ask_named_controls(run, found.config.controls, found.config, options, stopper)
@@ -179,10 +181,11 @@ def run_grid_with_controls(
     stopper: RunStopper | None = None,
     samples: Samples = lambda runs, repeats, new: [],
 ) -> RunGrid:
-    """Run (or resume) a grid and then the controls of its cells, within the budget of the grid.
+    """Run or resume a grid and then the controls of its cells, within the budget of the grid.
 
-    `samples` returns the requests of the preflight. Raises the errors of `run_grid`.
+    Raises the errors of `run_grid`.
     """
+    # `samples` returns the requests of the preflight.
     # Check before the grid, because it may run for hours.
     first = load_study_with_options(source, options)
     require_decisions(first)
@@ -209,8 +212,9 @@ def ask_named_controls(
 ) -> None:
     """Ask the controls that a study file names, unless they have been asked.
 
-    Nothing is asked if the run is unusable or `settings` is None. `limits`: the budget of the whole
-    grid. `others`: the other runs of the grid. The cost of these and of their controls counts too.
+    - `settings`: the controls. None asks nothing.
+    - `limits`: the budget of the whole grid.
+    - `others`: the other runs of the grid, whose cost counts too.
     """
     if settings is None or not settings.asks_anything or run.unusable_reason:
         return
@@ -247,7 +251,7 @@ def ask_named_controls(
 
 
 def _spent_in(folder: Path) -> tuple[int, float]:
-    """Return calls and cost (USD) of a run, with calls that a killed process may have paid for."""
+    # (calls, USD), with calls that a killed process may have paid for.
     if not (folder / JOURNAL).exists():
         return 0, 0.0
     with JournalReader(folder / JOURNAL) as journal:
@@ -415,7 +419,7 @@ def _build_versions(
 
 
 def _need_the_study(versions: _Versions, conversations: Mapping[str, DecisionConversation]) -> bool:
-    """Return whether a decision can be asked only with the code of its study."""
+    # Whether a decision can be asked only with the code of its study.
     return any(conversation.answer is None for conversation in conversations.values()) or any(
         version in (COMPUTED, REPLIED) for version in versions.values()
     )
@@ -428,10 +432,7 @@ def _fork_sessions(
     versions: _Versions,
     language: Language,
 ) -> Iterator[SessionForks]:
-    """Yield for each control the sessions that must run again with the code of the study.
-
-    Their prompts hold computed values, so that single requests cannot be sent again.
-    """
+    # Their prompts hold computed values, so that single requests cannot be sent again.
     sessions = read_sessions(run, treatments)
     for control in REPLACING:
         decisions = [
@@ -450,10 +451,8 @@ def _left_out(
     conversations: Mapping[str, DecisionConversation],
     versions: _Versions,
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield (control, moment, reason) for each sampled decision of a control.
-
-    The reason says why the decision cannot be asked again. It is None if the decision is asked.
-    """
+    # (control, moment, reason) for each sampled decision. The reason says why the decision cannot
+    # be asked again. It is None if the decision is asked.
     for control in (RETEST, *REPLACING):
         for decision in samples[control]:
             conversation = conversations.get(decision.address)
@@ -522,11 +521,8 @@ async def _ask_replaced(
     version: ForkedDecision | Refusal,
     scope: Scope,
 ) -> None:
-    """Ask a question with a changed prompt, or record why it cannot be asked.
-
-    Earlier replies that depend on the changed text are asked first. If one of them is missing, the
-    answer to the question is missing too.
-    """
+    # Earlier replies that depend on the changed text are asked first. If one of them is missing,
+    # the answer to the question is missing too.
     # A `Refusal` is a string, and its text is the reason of the missing answer.
     got: Any = Missing(version) if isinstance(version, str) else None
     new: dict[str, tuple[str, str]] = {}
@@ -582,7 +578,7 @@ async def _ask_in_sessions(
 async def _ask_version(
     scope: Scope, speaker: Speaker, said: Sequence[Utterance], answer: AnswerType[Any]
 ) -> Any:
-    """Send messages to a speaker and return the answer. The last message is the question."""
+    # The last message is the question.
     *before, last = said
     got = await scope.ask(speaker, last.text, history=Transcript(tuple(before)), answer_type=answer)
     # A number in a workbook is an object with its validation status.
@@ -597,7 +593,7 @@ def _build_row(
     expected: str | None,
     address: str,
 ) -> ControlRow:
-    """Return the row of an answer to a control. `address` is empty if no call was made."""
+    # `address` is empty if no call was made.
     missing = isinstance(got, Missing)
     return ControlRow(
         control=control,
@@ -616,7 +612,7 @@ def _build_row(
 
 
 def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """Replay the controls that the amendments name and compare them with the stored results.
+    """Replay the controls of a run and compare them with the stored results.
 
     Yields the folder of the controls and the result.
     """
@@ -632,10 +628,10 @@ def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
 def finished_controls(run: RunFolder) -> Amendment | None:
     """Return the amendment that names the controls of a run, or None.
 
-    A withdrawal discards the controls, because their conversations quote the human. After a
-    withdrawal, the controls can be asked again. Raises StorageError if the amendments are
-    unreadable.
+    Raises StorageError if the amendments are unreadable.
     """
+    # A withdrawal discards the controls, because their conversations quote the human. After a
+    # withdrawal, the controls can be asked again.
     made = None
     for amendment in read_amendments(run.path):
         if amendment.kind == AMENDMENT:
@@ -646,5 +642,5 @@ def finished_controls(run: RunFolder) -> Amendment | None:
 
 
 def open_controls(run: RunFolder) -> RunFolder | None:
-    """Return the folder with the finished controls of a run, or None if there are none."""
+    """Return the folder of a run's finished controls, or None if there are none."""
     return None if finished_controls(run) is None else RunFolder(run.path / CONTROLS)

@@ -1,4 +1,4 @@
-"""Read what the personas of a run state: the age and the other attributes of each participant."""
+"""Read the age and the other attributes that the personas of a run state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _NO_ATTRIBUTE = (*_GROUPS, *_IDS, "name", "first_name", "source")
 
 
 def read_ages(run: RunFolder) -> dict[tuple[str, str], int]:
-    """Return the ages of participants by (unit, participant), or {} if no table has them.
+    """Return the ages of participants, or {} if no table has them.
 
-    The unit is empty if the ids of participants are unique in the run.
+    The keys are the unit and the participant id. The unit may be empty.
     """
+    # The unit is empty if the ids of participants are unique in the run.
     for name, who, group in _tables_of_participants(run):
         table = run.scan_table(name)
         age = next((age for age in _AGES if age in table.collect_schema().names()), None)
@@ -40,9 +41,9 @@ def read_ages(run: RunFolder) -> dict[tuple[str, str], int]:
 def read_attributes(run: RunFolder) -> pl.DataFrame | None:
     """Return the stated attributes of the participants, with the column `participant_id`.
 
-    The table also has the column `unit` (the group) if ids are unique only within their group.
     Returns None if no table of the run has one row of attributes for each participant.
     """
+    # The table also has the column `unit` (the group) if ids are unique only within their group.
     for name, who, group in _tables_of_participants(run):
         table = run.scan_table(name)
         columns = table.collect_schema().names()
@@ -57,10 +58,7 @@ def read_attributes(run: RunFolder) -> pl.DataFrame | None:
 
 
 def _tables_of_participants(run: RunFolder) -> Iterator[tuple[str, str, str | None]]:
-    """Yield (table, id column, group column) of each table with one row for each participant.
-
-    The group column is None if the ids alone are unique.
-    """
+    # (table, id column, group column). The group column is None if the ids alone are unique.
     for name in run.table_names():
         table = run.scan_table(name)
         columns = table.collect_schema().names()

@@ -1,9 +1,7 @@
-"""Read the decisions of a finished run, each with the conversation before it.
-
-The table `exposure` lists the decisions. The journal holds their messages and replies, and the
-table `provenance` the sources of the texts. From these, the module rebuilds each conversation as
-the speaker knew it, so that another question can continue it.
-"""
+"""Read the decisions of a finished run, each with the conversation before it."""
+# The table `exposure` lists the decisions. The journal holds their messages and replies, and the
+# table `provenance` the sources of the texts. From these, the module rebuilds each conversation as
+# the speaker knew it, so that another question can continue it.
 
 from __future__ import annotations
 
@@ -35,7 +33,9 @@ PARTICIPANT = "participant"
 
 
 class ControlledDecision(NamedTuple):
-    """One decision of a participant in a finished run. Controls repeat or continue it."""
+    """One decision of a participant in a finished run."""
+
+    # Controls repeat or continue it.
 
     participant_id: str
     condition: str
@@ -55,7 +55,7 @@ class ControlledDecision(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of this decision's scope in the controls, unique within the run."""
+        """The name of this decision in the controls, unique within the run."""
         return f"{self.moment}-{self.condition}-{self.unit}-{self.participant_id}"
 
 
@@ -83,10 +83,11 @@ class DecisionConversation(NamedTuple):
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     """Return the first decision of each participant and the final decision in each condition.
 
-    A first choice from listed options is preferred to other first decisions. Decisions of humans
-    and of leading roles, such as a mediator, are left out. So are replies for several participants,
-    because no control can continue them. Raises InputError if no decision is left.
+    Raises InputError if a run has no decision that controls can ask again.
     """
+    # A first choice from listed options is preferred to other first decisions. Decisions of humans
+    # and of leading roles, such as a mediator, are left out. So are replies for several
+    # participants, because no control can continue them.
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
             Problem(f"{run.path}: the run records no decisions", hint="its study type names none")
@@ -148,11 +149,9 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
 def sample_decisions(
     decisions: Sequence[ControlledDecision], most: int, seed: int
 ) -> list[ControlledDecision]:
-    """Return the decisions of at most `most` participants for each condition and moment.
-
-    The seed gives the participants a random order, and each sample takes the first ones. So first
-    and final decisions have the same participants, and a smaller sample is part of a larger one.
-    """
+    """Return the decisions of at most `most` participants for each condition and moment."""
+    # The seed gives the participants a random order, and each sample takes the first ones. So first
+    # and final decisions have the same participants, and a smaller sample is part of a larger one.
     groups: dict[tuple[str, str], list[ControlledDecision]] = {}
     for decision in decisions:
         groups.setdefault((decision.moment, decision.condition), []).append(decision)
@@ -190,11 +189,8 @@ def _rebuild_conversation(
     last: JournalEntry,
     spans: dict[int, list[Span]],
 ) -> DecisionConversation:
-    """Build the conversation of a decision from its first and its last journal entry.
-
-    The two entries differ if the question was re-asked. `spans`: the sources of texts, by the
-    number of the message.
-    """
+    # The two entries differ if the question was re-asked. `spans` are the sources of texts, by the
+    # number of the message.
     system, asked = _utterances(decision, first, spans)
     # Ask with the parameters of the original request. Other parameters would be a second treatment.
     speaker = Speaker(
@@ -234,11 +230,9 @@ def _utterances(
 
 
 def messages_of(entry: JournalEntry, spans: dict[int, list[Span]]) -> list[tuple[str, SourcedText]]:
-    """Return the messages of a request as pairs (message role, text).
-
-    Each text keeps the record of where its parts come from. `spans`: these records for each
-    message.
-    """
+    """Return the messages of a request, each with its role and text."""
+    # Each text keeps the record of where its parts come from. `spans` are these records for each
+    # message.
     return [
         (message["role"], SourcedText(message["content"], spans.get(number, ())))
         for number, message in enumerate(entry.request["messages"])
@@ -246,19 +240,15 @@ def messages_of(entry: JournalEntry, spans: dict[int, list[Span]]) -> list[tuple
 
 
 def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
-    """Return the journal entry with the final reply to a question, or None without an entry.
-
-    With re-asks, a question has several entries, and the last entry holds the final reply.
-    """
+    """Return the journal entry with the final reply to a question, or None without an entry."""
+    # With re-asks, a question has several entries.
     tries = journal.list_ask_addresses(address)
     return journal.entry_at(tries[-1]) if tries else None
 
 
 def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
-    """Return which passages of the first request at each address come from which source.
-
-    The passages are listed by the number of their message.
-    """
+    """Return where the texts in each request come from, by address and number of the message."""
+    # The first request counts, not its re-asks.
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):
         return found

@@ -1,9 +1,7 @@
-"""Measure whether an effect changes if a part of the prompt is replaced.
-
-An effect is the distance between the answers of two groups to one question. If it disappears, it
-depends on the replaced part. User drift (a difference in answers that no treatment should affect)
-is measured in the same way (`measures.drift`), so both can be compared.
-"""
+"""Measure whether an effect changes if a part of the prompt is replaced."""
+# An effect is the distance between the answers of two groups to one question. If it disappears, it
+# depends on the replaced part. User drift (a difference in answers that no treatment should affect)
+# is measured in the same way (`measures.drift`), so both can be compared.
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ _MOST_CONDITIONS = 6
 
 
 class Contrast(NamedTuple):
-    """Two groups of control answers to compare. A group is a pair (condition, moment)."""
+    """Two groups of control answers to compare, each with its condition and moment."""
 
     first: tuple[str, str]
     second: tuple[str, str]
@@ -72,11 +70,9 @@ class Contrast(NamedTuple):
 
 
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
-    """Yield the contrasts in a table of control answers.
-
-    The contrasts are all pairs of conditions at the final decision. Within each condition, there is
-    also the contrast of the first and the final decision.
-    """
+    """Yield the pairs of groups to compare in a table of control answers."""
+    # All pairs of conditions at the final decision, and the first and final decision of each
+    # condition.
     groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
     final = [group for group in groups if group[1] == FINAL]
     yield from (Contrast(*pair) for pair in combinations(final[:_MOST_CONDITIONS], 2))
@@ -94,11 +90,9 @@ def unit_name(rows: pl.DataFrame) -> str:
 
 
 def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
-    """Return the share of hits with its interval over independent units.
-
-    With one answer per unit, or if all answers are hits, the interval is Wilson's over units.
-    Otherwise it is the interval for clustered data.
-    """
+    """Return the share of hits with its interval over independent units."""
+    # With one answer per unit, or if all answers are hits, the interval is Wilson's over units.
+    # Otherwise it is the interval for clustered data.
     if len(set(units)) == len(hits):
         return wilson(sum(hits), len(hits))
     found = clustered_share([float(hit) for hit in hits], units)
@@ -120,7 +114,7 @@ class Version(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The effect of a treatment with one version of the prompts (such as without attributes)."""
+    """The effect of a treatment with one version of the prompts."""
 
     estimate: Estimate
     # The number of decisions, of both groups together, that could not be asked in this version.
@@ -130,10 +124,9 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Choose which questions to compare between two groups: one of each, with the same options.
+    """Choose two questions with the same options for each pair of groups.
 
-    A question that both groups answered is preferred, then the most frequent pair. `options`: the
-    options of a question in any order, by its address.
+    `options`: the options of a question in any order, by its address.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -157,7 +150,7 @@ def decision_contrasts(
 def _decisions(
     made: pl.DataFrame, group: tuple[str, str], options: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the options of each decision of a group, the most frequent decision first."""
+    # The most frequent decision first.
     rows = made.filter(condition=group[0], moment=group[1])
     named = rows.group_by("question", maintain_order=True).agg(
         pl.len(), pl.col("decision_address").first()
@@ -169,11 +162,8 @@ def _decisions(
 def measure_effects(
     table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
 ) -> dict[Contrast, dict[str, Effect]]:
-    """Return the effect of each comparison of two groups, as designed and with changed prompts.
-
-    The effects are named by the kind of change. A kind is left out if it changed no prompt of the
-    two groups.
-    """
+    """Return the effect of each pair of groups, as designed and with each change of the prompts."""
+    # A change that left all prompts of the two groups as they were is left out.
     made = [name for name in REPLACING if name in set(table["control"])]
     found: dict[Contrast, dict[str, Effect]] = {}
     for contrast, decisions in contrasts.items():
@@ -194,11 +184,8 @@ def measure_effects(
 
 
 def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: str) -> Version:
-    """Collect the answers of one group to one question, asked with one changed prompt.
-
-    `name`: the kind of change, such as `placebo`. `group`: (condition, moment). `decision`: the
-    question. If the change leaves the prompt as it was, the answer in the run counts.
-    """
+    # `name` is the kind of change, such as `placebo`, and `group` is (condition, moment). If the
+    # change leaves the prompt as it was, the answer in the run counts.
     rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
     values, units, replied, is_changed = [], [], 0, False
     for row in rows.iter_rows(named=True):
@@ -229,9 +216,9 @@ def effects_finding(
 ) -> Finding | None:
     """Return the finding that compares effects with side effects, for each change of the prompts.
 
-    A side effect (user drift) is a difference in answers that the treatment should not affect.
     Returns None if no prompt was changed.
     """
+    # A side effect (user drift) is a difference in answers that the treatment should not affect.
     if not any(len(versions) > 1 for versions in effects.values()):
         return None
     rows: list[dict[str, TableCell]] = []
@@ -282,13 +269,12 @@ def effects_finding(
 
 
 def from_session_run_again() -> pl.Expr:
-    """Return the polars filter for control answers from sessions that were run again."""
+    """Return the filter for control answers from sessions that were run again."""
     # Such an address begins with the scope of the control, and others with that of a decision.
     return pl.col("address").str.starts_with(decision_scope(""))
 
 
 def _describe_sessions(asked: pl.DataFrame) -> Iterator[str]:
-    """Yield a note if sessions were run again, because their texts changed for all participants."""
     in_sessions = asked.filter(from_session_run_again())
     if in_sessions.height:
         names = ", ".join(NAMES[name] for name in REPLACING if name in in_sessions["control"])
@@ -329,7 +315,7 @@ def _describe_effects(effects: Mapping[Contrast, Mapping[str, Effect]]) -> Sente
 def list_shares(
     case: Literal["share", "share the same"], shares: Mapping[str, Estimate]
 ) -> Sentence:
-    """Return the sentence that gives the share of each decision or group with its interval."""
+    """Return the sentence that lists each share with its interval."""
     clauses = (
         word("control", case, name=name, share=format_share(estimate))
         for name, estimate in shares.items()
@@ -338,7 +324,7 @@ def list_shares(
 
 
 def answers_again(table: pl.DataFrame) -> Finding | None:
-    """Return the finding on how many answers stay the same after each kind of change of the prompt.
+    """Return the finding on how many answers stay the same when the prompt changes.
 
     Returns None if no prompt was changed.
     """
@@ -404,7 +390,7 @@ def expected_answers(rows: pl.DataFrame) -> list[str | float]:
 
 
 def given_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers in a table of control answers: numbers as floats, others as texts."""
+    """Return the answers in a table of control answers, as numbers or texts."""
     return [
         _as_number(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()

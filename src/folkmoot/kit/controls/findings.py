@@ -1,9 +1,7 @@
-"""The findings of the controls of a run.
-
-They answer four questions. Do answers differ that no treatment should affect (user drift)? How do
-effects change with the prompts? Do participants keep their persona? Do they decide the same way
-when asked again?
-"""
+"""The findings of the controls of a run."""
+# They answer four questions. Do answers differ that no treatment should affect (user drift)? How do
+# effects change with the prompts? Do participants keep their persona? Do they decide the same way
+# when asked again?
 
 from __future__ import annotations
 
@@ -68,9 +66,9 @@ LEAST_RELIABLE = Margin(low=0.8)
 
 
 def control_findings(run: RunFolder) -> list[Finding]:
-    """Return the findings of the controls of a run, or an empty list without finished controls.
+    """Return the findings of the controls of a run.
 
-    If the study file of a finished run names controls that are not finished, one finding says so.
+    The list is empty without controls. One finding says so if they are not finished.
     """
     controls = open_controls(run)
     if controls is None:
@@ -94,11 +92,9 @@ def findings_in(
 ) -> list[Finding]:
     """Return the findings of a table of control answers.
 
-    Args:
-        table: the table `control_answers`.
-        options: the options of a decision, by its address, in one order for all participants.
-        margins: the largest distance between conditions that counts as equality, by question.
-        attributes: the stated attributes of the participants, by `participant_id`.
+    - `options`: the options of a decision, by its address, in one order for all participants.
+    - `margins`: the largest distance between conditions that counts as equality, by question.
+    - `attributes`: the stated attributes of the participants, or None.
     """
     contrasts = decision_contrasts(table, options)
     # Drift findings show the effect next to the drift, so effects are measured first.

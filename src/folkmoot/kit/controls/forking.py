@@ -1,11 +1,9 @@
-"""Fork a decision: ask again the replies that depend on a replaced text, then the decision.
-
-If the speaker has replied to a text, it cannot be replaced alone: the prompt would hold replies to
-words that are gone. A request records which earlier replies it quotes, so all dependent replies are
-known before the first call. They are asked again in their order in the study, and each request
-holds the new replies instead of the old ones. All other replies are taken from the journal at no
-cost. `reply_graph` finds what a prompt quotes of a reply.
-"""
+"""Ask again the replies that depend on a replaced text, and then the decision."""
+# If the speaker has replied to a text, it cannot be replaced alone: the prompt would hold replies
+# to words that are gone. A request records which earlier replies it quotes, so all dependent
+# replies are known before the first call. They are asked again in their order in the study, and
+# each request holds the new replies instead of the old ones. All other replies are taken from the
+# journal at no cost. `reply_graph` finds what a prompt quotes of a reply.
 
 from __future__ import annotations
 
@@ -58,11 +56,9 @@ def fork_decision(
     language: Language,
     graph: ReplyGraph,
 ) -> ForkedDecision | Refusal:
-    """Return a question with its prompt changed by a control, or the reason why it cannot be asked.
-
-    `graph` must hold all replies that the texts of the decision quote. It may be empty if the
-    speaker has not replied before the decision.
-    """
+    """Return a decision with its changed prompt, or the reason why it cannot be asked again."""
+    # `graph` must hold all replies that the texts of the decision quote. It may be empty if the
+    # speaker has not replied before the decision.
     texts = texts_of(conversation)
     changed = replaced_texts(control, decision, texts, treatments, language)
     if not is_replaced(texts, changed):
@@ -123,7 +119,7 @@ def _has_replied(
     changed: Sequence[str],
     graph: ReplyGraph,
 ) -> bool:
-    """Return True if the participant spoke between the first changed text and the question."""
+    # Whether the participant spoke between the first changed text and the question.
     texts = texts_of(conversation)
     at = next(n for n, text in enumerate(texts) if str(text) != str(changed[n]))
     # `texts` begins with the system prompt, so messages are counted from 1.
@@ -154,8 +150,8 @@ def with_new_replies(
 ) -> list[str] | None:
     """Return the texts of a request with the new replies in place of the old ones.
 
-    `new`: (address, text) of a new reply, by the address of the old one. Returns None if the
-    request quotes a part of an old JSON reply that the new one lacks.
+    `new`: the address and text of the new reply, by the address of the old one.
+    Returns None if a new JSON reply lacks the quoted part.
     """
     parts: dict[int, list[Replacement]] = {}
     for quote in quotes:
@@ -179,10 +175,10 @@ def texts_of(conversation: DecisionConversation) -> list[str]:
 
 
 def is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Return True if the texts of a reply differ from those before the change."""
+    """Return whether the texts of a reply differ from those before the change."""
     return [str(text) for text in before] != [str(text) for text in after]
 
 
 def speaker_of(step: ForkStep, texts: Sequence[str]) -> Speaker:
-    """Return the speaker whose reply is asked again, with the first of `texts` as system prompt."""
+    """Return the speaker whose reply is asked again, with the first text as system prompt."""
     return replace(step.reply.speaker, system=texts[0])

@@ -1,9 +1,7 @@
-"""Forms with one short field, built from the JSON schema of a journaled request.
-
-A decision may ask for a JSON object, such as a reason and a rating. Controls can ask it again if
-exactly one field is a number, a truth value or one of several texts. They can also ask it again if
-one field holds an option that the prompt lists.
-"""
+"""Forms with one short field, built from the JSON schema of a journaled request."""
+# A decision may ask for a JSON object, such as a reason and a rating. Controls can ask it again if
+# exactly one field is a number, a truth value or one of several texts. They can also ask it again
+# if one field holds an option that the prompt lists.
 
 from __future__ import annotations
 
@@ -124,10 +122,11 @@ def choice_in_form(
 
 
 def single_field_form(schema: Schema) -> SingleFieldForm | None:
-    """Return the answer type for a JSON form, if exactly one field is a number, yes/no or a choice.
+    """Return the answer type for a JSON form with exactly one closed field.
 
     Returns None for any other form.
     """
+    # A closed field is a number, a truth value or one of several texts.
     properties = schema.get("properties", {})
     closed = [
         # Every form has the field DECLINED as a way out. It is no field of the decision.
@@ -139,10 +138,7 @@ def single_field_form(schema: Schema) -> SingleFieldForm | None:
 
 
 def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the schema of a closed field, or None if the field is open.
-
-    A closed field is a number, a truth value or one of several texts. It may also allow null.
-    """
+    # A closed field is a number, a truth value or one of several texts. It may also allow null.
     if "anyOf" in node:
         others = [each for each in node["anyOf"] if each.get("type") != "null"]
         return _closed(others[0]) if len(others) == 1 else None

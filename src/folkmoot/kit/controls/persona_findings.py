@@ -1,4 +1,4 @@
-"""How much of a decision depends on the persona, and on which attribute: a table and a finding."""
+"""How much of a decision depends on the persona, and on which attribute."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def persona_variance_rows(
 ) -> list[PersonaVarianceRow]:
     """Return the rows of the table `persona_variance`, for each decision that was asked again.
 
-    Args:
-        answers: the table `control_answers`.
-        attributes: the stated attributes of the participants, as `read_attributes` returns them.
+    `attributes`: the stated attributes of the participants, or None.
     """
     rows = []
     for (decision,), own in _asked_again(answers).group_by("question", maintain_order=True):
@@ -89,7 +87,7 @@ def persona_variance_finding(
 ) -> Finding | None:
     """Return the finding on how much first decisions differ between personas.
 
-    Returns None if no share of variance can be computed.
+    Returns None if this cannot be computed for any decision.
     """
     found = [row for row in persona_variance_rows(answers, attributes) if row.missing is None]
     if not found:

@@ -1,9 +1,7 @@
-"""Estimate the cost of a study file's controls, one line for each control.
-
-The study, or a part of it, runs in a temporary folder, followed by its controls. The
-embedded respondent answers. The counted calls and tokens of a part are then scaled to the
-size of the whole study.
-"""
+"""Estimate the cost of a study file's controls."""
+# The study, or a part of it, runs in a temporary folder, followed by its controls. The embedded
+# respondent answers. The counted calls and tokens of a part are then scaled to the size of the
+# whole study.
 
 from __future__ import annotations
 
@@ -45,11 +43,11 @@ EVERYONE = 10**9
 
 
 def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> RunEstimate:
-    """Return the cost estimate `total` with a line for each control that the study file names.
+    """Return the cost estimate `total` with a line for each control of the study file.
 
-    The calls of a small study are counted exactly, and those of a large study are estimated. Raises
-    InputError for a study type that records no decisions.
+    Raises InputError for a study type that records no decisions.
     """
+    # The calls of a small study are counted exactly, and those of a large study are estimated.
     settings = found.config.controls
     require_decisions(found)
     if settings is None or not settings.asks_anything:
@@ -92,8 +90,7 @@ def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
 
 
 class _Asked(NamedTuple):
-    """The calls that one control makes at one decision, or in one session, of the small run."""
-
+    # The calls that one control makes at one decision, or in one session, of the small run.
     control: str
     group: tuple[str, str]
     # The number of decisions (sessions) of the study that this one represents. `bounds`: a
@@ -115,11 +112,8 @@ def _count_asks(
     sessions: Mapping[str, SessionParts],
     share: float,
 ) -> Iterator[_Asked]:
-    """Yield the calls of each control at each decision, and in each session that is run again.
-
-    `there`: the number of decisions in the small run, by (condition, moment). `share`: the factor
-    by which the study is larger than the small run.
-    """
+    # `there` is the number of decisions in the small run, by (condition, moment). `share` is the
+    # factor by which the study is larger than the small run.
     rows = (
         controls.read_table(ControlRow.table)
         # A decision as designed costs no call, nor does one that was not asked. The session of a
@@ -167,13 +161,10 @@ def _session_weights(
     share: float,
     units: int,
 ) -> tuple[float, float]:
-    """Return how many sessions of the study one session of the small run represents.
-
-    The result is (lowest, highest). `size`: the participants of each condition whom a control asks.
-    `decided`: the decisions in the session, by group. `there`: the decisions in the small run, by
-    group. `share`: the size of the study relative to the small run. `units`: the sessions of the
-    small run.
-    """
+    # (lowest, highest) number of sessions that one session of the small run represents. `size`: the
+    # participants of each condition whom a control asks. `decided` and `there`: the decisions in
+    # the session and in the small run, by group. `share`: the size of the study relative to the
+    # small run. `units`: the sessions of the small run.
     whole = round(units * share)
     # The condition with the largest part of its decisions in the sample decides.
     drawn = max(min(1.0, size / round(there[group] * share)) for group in decided)
@@ -182,7 +173,7 @@ def _session_weights(
 
 
 def _tokens_in(journal: JournalReader, scopes: Iterable[str]) -> dict[str, tuple[int, int, int]]:
-    """Return calls, input tokens and output tokens of the calls in some scopes, by model."""
+    # (calls, input tokens, output tokens) by model.
     tokens: dict[str, tuple[int, int, int]] = {}
     for scope in scopes:
         for entry in journal.entries_in_scope(scope):
@@ -209,10 +200,7 @@ def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, Stag
 
 
 def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
-    """Return the lowest and the highest number of calls of the controls.
-
-    They differ if the dry run is only a part of the study.
-    """
+    # The bounds differ if the dry run is only a part of the study.
     groups: dict[tuple[str, str, str], list[_Asked]] = {}
     for asked in asks:
         groups.setdefault((asked.control, *asked.group), []).append(asked)
@@ -227,7 +215,7 @@ def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
 
 
 def _bound(group: Sequence[_Asked], weights: Sequence[float], extreme: int, share: float) -> float:
-    """Return the calls of a group if each decision outside the small run takes `extreme` calls."""
+    # Each decision outside the small run takes `extreme` calls.
     # A decision of the small run represents itself and `weight - 1` others.
     others = 0.0 if share == 1 else math.fsum(max(0.0, weight - 1) for weight in weights)
     known = math.fsum(

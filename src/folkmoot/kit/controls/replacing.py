@@ -1,9 +1,7 @@
-"""Change the prompt of a decision: without a persona, with neutral texts, or in reversed order.
-
-A request records where each text in it stands. If the speaker has replied to a replaced text,
-`forking` asks these replies again first. If that is not possible, the decision gets a `Refusal`,
-and the report counts the refusals.
-"""
+"""Change the prompt of a decision: without a persona, with neutral texts, or in reversed order."""
+# A request records where each text in it stands. If the speaker has replied to a replaced text,
+# `forking` asks these replies again first. If that is not possible, the decision gets a `Refusal`,
+# and the report counts the refusals.
 
 from __future__ import annotations
 
@@ -101,7 +99,7 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Treatments:
-    """The texts that differ between conditions at each decision, by their ids."""
+    """The ids of the texts that differ between conditions, at each decision."""
 
     # The texts that the design shows at a decision, by its address.
     shown: dict[str, frozenset[str]]
@@ -118,8 +116,8 @@ class Treatments:
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
     """Return a sentence for each reason why controls do not ask some decisions.
 
-    `reasons`: (control, `first` or `final`, reason) for each sampled decision. The reason is None
-    if the decision is asked. `where`: words that follow "decisions".
+    - `reasons`: the control, the moment and the reason of each decision. None means asked.
+    - `where`: words that follow "decisions".
     """
     counts = Counter(reasons)
     sentences = []
@@ -139,12 +137,13 @@ def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str
 
 
 def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, moment: str) -> int:
-    """Return the number of sampled decisions, including those that the control does not ask."""
+    # Decisions that the control does not ask count too.
     return sum(count for key, count in counts.items() if key[:2] == (control, moment))
 
 
 def read_treatments(run: RunFolder) -> Treatments:
-    """Read the treatment texts of a run from its table `exposure`."""
+    """Return the treatment texts of a run."""
+    # They come from the table `exposure`.
     table = run.scan_table(ExposureRow.table).select("address", "condition", "text_ids", "expected")
     rows = table.filter(pl.col("expected")).collect()
     shown: dict[str, set[str]] = {}
@@ -174,7 +173,7 @@ def replaced_texts(
 ) -> list[str]:
     """Return the texts of a request after a control has replaced parts of them.
 
-    `lists` are lists of options of other questions, which the control ORDER reverses as well.
+    `lists`: the options of other questions, which the control ORDER reverses as well.
     """
     return [
         replace_parts(text, _parts(control, decision, text, treatments, language, lists))
@@ -193,9 +192,9 @@ def replaced_version(
 ) -> Replaced:
     """Return a decision with its changed prompt.
 
-    `texts`: the new system prompt and the new messages, in this order. The control ORDER also
-    reverses the options.
+    `texts`: the new system prompt, and then the new messages.
     """
+    # The control ORDER also reverses the options.
     asked = tuple(
         utterance._replace(text=text)
         for utterance, text in zip(conversation.asked, texts[1:], strict=True)
@@ -277,11 +276,8 @@ def _sourced(text: str) -> str:
 def _without_persona(
     own: Sequence[Span], text: SourcedText, language: Language
 ) -> list[Replacement]:
-    """Return replacements for the persona texts at the spans `own`.
-
-    A description of a person without attributes replaces the first full description. "not stated"
-    replaces all other persona texts.
-    """
+    # A description of a person without attributes replaces the first full description. "not stated"
+    # replaces all other persona texts.
     parts, is_described = [], False
     for span in own:
         was = str(text)[span.start : span.end]
@@ -313,12 +309,9 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
 def _groups(
     spans: Sequence[Span], listed: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each part of a listing in a message, to reorder the parts.
-
-    `spans`: the recorded passages of the message, in order. `listed`: (start, end) of the listed
-    texts. If options are headings of the texts, a part is one option with the texts below it.
-    Otherwise each text is a part.
-    """
+    # (start, end) of each part of a listing, to reorder the parts. `spans` are in order, and
+    # `listed` are (start, end) of the listed texts. If options are headings of the texts, a part is
+    # one option with the texts below it. Otherwise each text is a part.
     groups: list[list[int]] = []
     heading: Span | None = None
     has_headings = False
@@ -335,10 +328,7 @@ def _groups(
 
 
 def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Replacement]:
-    """Yield replacements that put the parts of a list into reversed order.
-
-    `run`: the start and end of each part. The text between the parts keeps its position.
-    """
+    # `run` is the start and end of each part. The text between the parts keeps its position.
     for place, other in zip(run, reversed(run), strict=True):
         # The middle one of an odd number of parts keeps its place.
         if place != other:
@@ -355,9 +345,10 @@ def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Rep
 def neutral_text(length: int, id: str, language: Language) -> str:
     """Return a neutral text of at most `length` characters that ends with a full stop.
 
-    The text is cut between two words, so it may be shorter than `length` by up to one word. The id
-    of the replaced text selects the first sentence, so different texts get different replacements.
+    `id`: the id of the text that it replaces.
     """
+    # The text is cut between two words, so it may be shorter by up to one word. The id selects the
+    # first sentence, so different texts get different replacements.
     sentences = packaged_yaml(__file__, "neutral_texts.yaml")[language]
     # Depend on the id alone, so that a resume and `verify` build the same prompt again.
     start = int.from_bytes(digest("neutral text", id)[:4], "big") % len(sentences)

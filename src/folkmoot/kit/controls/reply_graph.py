@@ -1,8 +1,6 @@
-"""Read the replies of a run with their requests, and find what a prompt quotes of them.
-
-A span in a request names the earlier reply from which its text comes. So the replies behind a
-decision are known without the code of the study.
-"""
+"""Read the replies of a run with their requests, and find what a prompt quotes of them."""
+# A span in a request names the earlier reply from which its text comes. So the replies behind a
+# decision are known without the code of the study.
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class ReplyPart(NamedTuple):
 
 
 class Quote(NamedTuple):
-    """A place in a request at which the prompt quotes a reply."""
+    """A passage in a request that quotes a reply."""
 
     # The number of the message in the request.
     message: int
@@ -72,7 +70,7 @@ class JournaledReply(NamedTuple):
 
     @property
     def answer(self) -> AnswerType[Any]:
-        """The answer type for asking the same question again, without the code of the study."""
+        """The answer type for asking the same question again."""
         # A form may list options as well, but later prompts can quote each of its fields. So ask
         # for the whole form.
         if self.schema is not None:
@@ -81,10 +79,8 @@ class JournaledReply(NamedTuple):
 
     @property
     def can_be_asked(self) -> bool:
-        """True if the question of this reply can be asked again.
-
-        This is not possible for a human, and for a number, because its bounds are not journaled.
-        """
+        """True if the question of this reply can be asked again."""
+        # Not possible for a human, and for a number, because its bounds are not journaled.
         is_readable = bool(self.options) or self.schema is not None or self.kind == "text"
         return self.speaker.model != HUMAN_MODEL and is_readable
 
@@ -104,11 +100,10 @@ class JsonText(AnswerType[str]):
 
 
 class ReplyGraph:
-    """The replies of a run by address, with their requests.
+    """The replies of a run by address, with their requests."""
 
-    Only replies that `read_behind` has read are included. `tables`: the study's row classes. They
-    say which values in prompts are computed from replies.
-    """
+    # Only replies that `read_behind` has read are included. The row classes `tables` say which
+    # values in prompts are computed from replies.
 
     def __init__(self, run: RunFolder, journal: JournalReader, tables: Iterable[type[Row]]) -> None:
         self._run = run
@@ -125,7 +120,7 @@ class ReplyGraph:
                 yield reply
 
     def holds_computed_value(self, texts: Iterable[str]) -> bool:
-        """Return whether any text holds a value that the protocol computed from replies."""
+        """Return whether any text holds a value that the study computed from replies."""
         return any(
             span.source.id.startswith(self._computed) for text in texts for span in spans_of(text)
         )
@@ -145,10 +140,9 @@ class ReplyGraph:
         return {self.address_of(span.source) for text in texts for span in self.reply_spans(text)}
 
     def find_quotes(self, texts: Sequence[str], addresses: Collection[str]) -> list[Quote] | None:
-        """Return the places in some texts that quote a reply at one of the addresses.
+        """Return the passages in some texts that quote a reply at one of the addresses.
 
-        Returns None if a quoted part cannot be found in a new reply, for example an entry of a
-        list.
+        Returns None if a new reply has no counterpart of a quoted part.
         """
         quotes = []
         for number, text in enumerate(texts):
@@ -227,7 +221,7 @@ class ReplyGraph:
 
 
 def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
-    """Return the part of a reply that a prompt quotes, or None if the reply has no such part."""
+    """Return the part of a reply that a prompt quotes, or None if it has none."""
     text = quoted.strip()
     if text in (reply.reply.strip(), reply.recorded):
         return ReplyPart()
@@ -253,10 +247,7 @@ def _json_in(text: str) -> dict[str, Any] | None:
 def _leaves(
     value: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Yield the path and the value of each text and number in a JSON object.
-
-    Texts and numbers inside lists are left out.
-    """
+    # (path, value) of each text and number. Those inside lists are left out.
     for key, item in value.items():
         if isinstance(item, dict):
             yield from _leaves(item, (*path, key))
@@ -287,10 +278,7 @@ def part_as_text(part: ReplyPart, reply: str) -> str | None:
 def _read_computed_words(
     run: RunFolder, tables: Iterable[type[Row]]
 ) -> dict[str, tuple[str, ComputedWords]]:
-    """Return the words that the protocol computes from a reply, by cell id.
-
-    A value is the address of the reply, and the function from the reply to the words in the cell.
-    """
+    # By cell id: (address of the reply, function from the reply to the words in the cell).
     found = {}
     for row in tables:
         if not (columns := row.computed_columns()) or not run.has_table(row.table):

@@ -1,10 +1,8 @@
-"""Answer control questions with the embedded respondent.
-
-The embedded respondent knows no facts beyond the persona, so it derives one stable answer for each
-persona. Two settings simulate the faults that controls must find. With `drift`, reading other
-speakers changes the participant's answers, as if another persona answered. With
-`persona_forgetting`, talking makes the participant forget the attributes of the persona.
-"""
+"""Answer control questions with the embedded respondent."""
+# It knows no facts beyond the persona, so it derives one stable answer for each persona. Two
+# settings simulate the faults that controls must find. With `drift`, reading other speakers changes
+# the participant's answers, as if another persona answered. With `persona_forgetting`, talking
+# makes the participant forget the attributes of the persona.
 
 from __future__ import annotations
 
@@ -25,10 +23,7 @@ TURNS = 4
 
 
 def _exposure_share(mind: SimulatedRespondent) -> float:
-    """Return how much the participant has read of other speakers, from 0 to 1.
-
-    The result is 1 from `TURNS` passages on.
-    """
+    # How much the participant has read of other speakers: 0 to 1, and 1 from `TURNS` passages on.
     said = of_kind(mind.reading.passages, "utterance", "summary", own=False)
     return min(1.0, len(said) / TURNS)
 
@@ -43,12 +38,9 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 
 
 def answer_choice(mind: SimulatedRespondent) -> object:
-    """Answer a negative control: a question that no treatment should affect.
-
-    The answer is the one that the persona states (such as an age), or else a fixed option of the
-    persona. With the setting `drift`, participants who changed in the conversation give the first
-    option instead.
-    """
+    """Return the option that the persona states or always gives."""
+    # With the setting `drift`, participants who changed in the conversation give the first option
+    # instead.
     options = mind.reading.offered
     if not options:
         return None
@@ -69,11 +61,9 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """Return a number that the persona states (such as the age), or one that it always gives.
-
-    With the setting `drift`, participants who changed in the conversation give the middle of the
-    range in place of the number that the persona always gives.
-    """
+    """Return a number that the persona states, such as the age, or one that it always gives."""
+    # With the setting `drift`, participants who changed in the conversation give the middle of the
+    # range in place of the number that the persona always gives.
     bounds = mind.reading.number_bounds
     if bounds is None:
         return None
@@ -95,10 +85,8 @@ def answer_number(mind: SimulatedRespondent) -> object:
 
 
 def decision_scope(control: str) -> str:
-    """Return the name of the scope in which a control asks a decision.
-
-    The name differs from the ids of all control questions.
-    """
+    """Return the name of the scope in which a control asks a decision."""
+    # It differs from the ids of all control questions.
     return f"{_DECISION}{control}"
 
 
@@ -118,8 +106,7 @@ def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:
 def part_for(part: RespondentPart[Any], config: object) -> RespondentPart[Any]:
     """Return the respondent part of a study, extended by answers to control questions.
 
-    `config` is the configuration of the controlled run. All questions that are not control
-    questions are answered by `part`.
+    `config`: the configuration of the controlled run.
     """
 
     # A decision that is asked again must be answered by the study's own respondent part.

@@ -1,9 +1,7 @@
-"""Run sessions of a study again by the study's own code, with parts of their prompts replaced.
-
-A prompt may hold values that the study computes from several replies, such as the result of a game.
-Then no request can be built without the code of the study. A repetition answers all requests that
-have not changed from the journal of the run, at no cost, and asks the others.
-"""
+"""Run sessions of a study again by the study's own code, with parts of their prompts replaced."""
+# A prompt may hold values that the study computes from several replies, such as the result of a
+# game. Then no request can be built without the code of the study. A repetition answers all
+# requests that have not changed from the journal of the run, at no cost, and asks the others.
 
 from __future__ import annotations
 
@@ -70,7 +68,7 @@ class SessionParts(NamedTuple):
 
 
 def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionParts]:
-    """Return what belongs to each session of a run, by unit."""
+    """Return the texts, lists and participants of each session of a run, by unit."""
     columns = ("unit", "participant_id", "address")
     rows = run.scan_table(ExposureRow.table).select(columns).unique().collect().rows()
     # A scope belongs to a session if all decisions in it are made in that session. Of scopes inside
@@ -126,11 +124,9 @@ def revise_sessions(
     treatments: Treatments,
     language: Language,
 ) -> Revision:
-    """Return a function that replaces texts in the prompts of sessions that are run again.
-
-    It covers all sessions of `decisions`, and in them the prompts of all participants. So each
-    session is run again only once for each control.
-    """
+    """Return a function that replaces texts in the prompts of sessions that are run again."""
+    # It covers all sessions of `decisions`, and in them the prompts of all participants. So each
+    # session is run again only once for each control.
     # Any decision of a session can stand for the others, because only its texts and speaker count.
     samples = {decision.unit: decision for decision in decisions}
     units = {scope: unit for unit in samples for scope in sessions[unit].scopes}
@@ -169,9 +165,9 @@ def revise_sessions(
 
 
 def read_finished_run(run: RunFolder) -> FinishedRun | None:
-    """Return a run in a form that its study can repeat, or None if it cannot.
+    """Return a run in a form that its study can repeat.
 
-    A study cannot repeat a run if humans took part or if the study has changed.
+    Returns None if humans took part or the study has changed.
     """
     with JournalReader(run.path / JOURNAL) as journal:
         if journal.human_answer_count():
@@ -200,9 +196,9 @@ async def read_numbers(
 ) -> dict[str, DecisionConversation] | None:
     """Repeat a run from its journal, and return the decisions with a number as answer.
 
-    Only the study knows the bounds of a number, so its code runs again. Returns None if today's
-    code would send other requests than the run did.
+    Returns None if today's code would send other requests than the run did.
     """
+    # Only the study knows the bounds of a number, so its code runs again.
     watched = [address for address, each in conversations.items() if each.answer is None]
     repeated = await repeat_protocol(scope, finished, watched)
     if not repeated.is_exact:
@@ -224,8 +220,7 @@ async def ask_in_sessions(
 ) -> list[tuple[ControlledDecision, Any, str]]:
     """Run the sessions of some decisions again with the code of the study.
 
-    Returns (decision, answer or the reason why it is missing, address of the answer) for each
-    decision.
+    Returns each decision, its answer or why it is missing, and the address of the answer.
     """
     watched = [decision.address for decision in fork.decisions]
     repeated = await repeat_protocol(scope, finished, watched, fork.scopes, fork.revise)

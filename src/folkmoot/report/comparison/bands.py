@@ -1,4 +1,4 @@
-"""Findings on human benchmarks: published ones, and ones computed from a table of human answers."""
+"""Findings on human benchmarks, which are published or computed from human answers."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ def published_bands() -> Finding:
 def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list[Band]:
     """Return the benchmarks of a table of human answers.
 
-    `scale`: lowest and highest possible rating. None means the lowest and highest rating in the
-    table. Raises InputError for each of these problems:
+    `scale`: lowest and highest possible rating. None means those in the table.
 
-    - The table does not say which answers count (`list_unclear_rows`).
+    Raises InputError for each of these problems:
+
+    - The table does not say which answers count.
     - Some answers are numbers and other answers are options.
     - A rating is outside the scale.
     - Too few rows hold both a first and a last answer.
@@ -84,7 +85,7 @@ def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list
 
 
 def computed_bands(path: Path, scale: tuple[float, float] | None = None) -> Finding:
-    """Return the benchmarks of a table of human answers as a finding."""
+    """Return the finding on the benchmarks of a table of human answers."""
     bands = bands_of_table(path, scale)
     rows = [{**_cells(band), "range": band.range} for band in bands]
     return Finding(

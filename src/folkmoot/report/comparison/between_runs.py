@@ -1,6 +1,7 @@
-"""Compare runs: their measures in each condition, and their effects (contrasts of conditions).
+"""Compare runs: their measures in each condition, and their effects.
 
-Runs that drew the same participants are compared within subjects."""
+Runs that drew the same participants are compared within subjects.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +68,11 @@ def compare_measures(
 ) -> list[MeasureComparison]:
     """Compare each further run with the first run, in each measure and each condition.
 
-    `claims`: the claims on each measure. If a measure has claims, only the conditions that they
-    name are compared. The p-values are adjusted for the number of comparisons. Differences of
-    shares within ± `margin` are called equivalent.
+    - `claims`: the claims on each measure. Only the conditions that they name are compared.
+    - `margin`: the largest difference of shares that counts as equivalent.
     """
+    # A measure without claims is compared in all conditions. The p-values are adjusted for the
+    # number of comparisons.
     base, *others = runs
     comparisons: list[MeasureComparison] = []
     for measure, measure_claims in claims.items():
@@ -94,7 +96,7 @@ def compare_measures(
 
 
 def _shared_arms(first: Measured, second: Measured) -> list[str]:
-    """Return the conditions of both measures, or those of one if the other has no conditions."""
+    # If one measure has no conditions, those of the other count.
     if {*first.arms} == {EVERYBODY}:
         return [*second.arms]
     if {*second.arms} == {EVERYBODY}:
@@ -139,7 +141,7 @@ def _mean_of_rows(rows: pl.DataFrame) -> float:
 
 
 def is_equivalent(result: Result, margin: float) -> bool:
-    """Return True if the whole interval of a difference of shares lies within ± `margin`."""
+    """Return whether the whole interval of a difference of shares lies within ± `margin`."""
     estimate, claim = result.estimate, result.claim
     return claim.in_points and judge("equivalent", margin, estimate) == SUPPORTED
 
@@ -190,10 +192,8 @@ def measures_finding(
 
 
 def result_cells(result: Result) -> Row:
-    """Return the table cells of a result.
-
-    The cells are difference, interval, p, unit, method, verdict, and the result in words.
-    """
+    """Return the table cells of a result."""
+    # The cells are difference, interval, p, unit, method, verdict, and the result in words.
     estimate = result.estimate
     has_interval = estimate.has_interval
     return {
@@ -278,9 +278,9 @@ def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | No
 def compare_effects(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> Finding | None:
-    """Return the finding on the effects of claims in each run, and on differences between runs.
+    """Return the finding on each claim's effect in each run, and on differences between runs.
 
-    A claim counts only if every run has its conditions. Returns None if no claim counts.
+    Returns None if no claim has its conditions in every run.
     """
     base, *others = runs
     tests: list[tuple[Claim, str, Result]] = []
@@ -351,8 +351,7 @@ def _confirmatory_claims(claims: Sequence[Claim]) -> list[Claim]:
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """The comparison that a claim makes, evaluated in one run."""
-
+    # The comparison that a claim makes, evaluated in one run.
     # The difference of the two conditions and its verdict.
     result: Result
     # The rows of both conditions.
@@ -371,10 +370,11 @@ class _Effect:
 def effects_by_claim(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> dict[str, dict[str, Result]]:
-    """Return the effect of each claim in each run, by the claim in words and the name of the run.
+    """Return the effect of each claim in each run.
 
-    A run that lacks a condition of the claim has no entry for this claim.
+    The keys are the claim in words and the name of the run.
     """
+    # A run that lacks a condition of the claim has no entry for this claim.
     found: dict[str, dict[str, Result]] = {}
     for measure, measure_claims in claims.items():
         measured_by_run = {sample.name: read_measure(sample, measure) for sample in runs}
@@ -411,15 +411,10 @@ def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | No
 
 
 def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> Result:
-    """Return the effect of one run minus the effect of another run, with a test.
-
-    `same_people`: True if both runs drew the same participants. The function uses the first method
-    that the data allow:
-
-    - the difference of paired effects, if each subject of a run is observed in both conditions
-    - differences between the runs within each subject, if both runs drew the same participants
-    - MOVER (method of variance estimates recovery) for two independent effects
-    """
+    # The first method that the data allow: the difference of paired effects, if each subject of a
+    # run is observed in both conditions; differences between the runs within each subject, if both
+    # runs drew the same participants; MOVER (method of variance estimates recovery) for two
+    # independent effects.
     subject = tuple(column for column in own.subject if column in base.subject)
     claim = replace(base.result.claim, direction="different", margin=0.0)
     names = ("own", "base")

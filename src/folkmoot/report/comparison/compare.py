@@ -1,7 +1,9 @@
 """Compare runs with each other or with human data, for example two models or two prompts.
 
-The first run is the reference. The module works on the tables of any study type. If designs differ,
-the first finding lists the differences."""
+The first run is the reference.
+"""
+# The module works on the tables of any study type. If designs differ, the first finding lists the
+# differences.
 
 from __future__ import annotations
 
@@ -102,10 +104,13 @@ def compare_runs(
 ) -> list[Finding]:
     """Return findings on the differences between runs and files of human answers.
 
-    A source is a run folder or the path of a file (see `samples.people_file`). Runs that drew the
-    same participants are compared person by person. A difference of shares is called equivalent if
-    its whole interval lies within ± `margin`. Raises InputError for fewer than two sources.
+    - `sources`: run folders or paths of files. `samples.people_file` describes the files.
+    - `margin`: two shares are called equivalent if they differ by less than this.
+
+    Raises InputError for fewer than two sources.
     """
+    # The whole interval of the difference must lie within ± `margin`. Runs that drew the same
+    # participants are compared person by person.
     samples = load_samples(sources)
     if len(samples) < 2:
         raise InputError("a comparison needs two or more runs")
@@ -158,7 +163,7 @@ def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
 
 
 def describe_designs(runs: Sequence[Sample]) -> Finding:
-    """Return the finding on differences between runs: settings, model versions and study types."""
+    """Return the finding on how the runs differ in settings, model versions and study types."""
     settings_by_run = {sample.name: _flatten_settings(sample) for sample in runs}
     run_names = [sample.name for sample in runs if not sample.is_human]
     human_names = [sample.name for sample in runs if sample.is_human]
@@ -262,11 +267,8 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
 
 
 def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) -> None:
-    """Raise InputError if a file does not say which measure a row belongs to.
-
-    Rows of different measures may hold their values in the same column. A second column must then
-    name the measure of each row.
-    """
+    # Rows of different measures may hold their values in the same column. A second column must then
+    # name the measure of each row.
     columns = people.tables["participants"].columns
     for measure in measures:
         column = measure.measure.rpartition(".")[2]
@@ -282,10 +284,7 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
 
 
 def _numbers_in(runs: Sequence[Sample]) -> set[str]:
-    """Return the columns of a file of human answers that must be numbers, as in the runs.
-
-    They include columns that hold one variable of a claim each.
-    """
+    # They include columns that hold one variable of a claim each.
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
     tables_of_runs = (run.tables[name] for run in runs for name in tables if name in run.tables)
@@ -376,11 +375,9 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
-    """Return the claims to compare: those of the first run that has claims.
-
-    Without claims in any run, each condition is compared with the baseline (the first condition of
-    `split_by_condition`). The measure is then the share of participants who change their choice.
-    """
+    """Return the claims to compare: those of the first run that has claims."""
+    # Without claims in any run, each condition is compared with the first condition of
+    # `split_by_condition`, in the share of participants who change their choice.
     stated = next((sample.claims for sample in runs if sample.claims), ())
     if stated:
         return [*stated]
@@ -407,7 +404,7 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
 
 
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
-    """Compare the distributions of first and last votes between the first run and each other run.
+    """Return the finding on how first and last votes differ between the first run and the others.
 
     Returns None if the first run has no votes, or no other run has votes.
     """
@@ -493,11 +490,8 @@ def _shared_conversations(*runs: Sample) -> bool:
 def _same_choice(
     base: Sample, sample: Sample, column: str, options: Sequence[str]
 ) -> tuple[float, float] | None:
-    """Return the share of participants with the same choice in both runs, and a p-value.
-
-    The test is Stuart and Maxwell's test of equal distributions. Returns None if the runs drew
-    different participants.
-    """
+    # (share of participants with the same choice in both runs, p of Stuart and Maxwell's test of
+    # equal distributions).
     if not same_people(base, sample):
         return None
     matched = matched_units(base.tables["participants"], sample.tables["participants"], column)
@@ -523,8 +517,7 @@ def compare_figures(
 ) -> Finding | None:
     """Return the finding that compares runs in the numeric columns that all of them record.
 
-    Runs are compared in each condition. Columns that a claim uses are left out. Returns None if no
-    column is left.
+    Columns that a claim uses are left out. Returns None if no column is left.
     """
     claimed_measures = {measure.measure for measure in claims}
     names = [
@@ -571,12 +564,12 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
 
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:
-    """Return the finding that compares rates of change in runs with those of humans.
+    """Return the finding that compares how often people and models change their answers.
 
-    The human rates are computed from a table of human answers if one is among the runs. Otherwise
-    the published benchmark is used. Returns None if no run has rates of change, or if too few
-    humans gave two answers.
+    Returns None if no run has rates of change, or if too few humans answered twice.
     """
+    # The human rates come from a table of human answers if one is among the runs, otherwise from
+    # the published benchmark.
     rates_by_run = {
         sample.name: own_rates
         for sample in runs
@@ -614,11 +607,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _band_of_people(people: Sample) -> Band | None:
-    """Return the share of humans who changed their choice, as a benchmark.
-
-    The benchmark ranges from the lowest to the highest share of a condition. Returns None if the
-    file does not hold a first and a final choice.
-    """
+    # From the lowest to the highest share of a condition.
     table = people.tables["participants"]
     if not {"initial_choice", "final_choice"} <= {*table.columns}:
         return None

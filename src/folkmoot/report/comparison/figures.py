@@ -1,4 +1,4 @@
-"""Estimates that findings draw, collected from the runs of a grid."""
+"""Estimates in findings, collected from the runs of a grid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class Figure:
-    """One estimate that a finding draws, with its values in all runs of a grid that have it."""
+    """One estimate in a finding, with its values in all runs of a grid that have it."""
 
     finding: str
     title: str

@@ -1,7 +1,6 @@
-"""Compare a fork with the run that it repeats, from the changed reply on.
-
-`compare` shows this comparison if both runs are among its sources. The table `provenance` records
-the source of each text in a prompt, so it shows which later prompts contained the changed words."""
+"""Compare a fork with the run that it repeats, from the changed reply on."""
+# The table `provenance` records the source of each text in a prompt, so it shows which later
+# prompts contained the changed words.
 
 from __future__ import annotations
 
@@ -49,11 +48,9 @@ def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
 
 
 def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Finding:
-    """Return the finding that shows the transcripts of both runs side by side.
-
-    The finding holds the changed reply, each later reply that differs, and each later reply to a
-    prompt with the changed words.
-    """
+    """Return the finding that shows the transcripts of both runs side by side."""
+    # It holds the changed reply, each later reply that differs, and each later reply to a prompt
+    # with the changed words.
     with (
         JournalReader(base.path / JOURNAL) as base_journal,
         JournalReader(fork.path / JOURNAL) as fork_journal,
@@ -134,11 +131,8 @@ def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
 
 
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
-    """Return the replies by address.
-
-    The text of a reply is that of its utterances. Without utterances, it is the recorded answer,
-    and without an answer the raw text.
-    """
+    # The text of a reply is that of its utterances, or else the recorded answer, or else the raw
+    # text.
     columns = ("address", "speaker_id", "recorded", "missing")
     answers = {
         address: cells
@@ -170,10 +164,8 @@ def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
 
 
 def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[str]:
-    """Return the source ids under which prompts may quote the changed parts of a reply.
-
-    A reply without utterances is quoted by its address.
-    """
+    # The source ids under which prompts may quote the changed parts. A reply without utterances is
+    # quoted by its address.
     texts_before, texts_after = (_utterances(run).get(address, {}) for run in (base, fork))
     changed = [
         utterance_id
@@ -194,12 +186,12 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
 
 
 def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
-    """Return the difference that a changed reply makes to each figure.
+    """Return the finding on how a changed reply changes each estimate.
 
-    Each repeat in `grid` consists of two runs, one with the changed reply and one with the
-    unchanged reply. The difference is the mean over repeats. Returns None if no figure has a value
-    in both runs.
+    Returns None if no estimate is known with and without the change.
     """
+    # Each repeat in `grid` consists of two runs, one with the changed reply and one with the
+    # unchanged reply. The difference is the mean over repeats.
     pairs = list(pairs_of(grid))
     cells = [(repeat, _values(grid, figures, pair)) for repeat, pair in enumerate(pairs, 1)]
     labels = dict.fromkeys(label for _, values in cells for label in values)
@@ -256,11 +248,8 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
 def _values(
     grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
 ) -> dict[str, tuple[float, float]]:
-    """Return each figure's values in two runs: with the changed reply, and with the unchanged one.
-
-    `pair`: the two runs of one repeat, in this order. A key of the result is "title: label" of a
-    figure.
-    """
+    # `pair` and each result are (with the changed reply, with the unchanged one). A key of the
+    # result is "title: label" of a figure.
     pairs_by_label: dict[str, tuple[float, float]] = {}
     shares = [_share_not_as_before(grid.run(cell)) for cell in pair]
     if shares[0] is not None and shares[1] is not None:
@@ -274,10 +263,8 @@ def _values(
 
 
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
-    """Return the share of answers in a run that differ or are missing in a fork of the run.
-
-    Answers in free text and the changed reply do not count. Returns None without a finished fork.
-    """
+    # Answers that are missing in the fork count as different. Answers in free text and the changed
+    # reply do not count.
     change = fork_change(fork) if fork is not None and fork.is_finished else None
     if fork is None or change is None:
         return None

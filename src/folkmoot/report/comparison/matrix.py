@@ -41,9 +41,9 @@ class GridMatrix:
 def read_matrix(folder: Path, claim: str = "") -> GridMatrix:
     """Return the matrix of a grid with the effects of a claim.
 
-    If the grid has no such claim, the matrix shows the first claim. Raises StorageError if the
-    folder holds no valid grid.
+    Raises StorageError if the folder holds no valid grid.
     """
+    # If the grid has no such claim, the matrix shows the first claim.
     grid = read_grid(folder)
     finished = grid.finished_cells()
     effects: dict[str, dict[str, Result]] = {}

@@ -36,11 +36,9 @@ class Measured:
 
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
-    """Group claims by their measure. The key is a claim without conditions.
-
-    Claims of the study file and of the study type are grouped if both use the same column without a
-    filter or threshold. Claims that compare two columns of one row are left out.
-    """
+    """Group claims by their measure. The key is a claim without conditions."""
+    # Claims of the study file and of the study type are grouped if both use the same column without
+    # a filter or threshold. Claims that compare two columns of one row are left out.
     claims_by_measure: dict[Claim, list[Claim]] = {}
     measure_by_column: dict[str, Claim] = {}
     contrasts = [claim for claim in claims if claim.by != ACROSS]
@@ -65,7 +63,7 @@ def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
 
 
 def name_arm(arm: str, claims: Iterable[Claim]) -> str:
-    """Return the name of a condition for readers, as the claims on the measure give it."""
+    """Return the name of a condition for readers."""
     for claim in claims:
         for claim_arm, name in zip(claim.contrast, claim.names, strict=True):
             if claim_arm == arm and name:
@@ -79,7 +77,7 @@ def name_measure(measure: Claim) -> str:
 
 
 def read_measure(sample: Sample, measure: Claim) -> Measured | None:
-    """Read a measure from a sample.
+    """Return a measure of a sample.
 
     Returns None if the sample does not have the measure or has no known value.
     """
@@ -119,12 +117,9 @@ def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim]
 def _of_people(
     table: pl.DataFrame, column: str, measure: Claim
 ) -> tuple[pl.DataFrame, str, Claim] | None:
-    """Find the numeric column of a measure in a table of human answers, or return None.
-
-    The column with the conditions may be called `condition`. The column that the claim filters by
-    may be missing. A table may also have one column for each variable of the measure. The result is
-    then their mean.
-    """
+    # Human data are less strict: the column with the conditions may be called `condition`, the
+    # column that the claim filters by may be missing, and each variable of the measure may have its
+    # own column. The result is then their mean.
     columns = {*table.columns}
     if measure.by and measure.by not in columns and CONDITION in columns:
         table = table.rename({CONDITION: measure.by})
@@ -144,11 +139,8 @@ def _of_people(
 
 
 def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:
-    """Return the columns that identify subjects.
-
-    These are the columns that the measure names, or else all id columns. The result is empty if the
-    id columns do not identify each row.
-    """
+    # The columns that the measure names, or else all id columns. Empty if these do not identify
+    # each row.
     if measure.subject and all(column in table.columns for column in measure.subject):
         return measure.subject
     ids = [
@@ -168,10 +160,8 @@ def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str,
 def sides_between(
     first: pl.DataFrame, second: pl.DataFrame, names: tuple[str, str]
 ) -> tuple[Side, Side]:
-    """Return the data of two samples with different subjects, for an estimate.
-
-    The units get the name of their sample, so that equal ids in both samples are different units.
-    """
+    """Return the data of two samples with different subjects, for an estimate."""
+    # The units get the name of their sample, so that equal ids in both samples are different units.
     first_side, second_side = (
         _independent_side(rows, name) for rows, name in zip((first, second), names, strict=True)
     )

@@ -1,9 +1,7 @@
-"""Compare humans and models in one run: how both answered the same questions.
-
-Addresses of the same question differ only in the speaker and the session. A question with a JSON
-answer is divided into its fields. The independent unit is the seat, or the session if several
-participants share a conversation.
-"""
+"""Compare humans and models in one run: how both answered the same questions."""
+# Addresses of the same question differ only in the speaker and the session. A question with a JSON
+# answer is divided into its fields. The independent unit is the seat, or the session if several
+# participants share a conversation.
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ MAX_LINES = 20
 
 
 class AnswererKey(NamedTuple):
-    """The key of an answerer: the session and the speaker."""
+    """Whose answer it is: the session and the speaker."""
 
     # Empty if the participant answered alone.
     session: str
@@ -53,10 +51,9 @@ class AnswererKey(NamedTuple):
 
 @dataclass(slots=True)
 class SeatAnswers:
-    """The answers of humans and of models to one question, by seat.
+    """The answers of humans and of models to one question, by seat."""
 
-    Answers are options or numbers.
-    """
+    # Answers are options or numbers.
 
     people: dict[AnswererKey, str | float] = field(default_factory=dict)
     models: dict[AnswererKey, str | float] = field(default_factory=dict)
@@ -65,8 +62,8 @@ class SeatAnswers:
 def people_and_models(run: RunFolder) -> Finding | None:
     """Return the finding on questions that both humans and models answered.
 
-    The finding holds shares and means of both, and their differences. Returns None if only humans
-    or only models answered. Raises StorageError if the journal cannot be read.
+    Returns None if only humans or only models answered.
+    Raises StorageError if the journal cannot be read.
     """
     answers = asked_of_participants(run).collect()
     answerer_kinds = set(answers["answered_by"])
@@ -130,10 +127,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
 
 
 def _judge_difference(result: Result) -> Verdict:
-    """Return the verdict on whether models and humans answer one question alike.
-
-    There is no margin for numbers, so their verdict is "failed" or "not known".
-    """
+    # There is no margin for numbers, so their verdict is "failed" or "not known".
     if result.claim.kind == "share":
         return MAX_DIFFERENCE.judge_interval(result.estimate)
     return FAILED if result.is_tested and result.p < ALPHA else NOT_KNOWN
@@ -263,11 +257,8 @@ def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
 
 
 def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
-    """Return two sides to compare: the answers of models, and the answers of humans.
-
-    With `option`, an answer counts as 1 if it is this option, and as 0 otherwise. All seats of a
-    session are one independent unit.
-    """
+    # (answers of models, answers of humans). With `option`, an answer counts as 1 if it is this
+    # option, and as 0 otherwise. All seats of a session are one independent unit.
     models, people = (
         Side.from_values(
             [

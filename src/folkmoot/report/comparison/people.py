@@ -1,9 +1,7 @@
-"""Compare human answers with a run, and correct the estimates of the run by the human answers.
-
-If the file has the column `participant`, humans are matched with simulated participants by it. This
-works for personas that were made from a survey, because they keep the ids of its respondents. Files
-without matching ids are compared as separate samples.
-"""
+"""Compare human answers with a run, and correct the run's estimates by the human answers."""
+# The column `participant` of the file matches humans with simulated participants. This works for
+# personas that were made from a survey, because they keep the ids of its respondents. Files without
+# matching ids are compared as separate samples.
 
 from __future__ import annotations
 
@@ -71,8 +69,7 @@ IDS = frozenset({"participant_id", "initial_choice", "final_choice", "status", "
 class Pair:
     """One measure in one condition, from the simulation and from humans.
 
-    `simulated` and `people` are tables with the columns `who` (null if ids are unknown), `unit` and
-    `value`.
+    Both tables have the columns `who`, `unit` and `value`. `who` is null without ids.
     """
 
     measure: str
@@ -84,11 +81,7 @@ class Pair:
 
 
 def against_people(run: Sample, people: Sample) -> list[Finding]:
-    """Return findings that compare one run with one file of human answers.
-
-    They say how well the simulation fits people, overall and by group, and estimate combined
-    values.
-    """
+    """Return findings that compare one run with one file of human answers."""
     human_table = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
     if "status" in simulated.columns:
@@ -104,10 +97,8 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
 
 
 def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Return a pair for each measure and condition that a run and a file of human answers share.
-
-    Measures of the run's claims come before other columns of the table of participants.
-    """
+    """Return a pair for each measure and condition that a run and a file of human answers share."""
+    # Measures of the run's claims come before other columns of the table of participants.
     claims = measures_of(run.claims)
     claimed_columns = {measure.measure.rpartition(".")[2] for measure in claims}
     table = run.tables.get("participants")
@@ -146,11 +137,8 @@ def _pairs_of(
 def _with_ids(
     model_rows: pl.DataFrame, human_rows: pl.DataFrame, measured: tuple[Measured, Measured]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return both tables with the columns `who`, `unit` and `value`, without missing values.
-
-    `who` identifies a person by the id column that shares most ids with the file. If ids are not
-    unique, `who` also includes the conversation. Without ids, `who` is the conversation.
-    """
+    # `who` is the id column that shares most ids with the file. If ids are not unique, `who` also
+    # includes the conversation. Without ids, `who` is the conversation.
     model_subject, human_subject = (measure.claim.subject for measure in measured)
     shared = [
         column for column in model_subject if column in human_subject and column in CLUSTER_COLUMNS
@@ -185,10 +173,8 @@ def _with_ids(
 
 
 def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Return one pair for each option: the shares of simulated and real people who chose it first.
-
-    The list is empty if the people voted twice, or if either table has no choices.
-    """
+    # Shares who chose each option first. Empty if the people voted twice, or if either table has no
+    # choices.
     table, real = run.tables.get("participants"), people.tables["participants"]
     if (
         table is None
@@ -214,10 +200,7 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
 
 
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """Return the simulated table with ids that match the ids in the file of human answers.
-
-    Persona ids replace participant ids if more persona ids occur in that file.
-    """
+    # Persona ids replace participant ids if more persona ids occur in the file of human answers.
     id_column, persona_column = "participant_id", "persona_id"
     if not {id_column, persona_column} <= {*simulated.columns} or id_column not in real.columns:
         return simulated
@@ -235,10 +218,7 @@ def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
 def _shared_arms(
     simulated: pl.DataFrame, real: pl.DataFrame
 ) -> dict[str, tuple[pl.DataFrame, ...]]:
-    """Return (simulated rows, human rows) by condition.
-
-    If the file has no conditions, the only key is EVERYBODY.
-    """
+    # (simulated rows, human rows) by condition. The only key is EVERYBODY if the file has none.
     simulated_arms, human_arms = split_by_condition(simulated), split_by_condition(real)
     if condition_column(real) is None:
         return {EVERYBODY: (simulated, real)}
@@ -356,10 +336,7 @@ def _calibration_row(
 
 
 def _chance_of_difference(counts: Sequence[int]) -> float:
-    """Return the chance that two random people have different choices (Gini–Simpson index).
-
-    `counts`: the number of people for each option.
-    """
+    # The Gini–Simpson index of the number of people for each option.
     n = sum(counts)
     return 1 - math.fsum((count / n) ** 2 for count in counts)
 
@@ -377,9 +354,9 @@ PLANNED_WIDTH = 0.1
 def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
     """Return the finding on means and effects, estimated from the run and from matched humans.
 
-    The method is prediction-powered inference: Angelopoulos et al. (2023),
-    doi:10.1126/science.adi6000. Returns None if no humans match.
+    Returns None if no humans match.
     """
+    # Prediction-powered inference: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
     # The keys are the measure and then the condition.
     matches_by_measure: dict[str, dict[str, Match]] = {}
     for pair in pairs:
@@ -490,10 +467,7 @@ def _say_rectified(label: str, match: Match) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The humans with a simulated counterpart, and the mean estimated from both.
-
-    A `Match` belongs to one measure in one condition.
-    """
+    """The humans with a simulated counterpart, for one measure in one condition."""
 
     # One row for each human with a counterpart. Columns: `who`, `unit`, `people` (the human answer)
     # and `model` (the simulated answer).
@@ -547,11 +521,8 @@ def _are_shared(units: pl.Series) -> bool:
 
 
 def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
-    """Return the difference of two conditions, estimated from human and simulated answers together.
-
-    The text says why, if the simulated answers could not be used. Otherwise it is empty. If the
-    conditions share independent units, only people who answered in both conditions count.
-    """
+    # The text says why the simulated answers could not be used, and is empty otherwise. If the
+    # conditions share independent units, only people who answered in both conditions count.
     reasons = dict.fromkeys(filter(None, (first.rectified.refused, second.rectified.refused)))
     if not {*first.people["unit"]} & {*second.people["unit"]}:
         return rectified_difference(first.rectified, second.rectified), "; ".join(reasons)
@@ -576,10 +547,11 @@ def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
 def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
     """Return the finding that compares the run with humans in each group of participants.
 
-    Groups are formed by the values of one attribute, such as gender. The outcome is the rate of
-    change, or the rate of each first choice if people voted only once. Simulated participants
-    without an attribute get that of the matched human. Returns None if there is nothing to compare.
+    Returns None if there is nothing to compare.
     """
+    # A group has the same value of one attribute, such as gender. The outcome is the rate of
+    # change, or the rate of each first choice if people voted only once. Simulated participants
+    # without an attribute get that of the matched human.
     if simulated.is_empty():
         return None
     simulated = _with_attributes(simulated, real)
@@ -673,10 +645,7 @@ def _in_both_tables(column: str, simulated: pl.DataFrame, real: pl.DataFrame) ->
 
 
 def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """Return the simulated table with the attributes that only the file of human answers has.
-
-    Without matching ids, the table is returned unchanged.
-    """
+    # Simulated participants get the attributes that only the file of human answers has.
     id_column = "participant_id"
     if not _in_both_tables(id_column, simulated, real) or real[id_column].is_duplicated().any():
         return simulated

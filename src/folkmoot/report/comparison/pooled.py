@@ -1,11 +1,8 @@
-"""Join the runs of a grid: which claims hold, pooled estimates, and sources of their variance.
-
-`specification_curve` judges primary claims over all cells together. If the study file has
-hypotheses, they are the primary claims.
-
-All other estimates with an interval are pooled over the cells and described without a verdict.
-Their independent unit is the repeat, because cells of one repeat share their participants.
-"""
+"""Join the runs of a grid: which claims hold, pooled estimates, and sources of their variance."""
+# `specification_curve` judges primary claims over all cells together. If the study file has
+# hypotheses, they are the primary claims. All other estimates with an interval are pooled over the
+# cells and described without a verdict. Their independent unit is the repeat, because cells of one
+# repeat share their participants.
 
 from __future__ import annotations
 
@@ -66,7 +63,10 @@ Cells = Mapping[str, tuple[GridCell, RunFolder]]
 
 
 def findings_of_cells(grid: RunGrid) -> CellFindings:
-    """Return the findings of each finished run of a grid, or None without usable results."""
+    """Return the findings of each run of a grid.
+
+    The value is None for a run without usable results.
+    """
     return {
         name: None
         if run.unusable_reason
@@ -78,8 +78,8 @@ def findings_of_cells(grid: RunGrid) -> CellFindings:
 def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Finding]:
     """Return the findings over the finished runs of a grid.
 
-    `cells`: the findings of these runs, if the caller has computed them. Raises InputError if no
-    run has finished or has usable results.
+    `cells`: the findings of these runs, if the caller has computed them.
+    Raises InputError if no run has finished or has usable results.
     """
     cells = findings_of_cells(grid) if cells is None else cells
     if not cells:
@@ -151,10 +151,7 @@ def overall_estimate(figure: Figure) -> Estimate:
 
 
 def specification_estimates(figure: Figure) -> dict[str, Estimate]:
-    """Return the mean of the repeats of each specification (combination of settings).
-
-    See `_of_repeats` for the interval.
-    """
+    """Return the mean of the repeats of each combination of settings."""
     cells_by_specification: dict[str, list[MeasuredFigure]] = defaultdict(list)
     for measured in figure.cells:
         cells_by_specification[
@@ -164,12 +161,8 @@ def specification_estimates(figure: Figure) -> dict[str, Estimate]:
 
 
 def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
-    """Return the mean of independent repeats.
-
-    The interval is a t interval over the repeats. With fewer than five repeats, or with equal
-    values, the intervals within the cells are used instead. They do not include the variance
-    between repeats.
-    """
+    # A t interval over independent repeats. With fewer than five repeats, or with equal values, the
+    # intervals within the cells are used instead. They do not include the variance between repeats.
     n = len(cells)
     if n >= FEWEST_UNITS and len({measured_figure.value for measured_figure in cells}) > 1:
         return clustered_mean(
@@ -200,10 +193,9 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return how often the specifications of a grid have the sign of the pooled estimate.
+    """Return the share of setting combinations that have the sign of the pooled estimate.
 
-    The first share is of all specifications. The second is of those with an interval that excludes
-    "no effect".
+    The second share counts only those whose interval excludes "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())
@@ -254,11 +246,12 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
 
 
 def judge_claims(runs: Cells) -> Finding | None:
-    """Judge each primary claim over all specifications together. Returns None without claims.
+    """Judge each primary claim over all combinations of settings together.
 
-    `runs`: (cell, run) by name. The level of each test is 5 % divided by the number of claims. So
-    the chance that a false claim is called robust is at most 5 % over all claims.
+    Returns None without claims.
     """
+    # The level of each test is 5 % divided by the number of claims. So the chance that a false
+    # claim is called robust is at most 5 % over all claims.
     # The verdicts of a cell are those of its report: all primary claims of the cell are one family.
     verdicts_by_cell = {name: _judge_cell(run) for name, (_, run) in runs.items()}
     claims = list(dict.fromkeys(claim for cell in verdicts_by_cell.values() for claim in cell))
@@ -369,11 +362,8 @@ def _judge_cell(run: RunFolder) -> dict[Claim, str]:
 def _curve_of(
     stated_claim: Claim, runs: Cells, cell_verdicts: Mapping[str, Mapping[Claim, str]], level: float
 ) -> tuple[Curve, list[str]] | None:
-    """Return the specification curve of a claim, and its verdict in each cell that states it.
-
-    `cell_verdicts`: the verdicts of each cell, by its name and the claim. `level`: the level of the
-    joint tests. Returns None if no cell can test the claim.
-    """
+    # (curve, verdict in each cell that states the claim). `cell_verdicts`: by the cell's name and
+    # the claim. `level`: of the joint tests. None if no cell can test the claim.
     parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
     verdicts: dict[str, list[str]] = defaultdict(list)
     claim = None
@@ -510,10 +500,8 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 
 
 def _count_distinct(figure: Figure) -> int:
-    """Return the number of combinations of settings, counting those with equal values once.
-
-    Values are equal if no condition uses the setting that differs.
-    """
+    # Combinations of settings with equal values count once. Values are equal if no condition uses
+    # the setting that differs.
     parts: dict[str, list[str]] = defaultdict(list)
     for measured in figure.cells:
         values = (measured.cell.repeat, measured.value, measured.low, measured.high)
@@ -574,10 +562,7 @@ def _say_range(figure: Figure, estimates: Mapping[str, Estimate], order: Sequenc
 
 
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
-    """Return the share of variance between cells that each axis of the grid explains (η²).
-
-    Returns None if no effect is known in all cells, or if the grid has no axis.
-    """
+    # The share is η². None if no effect is known in all cells, or if the grid has no axis.
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
     complete_figures = [
         figure

@@ -1,7 +1,6 @@
-"""Compute statistical power: which effects a study of this size can detect.
-
-The study type states the size of the design (`Study.size`). A design has conditions of independent
-participants, the same units in every condition, or sessions of several participants."""
+"""Compute statistical power: which effects a study of this size can detect."""
+# A design has conditions of independent participants, the same units in every condition, or
+# sessions of several participants. `Study.size` states which.
 
 from __future__ import annotations
 
@@ -60,8 +59,8 @@ def power_of(
 ) -> list[Finding]:
     """Return findings on the effects that a study can detect, primary claims first.
 
-    `iccs`: the assumed intraclass correlations. `width`: the width of the interval that researchers
-    want for an estimate corrected by human answers.
+    - `iccs`: the assumed intraclass correlations.
+    - `width`: the acceptable width of an interval after correction by human answers.
     """
     size = study_file.study.size(study_file.config, study_file.study_folder)
     findings = power_report(size, study_file.study.title, iccs=tuple(iccs) or ICCS)
@@ -74,8 +73,7 @@ def power_of(
 def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | None]]:
     """Return the primary claims of a study file, and the expected difference of each claim.
 
-    Only hypotheses state an expected difference. For claims of the study type, the expected
-    difference is None.
+    The difference is None for claims of the study type.
     """
     claims = [
         claim
@@ -89,10 +87,9 @@ def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | Non
 def power_report(
     size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS
 ) -> list[Finding]:
-    """Return findings on the effects that a design of this size can detect.
+    """Return findings on the effects that a design can detect, and on the size that it needs.
 
-    The findings also give the size that the design would need. `iccs`: the assumed intraclass
-    correlations. Results are given for each of them.
+    `iccs`: the assumed intraclass correlations.
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
     if size is None:
@@ -114,16 +111,15 @@ def claim_power(
     expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """Return the power of each primary claim, and the number of units that it needs.
+    """Return the finding on each primary claim's power, and on the number of units that it needs.
 
-    Power is the chance that the claim is supported after the run. With several claims it is given
-    as a range, because each claim may be tested at a stricter level. The number of units suffices
-    at the strictest level.
-
-    `expected`: the expected difference of each claim. If it is None, the margin of the claim
-    decides the number of units. Differences of means are in standard deviations, because the spread
-    is unknown before the run.
+    - `expected`: the expected difference of each claim, or None.
+    - `iccs`: the assumed intraclass correlations.
     """
+    # With several claims, power is a range, because each claim may be tested at a stricter level.
+    # The number of units suffices at the strictest level. Without an expected difference, the
+    # margin of the claim decides the number. Differences of means are in standard deviations,
+    # because the spread is unknown before the run.
     alpha = ALPHA / len(claims)
     rows: list[Row] = []
     sentences = []
@@ -210,10 +206,8 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
 
 
 def _starting_rate(claim: Claim) -> tuple[int, float]:
-    """Return the sign of the claimed difference, and the assumed share in the second condition.
-
-    A high share (1 − `BASE`) is assumed for a decrease, and a low share (`BASE`) otherwise.
-    """
+    # (sign of the claimed difference, assumed share in the second condition). The share is high for
+    # a decrease, and low otherwise.
     sign = -1 if claim.direction == "less" else 1
     # A claim of a decrease needs a high rate from which the share can fall.
     return sign, BASE if sign > 0 else 1 - BASE
@@ -222,11 +216,8 @@ def _starting_rate(claim: Claim) -> tuple[int, float]:
 def _power_of_difference(
     claim: Claim, difference: float, sample_size: float, alpha: float
 ) -> float:
-    """Return the power at a difference in the claim's direction.
-
-    NaN if the share of the first condition would not be between 0 and 1. `sample_size`: the number
-    of independent units in each condition.
-    """
+    # `sample_size` counts the independent units in each condition. NaN if the share of the first
+    # condition would not be between 0 and 1.
     sign, base = _starting_rate(claim)
     other = base + sign * difference
     if not 0 < other < 1:
@@ -247,12 +238,9 @@ def _power_of_share(
     levels: tuple[float, float],
     iccs: Sequence[float],
 ) -> tuple[float | None, float | None, Sentence]:
-    """Return the power at the expected difference for both `levels`, and a sentence about it.
-
-    `levels`: the smallest and the largest significance level that the claim may get. Without an
-    expected difference, the power is None, and the sentence gives the smallest detectable
-    difference.
-    """
+    # `levels` are the smallest and the largest significance level that the claim may get. The
+    # powers are in the same order. Without an expected difference they are None, and the sentence
+    # gives the smallest detectable difference.
     alpha, largest_level = levels
     sign, base = _starting_rate(claim)
     n = float(size.units)
@@ -292,11 +280,8 @@ def _units_needed(
     alpha: float,
     iccs: Sequence[float],
 ) -> int | None:
-    """Return the number of units in each condition for a power of 80 %, or None if none suffices.
-
-    `expected`: the expected difference of shares, or None. `iccs`: the assumed intraclass
-    correlations. Also None for shares without expected difference and margin.
-    """
+    # Units in each condition for a power of 80 %, or None if no number suffices. Also None for
+    # shares without expected difference and margin.
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
             return None
@@ -350,12 +335,11 @@ def _least_mean(size: DesignSize, alpha: float) -> Sentence:
 def people_power(
     width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
 ) -> Finding:
-    """Return how many humans to ask, so that the combined estimate has an interval of this `width`.
+    """Return the finding on how many humans to ask, so that an interval has this `width`.
 
-    The estimate combines human and simulated answers. `width` is a difference of shares, or a
-    number of standard deviations of human answers. The result depends on the correlation of the two
-    kinds of answers.
+    `width`: a difference of shares, or standard deviations of human answers.
     """
+    # The estimate combines human and simulated answers. The result depends on their correlation.
     group_size = size.size if size is not None and size.kind != "independent" else 1
     icc = _assumed_icc(iccs) if group_size > 1 else 0.0
     effect_of_groups = design_effect(group_size, icc)

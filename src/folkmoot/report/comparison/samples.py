@@ -136,11 +136,11 @@ def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
 
 
 def people_in(run: Sample) -> Sample | None:
-    """Return the humans in a run as a separate sample, or None.
+    """Return the humans in a run as a separate sample.
 
-    Attributes drawn for their seats are left out. Returns None if no human took part, or if the
-    table of participants has no ids.
+    Returns None if no human took part, or if the table of participants has no ids.
     """
+    # Attributes drawn for their seats are left out.
     table = run.tables.get("participants")
     if table is None or not run.seated or "participant_id" not in table.columns:
         return None
@@ -156,10 +156,8 @@ def people_in(run: Sample) -> Sample | None:
 
 
 def same_people(first: Sample, second: Sample) -> bool:
-    """Return True if two runs drew the same participants in the same conditions.
-
-    The parts of both sealed plans are compared. Only designs and claims may differ.
-    """
+    """Return whether two runs drew the same participants in the same conditions."""
+    # The parts of both sealed plans are compared. Only designs and claims may differ.
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
 
@@ -167,8 +165,8 @@ def same_people(first: Sample, second: Sample) -> bool:
 def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
     """Join the units that have a known value of `column` in both tables.
 
-    A row holds the ids and clusters of the unit, and both values as `first` and `second`. The
-    result is empty if ids are not unique or not shared.
+    The columns `first` and `second` hold the two values.
+    The result is empty if ids are not unique or not shared.
     """
     keys = [
         column
@@ -184,13 +182,13 @@ def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.
 
 
 def people_file(path: Path) -> Sample:
-    """Read a table of human answers (`read_people`) as a `participants` table.
+    """Read a table of human answers from a file.
 
     A row is one person, or another unit that the run observes, in one condition. Columns:
 
-    - `before` and `after` (the choices), or `position_changed`.
-    - `arm` (or the condition column of the run) if there are several conditions.
-    - `person` if people can be matched with simulated participants.
+    - `before` and `after`: the choices. Or `position_changed`.
+    - `arm`, or the condition column of the run: the condition, if there are several.
+    - `person`: an id, if people can be matched with simulated participants.
     - Any other measure, with the column name of the run.
 
     Raises InputError with the column and line of a problem.
@@ -224,10 +222,11 @@ def people_file(path: Path) -> Sample:
 
 
 def cell_location(path: Path | str, column: str, row: int) -> str:
-    """Return the location of a cell for a message: "people.csv, line 3, position_changed".
+    """Return the location of a cell for a message, such as "people.csv, line 3, position_changed".
 
-    `row` counts from 0. A Parquet file has no lines, so the message gives the row (from 1).
+    `row` counts from 0.
     """
+    # A Parquet file has no lines, so the message gives the row, from 1.
     # The header is line 1 of a CSV, so row 0 is line 2.
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
     return f"{path}, {line}, {column}"
@@ -280,7 +279,7 @@ def _parse_truth_values(column: pl.Series, path: Path) -> pl.Series:
 
 
 def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return the rows by condition, with baselines first.
+    """Return the rows of each condition, with baselines first.
 
     A table without conditions has the only key EVERYBODY.
     """

@@ -26,9 +26,9 @@ FAILURES = (FLAGGED, EXCLUDED, SCREENED_OUT)
 def checks_of_humans(run: RunFolder) -> Finding | None:
     """Return the finding on the checks of humans, or None if no human had to answer one.
 
-    It lists each human who was flagged or screened out, and that human's last answer. Raises
-    StorageError if the table cannot be read.
+    Raises StorageError if the table cannot be read.
     """
+    # It lists each human who was flagged or screened out, and that human's last answer.
     if not run.has_table(CHECKS):
         return None
     rows = run.read_table(CHECKS)

@@ -1,8 +1,9 @@
 """Compute power by simulation: run the study many times with `--model synthetic`.
 
-The effects of this simulated respondent are built in. So the power is right only if people react as
-it does. The result is no evidence about people or models.
+The result is no evidence about people or models.
 """
+# The effects of this simulated respondent are built in. So the power is right only if people react
+# as it does.
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ LEAST_SIZE = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One simulated run: the study file, its overrides, the size as text, and the random seed."""
+    """One simulated run, to be made in a process of its own."""
 
     path: Path
     overrides: tuple[str, ...]
@@ -76,7 +77,7 @@ class Trials:
         runs: int,
         consent: Consent,
     ) -> Trials:
-        """Create the trials of a study file.
+        """Return the simulated runs of a study file.
 
         Raises InputError if the file is invalid at any size.
         """
@@ -100,7 +101,10 @@ class Trials:
         return cls(tuple(claims), tuple(expected), key, tuple(jobs))
 
     def run_trials(self, workers: int | None = None) -> Iterator[TrialOutcome]:
-        """Yield the outcome of each run in order. Up to `workers` processes run at once."""
+        """Yield the outcome of each run in order.
+
+        `workers`: the largest number of processes at once.
+        """
         workers = min(workers or os.cpu_count() or 1, len(self.jobs))
         if workers == 1:
             yield from map(run_trial, self.jobs)
@@ -115,7 +119,7 @@ class Trials:
 
 
 def run_trial(job: Job) -> TrialOutcome:
-    """Run a study once in a temporary folder and evaluate its primary claims."""
+    """Run a study once in a temporary folder and test its primary claims."""
     found = _load_study_file(job.path, job.overrides, job.seed, Consent(granted=True))
     with tempfile.TemporaryDirectory(prefix="folkmoot-power-") as folder:
         config = found.study.dry_run_config(found.config, Path(folder))
@@ -137,11 +141,8 @@ def _load_study_file(
 
 
 def _size_values(found: StudyFile, given: str | None) -> tuple[str, Sequence[int]]:
-    """Return the setting that decides the size, and its values in ascending order.
-
-    The values are empty if no single setting decides the size. Raises InputError for a malformed
-    `given`.
-    """
+    # (setting that decides the size, its values in ascending order). The values are empty if no
+    # single setting decides the size.
     design = found.study.size(found.config, found.study_folder)
     key, own = design.setting if design else ("", 0)
     if given is None:
