@@ -338,7 +338,7 @@ def list_values(values: Iterable[tuple[str, str]]) -> Sentence:
 
 
 def describe_values(what: str, values: Iterable[tuple[str, str]]) -> Sentence:
-    """Return a sentence such as "what: name value; name value.""""
+    """Return a sentence such as "what: name value; name value"."""
     return word("description", "values", what=what, values=list_values(values))
 
 
