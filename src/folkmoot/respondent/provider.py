@@ -71,11 +71,9 @@ class Respondent:
         return Completion(text, usage, MODEL_SERVED, finish=finish)
 
     def build_mind(self, reading: PromptReading, address: str) -> SimulatedRespondent:
-        """Return the respondent that answers a request.
-
-        The first of these that exists determines the person: the persona in the messages, the
-        description in the system message, the speaker's id.
-        """
+        """Return the respondent that answers a request."""
+        # The first of these that exists determines the person: the persona in the messages, the
+        # description in the system message, the speaker's id.
         is_participant = bool(reading.persona) or reading.role in PERSONS
         context = ReplyContext(
             reading,
@@ -99,4 +97,4 @@ class Respondent:
         return vectors, Usage(estimate_tokens(*texts), 0, 0)
 
     async def close(self) -> None:
-        """Do nothing. The respondent has no connections to close."""
+        """Do nothing, because the respondent has no connections to close."""

@@ -23,17 +23,17 @@ _PER_BLOCK = 8
 
 
 def uniform_draw(seed: int, *parts: str | int) -> float:
-    """Return one uniform draw in (0, 1). `parts` identify the draw."""
+    """Return the uniform draw in (0, 1) that `parts` identify."""
     return uniform_values(seed, VERSION, *parts)
 
 
 def normal_draw(seed: int, *parts: str | int) -> float:
-    """Return one standard normal draw. `parts` identify the draw."""
+    """Return the standard normal draw that `parts` identify."""
     return _NORMAL.inv_cdf(uniform_draw(seed, *parts))
 
 
 def gumbel_draw(seed: int, *parts: str | int) -> float:
-    """Return one standard Gumbel draw. `parts` identify the draw."""
+    """Return the standard Gumbel draw that `parts` identify."""
     return -math.log(-math.log(uniform_draw(seed, *parts)))
 
 
@@ -68,14 +68,14 @@ class Draws:
         return mean + sd * _NORMAL.inv_cdf(self.unit())
 
     def draw_integer(self, low: int, high: int) -> int:
-        """Return a whole number from `low` to `high`. Both bounds are included."""
+        """Return a whole number from `low` to `high`, both included."""
         return low + self._next_value() % (high - low + 1)
 
     def pick_item(self, items: Sequence[T]) -> T:
         return items[self._next_value() % len(items)]
 
     def draw_weighted_index(self, weights: Sequence[float]) -> int:
-        """Return an index. The probability of each index is proportional to its weight."""
+        """Return a random index, with probabilities proportional to the weights."""
         position = self.unit() * math.fsum(weights)
         for index, weight in enumerate(weights):
             position -= weight
@@ -85,7 +85,8 @@ class Draws:
         return len(weights) - 1
 
     def shuffled_copy(self, items: Sequence[T]) -> list[T]:
-        """Return the items in random order (Fisher–Yates)."""
+        """Return the items in random order."""
+        # Fisher–Yates.
         items_copy = list(items)
         for i in range(len(items_copy) - 1, 0, -1):
             other = self._next_value() % (i + 1)

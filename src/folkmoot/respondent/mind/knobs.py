@@ -136,7 +136,10 @@ class RespondentSettings(BaseModel):
 
     @classmethod
     def from_mapping(cls, options: Mapping[str, Any]) -> RespondentSettings:
-        """Return settings from a mapping. Raises InputError with every unknown or invalid key."""
+        """Return settings from a mapping.
+
+        Raises InputError with every unknown or invalid key.
+        """
         try:
             return cls.model_validate(dict(options), strict=True)
         except ValidationError as error:
@@ -172,7 +175,7 @@ def _is_chance(key: str) -> bool:
 
 
 def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return all settings of built-in effects, as a run prints them in its notice.
+    """Return all settings of built-in effects, as a run prints them.
 
     Raises InputError for an unknown or invalid key.
     """

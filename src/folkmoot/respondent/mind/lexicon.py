@@ -1,8 +1,6 @@
-"""The argument words of three camps (ways to justify a choice).
-
-The respondent argues with the phrases of a camp. It recognises arguments of other speakers by the
-words of a camp. A study type may provide a lexicon for its topic (`RespondentPart.lexicon`).
-"""
+"""The argument words of three camps. A camp is one way to justify a choice, such as by caution."""
+# The respondent argues with the phrases of a camp. It recognises arguments of other speakers by the
+# words of a camp. A study type may provide a lexicon for its topic (`RespondentPart.lexicon`).
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ Counts = tuple[int, int, int]
 
 
 class Camp(NamedTuple):
-    """One way to justify a choice (such as by caution), with its vocabulary."""
+    """One way to justify a choice, with its vocabulary."""
 
     name: str
     # Phrases that fit after "about" and "for".
@@ -33,9 +31,9 @@ class Camp(NamedTuple):
 
 
 class Lexicon:
-    """The vocabulary of three camps (ways to justify a choice).
+    """The vocabulary of three ways to justify a choice.
 
-    Each word belongs to one camp only.
+    Each way is called a camp. A word belongs to one camp only.
     """
 
     def __init__(self, camps: Sequence[Camp]) -> None:
@@ -43,9 +41,11 @@ class Lexicon:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]]) -> Lexicon:
-        """Return a lexicon from a mapping of three camps (ways to justify a choice).
+        """Return a lexicon from a mapping of three camps.
 
-        The mapping has the form {camp: {nouns: […], verbs: […], words: "one two …"}}.
+        Example of the mapping:
+
+            {"caution": {"nouns": ["high risks"], "verbs": ["fail"], "words": "risks fail"}, …}
         """
         return cls(
             [
@@ -61,12 +61,12 @@ class Lexicon:
 
     @cached_property
     def camp_of(self) -> dict[str, int]:
-        """Word → index of the camp (way to justify a choice) that uses the word."""
+        """The index of the camp that uses each word."""
         return {word: index for index, camp in enumerate(self.camps) for word in camp.words}
 
     @cached_property
     def phrase_camps(self) -> dict[str, int]:
-        """Phrase → index of the camp (way to justify a choice) that uses the phrase."""
+        """The index of the camp that uses each phrase."""
         return {
             phrase.lower(): index
             for index, camp in enumerate(self.camps)
@@ -84,26 +84,23 @@ class Lexicon:
 
     @cached_property
     def any_phrase(self) -> re.Pattern[str]:
-        """The pattern that matches any argument phrase in lower-case text.
-
-        Longer phrases match first.
-        """
+        """The pattern that matches any argument phrase in lower-case text."""
+        # Longer phrases match first.
         longest_first = sorted(self.phrase_camps, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)))
 
 
 @cache
 def general_lexicon() -> Lexicon:
-    """Return the lexicon of public choices. Study types without a lexicon use it."""
+    """Return the lexicon for study types that have none of their own."""
+    # Its phrases are about public choices.
     return Lexicon.from_data(packaged_yaml(__file__, "lexicon.yaml"))
 
 
 def camp_match(counts: Sequence[float], camp: int) -> float:
-    """Return how well arguments fit a person of `camp` (a way to justify choices), from 0 to 1.
-
-    `counts` holds the number of argument words of each camp. The result is 1 if their proportions
-    are those that a person of this camp uses. It is 0 if there are no arguments.
-    """
+    """Return how well arguments fit a person of `camp`, from 0 to 1."""
+    # `counts` holds the number of argument words of each camp. The result is 1 if their proportions
+    # are those that a person of this camp uses. It is 0 if there are no arguments.
     total = sum(counts)
     if not total:
         return 0.0

@@ -53,7 +53,9 @@ MUCH = 12
 
 @dataclass(frozen=True, slots=True)
 class ReplyContext:
-    """The inputs of one reply, in which several persons may be played."""
+    """The inputs of one reply."""
+
+    # Several persons may be played in a reply.
 
     reading: PromptReading
     # The options or proposals of the study that opinions are about.
@@ -67,9 +69,11 @@ class ReplyContext:
 
 
 class SimulatedRespondent:
-    """The speaker who gives one reply. Study types compute answers with its methods.
+    """The speaker who gives one reply.
 
-    `person` is False for a role without opinions, such as moderator, summarizer or coder.
+    - `person`: False for a role without opinions, such as moderator, summarizer or coder.
+
+    Study types compute answers with its methods, such as `mind.choose_option()`.
     """
 
     def __init__(
@@ -93,11 +97,9 @@ class SimulatedRespondent:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """The options that opinions are about in this request.
-
-        The first of these that exists counts: the options that the question offers, the options
-        that the request quotes, the option names that its passages mention.
-        """
+        """The options that opinions are about in this request."""
+        # The first of these that exists counts: the options that the question offers, the options
+        # that the request quotes, the option names that its passages mention.
         reading = self.reading
         if reading.kind == "choice" and reading.offered:
             return reading.offered
@@ -110,7 +112,7 @@ class SimulatedRespondent:
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:
-        """Return the respondent for another person. `persona` is that person's persona text.
+        """Return the respondent for another person with this persona text.
 
         Use this method if one reply contains utterances of several people.
         """
@@ -118,10 +120,8 @@ class SimulatedRespondent:
 
     @property
     def is_unpersuaded_by_text(self) -> bool:
-        """True if the request shows a long text without any argument that the lexicon knows.
-
-        Always False if the study type names the options that opinions are about.
-        """
+        """True if the request shows a long text without any argument that the lexicon knows."""
+        # Always False if the study type names the options that opinions are about.
         reading = self.reading
         if self.at.names or any(
             argument_sentences(passage.text, (), self.at.lexicon) for passage in reading.told
@@ -136,7 +136,8 @@ class SimulatedRespondent:
         return len(new_words) >= MUCH
 
     def mark_unread(self) -> None:
-        """Record that this answer is unrelated to the question. The run counts such answers."""
+        """Record that this answer is unrelated to the question."""
+        # The run counts such answers.
         self.finish = FINISH_UNREAD
 
     # --- opinions --------------------------------------------------------------------------------
@@ -153,10 +154,11 @@ class SimulatedRespondent:
 
     @cached_property
     def current_option(self) -> str:
-        """The option that the person chose last, or "" if there are no options.
+        """The option that the person chose last, or likes best before the first choice.
 
-        Before the first choice, this is the option with the highest initial utility.
+        "" if there are no options.
         """
+        # The person likes the option with the highest initial utility best.
         return next(reversed(self._own_choices), "") or self._liked_best
 
     @cached_property
@@ -176,11 +178,9 @@ class SimulatedRespondent:
 
     @cached_property
     def exposure_dose(self) -> ExposureDose:
-        """The arguments in this request for options other than the one that the person prefers.
-
-        That is the first option that the person chose, or before any choice the one that the person
-        likes best.
-        """
+        """The arguments in this request for options that the person does not prefer."""
+        # The person prefers the first option that was chosen, or before any choice the one that the
+        # person likes best.
         # Use the first own choice, not the current option: a person who has changed the choice was
         # moved by the arguments for the new option, so these must count.
         first_option = next(iter(self._own_choices), "") or self._liked_best
@@ -202,10 +202,8 @@ class SimulatedRespondent:
         return utilities
 
     def _most_favoured_option(self) -> str:
-        """Return the option with most arguments from other speakers, or "" if it is unclear.
-
-        If they give no arguments, return the option that they name most often.
-        """
+        # "" if it is unclear. If other speakers give no arguments, the option that they name most
+        # often.
         arguments = self.exposure_dose.arguments
         if any(map(sum, arguments.values())):
             return max(arguments, key=lambda option: sum(arguments[option]))
@@ -222,11 +220,10 @@ class SimulatedRespondent:
         return self.option_utilities()[self.options.index(option)]
 
     def choose_option(self, options: Sequence[str] = (), purpose: str = "choice") -> str:
-        """Return the option with the highest sum of utility, position bias and random noise.
+        """Return one of the options, chosen by utility, position bias and random noise.
 
-        Args:
-            options: the options to choose from. The default is all options.
-            purpose: the name of the random draw, if one reply makes several choices.
+        - `options`: the options to choose from. The default is all options.
+        - `purpose`: the name of the random draw, if one reply makes several choices.
         """
         asked_options = tuple(options) or self.options
         at, knobs = self.at, self.knobs
@@ -264,10 +261,13 @@ class SimulatedRespondent:
         return uniform_draw(at.seed, self.who.key, purpose, "length") < chance
 
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's tendency on a question (`about`), from −1 (against) to 1 (in favour).
+        """Return the person's tendency on a question, from −1 (against) to 1 (in favour).
 
-        It is the same in every reply to this question. `answer` selects one possible answer to the
-        question, and `part` one part of the question.
+        - `about`: the question.
+        - `answer`: one possible answer to the question.
+        - `part`: one part of the question.
+
+        The result is the same in every reply to this question.
         """
         knobs = self.knobs
         leaning = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)
@@ -275,7 +275,7 @@ class SimulatedRespondent:
         return _clip_to_scale(leaning + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's tendency on a question, with random noise that differs per reply.
+        """Return the person's tendency on a question, with random noise in each reply.
 
         The parameters have the same meaning as in `stable_leaning`.
         """
@@ -285,12 +285,13 @@ class SimulatedRespondent:
         return _clip_to_scale(self.stable_leaning(about, answer, part) + sd * noise)
 
     def draw_judgement(self, about: str, part: str = "") -> float:
-        """Return the person's judgement of a question (`about`), from −1 to 1.
+        """Return the person's judgement of a question, from −1 to 1.
 
-        It is the person's tendency (`draw_rating`), moved up by arguments that other speakers gave.
-        Arguments for options that the question does not name do not count. `part` selects one part
-        of the question.
+        - `about`: the question.
+        - `part`: one part of the question.
         """
+        # It is the person's tendency (`draw_rating`), moved up by arguments that other speakers
+        # gave. Arguments for options that the question does not name do not count.
         question_words = content_words(about) - ASKING
         rating = self.draw_rating(" ".join(sorted(question_words)) or about, part=part)
         options = ("", *names_in(about, self.mentioned_names))
@@ -302,7 +303,10 @@ class SimulatedRespondent:
     def choose_on_scale(self, options: tuple[str, ...], about: str, part: str = "") -> str:
         """Return the answer on a rating scale that is nearest to the person's judgement.
 
-        `options` holds the possible answers. `about` is the question, and `part` a part of it.
+        - `options`: the possible answers.
+        - `about`: the question.
+        - `part`: one part of the question.
+
         Returns "" if the answers form no rating scale.
         """
         scale = scale_of(options)
@@ -324,11 +328,15 @@ class SimulatedRespondent:
         return options[distances.index(min(distances))]
 
     def agreement_with(self, text: str, options: tuple[str, ...] = ()) -> float:
-        """Return how far the person agrees with a statement, from −1 to 1, without random noise.
+        """Return how far the person agrees with a statement, from −1 to 1.
 
-        The agreement depends on the statement's arguments, the options that it supports, and its
-        content words. `options` defaults to all options.
+        - `text`: the statement.
+        - `options`: the options that it may support. The default is all options.
+
+        The result has no random noise.
         """
+        # It depends on the statement's arguments, the options that it supports, and its content
+        # words.
         counts_by_option = argument_counts(text, options or self.options, self.at.lexicon)
         total = [sum(counts[camp] for counts in counts_by_option.values()) for camp in range(3)]
         # We chose these weights. Arguments count more than the leaning on the words of the
@@ -342,21 +350,21 @@ class SimulatedRespondent:
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
-        """Count the distinct words in a text that argue for each option.
+        """Return how many distinct words of a text argue for each option.
 
-        Returns option → one number for each camp (way to justify a choice, such as by caution).
+        The numbers of an option are one per camp of the lexicon.
         """
         return argument_counts(text, self.options, self.at.lexicon)
 
     # --- words -----------------------------------------------------------------------------------
 
     def compose_reasons(self, about: str = "", count: int = 0) -> str:
-        """Return sentences with the person's reasons for the option `about`.
+        """Return sentences with the person's reasons for an option.
 
-        `about` defaults to the current option. Without options, the sentences only talk about
-        topics of the question. If `count` is 0, the person's way of speaking determines the number
-        of sentences.
+        - `about`: the option. The default is the current option.
+        - `count`: the number of sentences. If it is 0, the person's way of speaking decides.
         """
+        # Without options, the sentences only talk about topics of the question.
         matter = about or self.current_option
         if matter:
             return self.speech.draw_reasons(matter, count)
@@ -366,11 +374,9 @@ class SimulatedRespondent:
 
     @cached_property
     def talked_about_matters(self) -> tuple[str, ...]:
-        """What the person talks about if the question has no options, such as "the crossing".
-
-        If the request contains names of options, it is those names. Otherwise it is short groups
-        of words from the question. If these are few, those of other speakers follow.
-        """
+        """What the person talks about if the question has no options, such as "the crossing"."""
+        # If the request contains names of options, it is those names. Otherwise it is short groups
+        # of words from the question. If these are few, those of other speakers follow.
         if self.mentioned_names:
             return self.mentioned_names
         reading = self.reading
@@ -397,11 +403,9 @@ def apply_persuasion(
     persona: PersonaTraits,
     knobs: RespondentSettings,
 ) -> list[float]:
-    """Return the utilities of all options after persuasion by arguments.
-
-    Arguments for an option raise its utility, most if the option was already liked. They count
-    more after an interview, and more if the person replied to them in a conversation.
-    """
+    """Return the utilities of all options after persuasion by arguments."""
+    # Arguments for an option raise its utility, most if the option was already liked. They count
+    # more after an interview, and more if the person replied to them in a conversation.
     if not dose.arguments or not knobs.persuasion:
         return list(initial)
     # For option j: u_j += f_j·exp(−((max u − u_j)/3)²)·P_j, where P_j is the `persuasion_strength`
@@ -420,11 +424,9 @@ def apply_persuasion(
 
 
 def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: RespondentSettings) -> float:
-    """Return how much argument words raise the utility of an option.
-
-    `counts` holds the number of distinct argument words of each camp (way to justify choices).
-    Words of the person's own camp persuade more.
-    """
+    """Return how much argument words raise the utility of an option."""
+    # `counts` holds the number of distinct argument words of each camp. Words of the person's own
+    # camp persuade more.
     # .75·s·κ_read·n/(n + 8)·match(a, r). s: the person's susceptibility. κ_read: the setting
     # `kappa_read`. n: the number of distinct argument words. match: `camp_match`, where a are the
     # shares of the camps in `counts`, and r is the person's camp.

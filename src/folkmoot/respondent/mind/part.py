@@ -21,17 +21,21 @@ def _no_options(_config: object) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RespondentPart(Generic[C]):
-    """A study type's extension of the embedded respondent: what the answers of the study mean.
+    """What the answers of a study type mean, for the embedded respondent.
 
-    Args:
-        option_names: takes the configuration and returns the names that opinions are about, such
-            as options or proposals. A name counts only if a passage of the request contains it.
-        answers: key of an answer → function that takes a `SimulatedRespondent` and returns the
-            answer. The key is the title of the JSON schema ("Stance"), or role and kind
-            ("moderator text"). The answer is a text, a number, or some fields of an object. Missing
-            fields are filled in by general rules. They also answer if the function returns None.
-        lexicon: the argument phrases of the study's topics, which replace the general phrases.
+    - `option_names`: takes the configuration and returns the names that opinions are about.
+    - `answers`: functions that answer, by JSON schema title or by role and kind.
+    - `lexicon`: the argument phrases of the study's topics, in place of the general phrases.
+
+    A function takes a `SimulatedRespondent` and returns a text, a number or fields of an object.
+    General rules fill in missing fields. They also answer if the function returns None.
+
+    Example:
+
+        RespondentPart(answers={"Stance": answer_stance, "moderator text": challenge})
     """
+
+    # A name counts only if a passage of the request contains it.
 
     option_names: Callable[[C], Sequence[str]] = _no_options
     answers: Mapping[str, Answering] = field(default_factory=dict)

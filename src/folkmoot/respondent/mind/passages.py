@@ -30,10 +30,8 @@ class Passage(NamedTuple):
 
 
 def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
-    """Return all passages of a request in order.
-
-    A nested passage comes after the passage around it.
-    """
+    """Return all passages of a request in order."""
+    # A nested passage comes after the passage around it.
     found = []
     ends: dict[int, int] = {}
     speaker = request.hints.speaker
@@ -49,8 +47,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
     """Return the passages of these kinds.
 
-    If `own` is True, return only the speaker's own passages. If `own` is False, return only
-    passages of other speakers and of the study.
+    - `own`: True for the speaker's own passages only, False for all others, None for both.
     """
     return [
         passage
@@ -70,11 +67,9 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 
 
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
-    """Return passages grouped by conversation. Passages outside conversations are the last group.
-
-    In a conversation, the speaker who is asked now and someone else both spoke. The passages of a
-    conversation are in order of speech.
-    """
+    """Return passages grouped by conversation, those outside conversations last."""
+    # In a conversation, the speaker who is asked now and someone else both spoke. The passages of a
+    # conversation are in order of speech.
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:
         scopes.setdefault(_scope_of(passage), []).append(passage)
@@ -101,11 +96,9 @@ def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
 
 
 def text_outside(request: ModelRequest) -> str:
-    """Return the last prompt without its passages, as the question that is asked.
-
-    If no content word is left, return the texts of unknown source in the prompt. The result is used
-    only if the study author set no question with `ask(about=…)`.
-    """
+    """Return the last prompt without its passages."""
+    # This is read as the question, but only if the study author set none with `ask(about=…)`. If no
+    # content word is left, the result is the texts of unknown source in the prompt.
     # In a re-ask the question is the message before the reply that is quoted back.
     reply_messages = (span.message for span in request.spans if span.source.kind == "reply")
     prompt_messages = request.messages[: next(reply_messages, None)]

@@ -1,8 +1,8 @@
 """The traits of a persona, such as tastes, voice and susceptibility to arguments.
 
-Traits depend only on the text of the persona and the seed of the run. A person is therefore the
-same in all stages of a study.
+A person is the same in all stages of a study.
 """
+# Traits depend only on the text of the persona and the seed of the run.
 
 from __future__ import annotations
 
@@ -78,22 +78,18 @@ class PersonaTraits:
     words: frozenset[str]
 
     def option_taste(self, option: str, spread: float = 1.0) -> float:
-        """Return how much the person likes one option before any persuasion.
-
-        The same persona and option always give the same random draw. It tends to be higher if
-        option and persona share a word. `spread` scales the standard deviation.
-        """
+        """Return how much the person likes one option before any persuasion."""
+        # The same persona and option always give the same random draw. It tends to be higher if
+        # option and persona share a word. `spread` scales the standard deviation.
         text = " ".join(option.casefold().split())
         # The draw comes from N(μ, 1.3²).
         mean = 0.8 if content_words(text) & self.words else 0.0
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's tendency on a question (`about`), from −1 (against) to 1 (in favour).
-
-        Questions that share words get similar tendencies. `answer` selects one possible answer to
-        the question, and `part` one part of the question.
-        """
+        """Return the person's tendency on a question, from −1 (against) to 1 (in favour)."""
+        # Questions that share words get similar tendencies. `answer` selects one possible answer to
+        # the question, and `part` one part of the question.
         words = sorted(content_words(about))
         if not words:
             return 2.0 * uniform_draw(self.seed, self.key, "lean", about, f"{answer}{part}") - 1.0
@@ -112,7 +108,8 @@ class PersonaTraits:
 
 @lru_cache(maxsize=4096)
 def content_words(text: str) -> frozenset[str]:
-    """Return the content words of a text in lower case. Function words are left out."""
+    """Return the content words of a text in lower case."""
+    # Function words are left out.
     tokens = _TOKEN.findall(text.casefold())
     return frozenset(word for word in tokens if len(word) > 2 and word not in _STOP)
 
@@ -147,10 +144,8 @@ _PAST = re.compile(r"[a-z]{2,}[^e\W]ed")
 
 
 def extract_topics(text: str) -> tuple[str, ...]:
-    """Return the topics of a text in order: groups of one to three content words.
-
-    Verbs ("you look", "worries you") are left out.
-    """
+    """Return the topics of a text in order, each with one to three words."""
+    # Only content words. Verbs ("you look", "worries you") are left out.
     runs: list[list[str]] = [[]]
     tokens = re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text)
     for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
@@ -165,10 +160,8 @@ def extract_topics(text: str) -> tuple[str, ...]:
 
 
 def persona_from_text(text: str, seed: int) -> PersonaTraits:
-    """Return the traits of the persona that a text describes.
-
-    Differences in white space are ignored.
-    """
+    """Return the traits of the persona that a text describes."""
+    # Differences in white space are ignored.
     key = " ".join(text.split())
     unmarked_text = _MARKED.sub("", key.casefold())
     shift = 0.4 * (_count_hits(unmarked_text, _OPEN) - _count_hits(unmarked_text, _CLOSED))
@@ -187,7 +180,8 @@ def persona_from_text(text: str, seed: int) -> PersonaTraits:
 
 
 def beta_quantile(probability: float) -> float:
-    """Return the quantile of the distribution Beta(4, 3), computed by bisection."""
+    """Return the quantile of the distribution Beta(4, 3)."""
+    # Computed by bisection.
     low, high = 0.0, 1.0
     a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
     # 40 bisections give a precision of 2⁻⁴⁰, far below any effect.
@@ -235,7 +229,7 @@ def with_article(phrase: str) -> str:
 
 
 def _self_description(text: str) -> str:
-    """Return the occupation or role in a persona text ("a nurse"), or "" if it states none."""
+    # The occupation or role ("a nurse"), or "" if the text states none.
     match = _CALLING.search(text)
     description = _TAIL.sub("", match[1]).strip(" -'’") if match else ""
     if not description or len(description.split()) > 5 or _NOT_A_CALLING.search(description):

@@ -1,7 +1,6 @@
 """Read a request: the speaker, the passages, and the arguments in a text.
 
-A passage is a text with a known source (such as a persona). The respondent looks for argument words
-and names of options in passages, and ignores all text outside the passages.
+A passage is a text with a known source, such as a persona. All other text is ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ ENOUGH_WORDS = 2
 class PromptReading:
     """Everything that the embedded respondent reads in one request.
 
-    `read_prompt` makes it. The docstring of `folkmoot.respondent` describes most fields.
+    The docstring of `folkmoot.respondent` describes most fields.
     """
 
     role: str
@@ -61,7 +60,10 @@ class PromptReading:
 
     @property
     def number_bounds(self) -> tuple[float, float, bool] | None:
-        """The bounds of the number as (low, high, whole numbers only), or None without bounds."""
+        """The bounds of the number as (low, high, whole numbers only).
+
+        None if there are no bounds.
+        """
         if self.kind != "number" or len(self.offered) != 2:
             return None
         low, high = map(float, self.offered)
@@ -74,7 +76,8 @@ class PromptReading:
 
     @cached_property
     def own_utterances(self) -> tuple[Passage, ...]:
-        """The speaker's earlier utterances. Answers such as a choice are not utterances."""
+        """The speaker's earlier utterances."""
+        # Answers such as a choice are not utterances.
         return tuple(of_kind(self.told, "utterance", own=True))
 
 
@@ -114,7 +117,8 @@ def read_prompt(request: ModelRequest) -> PromptReading:
 
 
 def normalise_spaces(text: str) -> str:
-    """Return a text with single spaces, so that texts can be compared across line breaks."""
+    """Return a text with single spaces."""
+    # So texts can be compared across line breaks.
     return " ".join(text.split())
 
 
@@ -131,10 +135,8 @@ def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=2048)
 def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
-    """Return how often each name occurs in a text. Case and white space are ignored.
-
-    An occurrence inside a longer name does not count.
-    """
+    """Return how often each name occurs in a text."""
+    # Case and white space are ignored. An occurrence inside a longer name does not count.
     name_by_text = {normalise_spaces(name).casefold(): name for name in names}
     return Counter(
         name_by_text[normalise_spaces(match).casefold()] for match in _any_of(names).findall(text)
@@ -142,7 +144,8 @@ def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
 
 
 def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that occur in a text, including names inside longer names."""
+    """Return the names that occur in a text."""
+    # Names inside longer names count too.
     given_names = tuple(name for name in dict.fromkeys(names) if name.strip())
     texts_found = (
         [normalise_spaces(name).casefold() for name in count_names(text, given_names)]
@@ -157,19 +160,15 @@ def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Parts(NamedTuple):
-    """The option names and argument words of one sentence, as (position, text) pairs."""
-
+    # The pairs are (position, text).
     # The position of a name is its end.
     named: tuple[tuple[int, str], ...]
     # The position of a word is its start.
     words: tuple[tuple[int, str], ...]
 
     def option(self, position: int, before: str) -> str:
-        """Return the option that the argument word at `position` supports.
-
-        It is the last option named before the word. If there is none, it is the first option of the
-        sentence, or otherwise `before` (the last option in earlier sentences).
-        """
+        # The last option named before the argument word. If there is none, the first option of the
+        # sentence, or otherwise `before` (the last option in earlier sentences).
         names_before = [name for end, name in self.named if end <= position]
         return names_before[-1] if names_before else self.named[0][1] if self.named else before
 
@@ -207,7 +206,7 @@ def _sentence_phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str],
 def _iterate_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Iterator[tuple[str, _Parts, str]]:
-    """Yield (sentence, its `_Parts`, last option named in earlier sentences) for each sentence."""
+    # The last item is the last option named in earlier sentences.
     before = ""
     for raw in _SENTENCE_END.split(text):
         parts = _sentence_parts(raw, names, lexicon)
@@ -219,10 +218,11 @@ def _iterate_sentences(
 def argument_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-    """Return option → argument words, for each sentence that contains an argument.
+    """Return the argument words for each option, sentence by sentence.
 
     The key is "" for words that support no named option.
     """
+    # Sentences without an argument are left out.
     sentences = []
     for _, parts, before in _iterate_sentences(text, names, lexicon):
         if len(parts.words) >= ENOUGH_WORDS:
@@ -237,7 +237,7 @@ def argument_sentences(
 def argument_phrases(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Mapping[str, Counter[str]]:
-    """Return option → counts of argument phrases in a text.
+    """Return how often each argument phrase supports each option.
 
     The key is "" for phrases that support no named option.
     """
@@ -249,10 +249,9 @@ def argument_phrases(
 
 
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
-    """Count the distinct argument words in a text for each option.
+    """Return how many distinct words of a text argue for each option.
 
-    Returns option → one number per camp. A camp is a way to justify choices (such as by caution).
-    The key is "" for words that support no named option.
+    The numbers of an option are one per camp. The key is "" for words that support no named option.
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):
@@ -283,10 +282,8 @@ class ExposureDose:
 def dose_of(
     told: Sequence[Passage], names: tuple[str, ...], held_option: str, lexicon: Lexicon
 ) -> ExposureDose:
-    """Return the exposure to arguments in the passages `told` for options other than `held_option`.
-
-    `held_option` is the option that the person prefers.
-    """
+    """Return the exposure to arguments for options other than `held_option`."""
+    # `told` holds the passages. `held_option` is the option that the person prefers.
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}
     interviewed = False
@@ -320,10 +317,7 @@ def dose_of(
 def arguments_heard_for(
     options: Sequence[str], passages: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
-    """Return how many distinct words argue for any of `options` in the passages, by camp.
-
-    A camp is a way to justify choices (such as by caution).
-    """
+    """Return how many distinct words argue for any of `options`, one number per camp."""
     sentences = (
         sentence
         for passage in passages

@@ -37,11 +37,12 @@ def is_unsure(option: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
-    """Return the number of each answer on a rating scale, or () if the answers form no scale.
+    """Return the number of each answer on a rating scale.
 
-    An answer such as "I do not know" gets the middle of the scale. If a real answer is in the
-    middle, "I do not know" gets infinity, so that it is never chosen.
+    Returns () if the answers form no scale.
     """
+    # An answer such as "I do not know" gets the middle of the scale. If a real answer is in the
+    # middle, "I do not know" gets infinity, so that it is never chosen.
     labels = [option.replace("_", " ") for option in options if not is_unsure(option)]
     places = _scale_numbers(labels) or _for_and_against(labels) or _scale_degrees(labels)
     if not places or len(labels) == len(options):

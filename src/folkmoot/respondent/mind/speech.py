@@ -1,8 +1,5 @@
-"""Sentences of the embedded respondent.
-
-Each sentence is made from a frame in `speech.yaml`. A frame is a sentence template: its slots are
-filled with names and argument phrases.
-"""
+"""Sentences of the embedded respondent, made from the templates in `speech.yaml`."""
+# The slots of a template are filled with names and argument phrases.
 
 from __future__ import annotations
 
@@ -23,17 +20,17 @@ _GOLDEN = 0.6180339887498949
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """Return the sentence templates by kind, and within some kinds by style ("terse", "formal")."""
+    """Return the sentence templates by kind."""
+    # Within some kinds also by style ("terse", "formal").
     frames: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
     return frames
 
 
 class SentenceGenerator:
-    """Generates the sentences of one speaker in one reply.
+    """Generates the sentences of one speaker in one reply."""
 
-    `earlier_text` holds the speaker's earlier utterances. Sentence templates and phrases that occur
-    in it are avoided.
-    """
+    # `earlier_text` holds the speaker's earlier utterances. Sentence templates and phrases that
+    # occur in it are avoided.
 
     def __init__(
         self, persona: PersonaTraits, lexicon: Lexicon, draws: Draws, earlier_text: str = ""
@@ -46,10 +43,8 @@ class SentenceGenerator:
         self._at = -1.0
 
     def draw_camp(self) -> int:
-        """Draw the camp (way to justify choices) of the next argument phrase.
-
-        Each speaker uses the camps in fixed proportions.
-        """
+        """Draw the camp of the next argument phrase."""
+        # Each speaker uses the camps in fixed proportions.
         # Steps of the golden ratio spread the draws evenly.
         self._at = (self._at + _GOLDEN) % 1.0 if self._at >= 0 else self.draws.unit()
         low, middle, _ = MIXTURES[self.who.camp]
@@ -62,10 +57,8 @@ class SentenceGenerator:
         return self.pick_unused(self.lexicon.camps[self.draw_camp()].verbs)
 
     def pick_unused(self, items: Sequence[str]) -> str:
-        """Return a random item that does not occur in this reply or in earlier utterances.
-
-        If all items are used, return any of them.
-        """
+        """Return a random item that does not occur in this reply or in earlier utterances."""
+        # If all items are used, any of them.
         start = self.draws.draw_integer(0, len(items) - 1)
         for offset in range(len(items)):
             item = items[(start + offset) % len(items)]
@@ -77,10 +70,8 @@ class SentenceGenerator:
         return item
 
     def fill_frame(self, frame: str, **names: str) -> str:
-        """Fill the slots of a sentence template (`frame`).
-
-        `names` fill the slots of the same name, and drawn phrases fill all other slots.
-        """
+        """Fill the slots of the sentence template `frame`."""
+        # `names` fill the slots of the same name, and drawn phrases fill all other slots.
         for slot, phrase in (
             ("N", self.draw_noun),
             ("M", self.draw_noun),
@@ -92,24 +83,21 @@ class SentenceGenerator:
         return capitalise_first(frame.format(C=self.who.calling, **names))
 
     def draw_sentence(self, kind: str, **names: str) -> str:
-        """Return a sentence of this kind (a key of `speech.yaml`) in the speaker's voice."""
+        """Return a sentence of this kind in the speaker's voice."""
+        # The kinds are the keys of `speech.yaml`.
         frames = load_frames()[kind]
         voice_frames = frames[self.who.voice] if isinstance(frames, dict) else frames
         return self.fill_frame(self.pick_unused(voice_frames), **names)
 
     def draw_reasons(self, about: str, sentence_count: int = 0) -> str:
-        """Return sentences with reasons for the option `about`.
-
-        If `sentence_count` is 0, the speaker's way of speaking determines the number.
-        """
+        """Return sentences with reasons for the option `about`."""
+        # If `sentence_count` is 0, the speaker's way of speaking determines the number.
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         return " ".join(self.draw_sentence("reasons", O=about) for _ in range(count))
 
     def talk(self, topics: Sequence[str], sentence_count: int = 0) -> str:
-        """Return sentences about topics, without reasons for or against an option.
-
-        If `sentence_count` is 0, the speaker's way of speaking determines the number.
-        """
+        """Return sentences about topics, without reasons for or against an option."""
+        # If `sentence_count` is 0, the speaker's way of speaking determines the number.
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         topic_order = self.draws.shuffled_copy(topics) * 2 * count
         frames = [item for item in load_frames()["talks"] if len(topics) > 1 or "{U}" not in item]
@@ -123,7 +111,7 @@ class SentenceGenerator:
 
 
 def _longest_fixed_part(frame: str) -> str:
-    """Return the longest text between the `{slots}` of a sentence template, in lower case."""
+    # Without the `{slots}`, in lower case.
     parts = [part.split("}", 1)[-1] for part in frame.split("{")]
     return max(parts, key=len).strip(" .,;:!?").casefold()
 

@@ -1,7 +1,5 @@
-"""Answers by their kind: a listed option, a number within bounds, or text.
-
-A study type's rule for an answer (`RespondentPart.answers`) takes precedence.
-"""
+"""Answers by their kind: a listed option, a number within bounds, or text."""
+# A study type's rule for an answer (`RespondentPart.answers`) takes precedence.
 
 from __future__ import annotations
 
@@ -16,11 +14,9 @@ from folkmoot.respondent.replies.filling import fill_schema
 
 
 def answer_as_text(mind: SimulatedRespondent, answers: Mapping[str, Answering]) -> str:
-    """Return the reply to a request as text.
-
-    `answers` holds the study type's functions for some schemas and roles. If one of them fits the
-    request, it makes the answer. Otherwise the answer kind decides: choice, number, JSON or text.
-    """
+    """Return the reply to a request as text."""
+    # `answers` holds the study type's functions for some schemas and roles. If one of them fits the
+    # request, it makes the answer. Otherwise the answer kind decides: choice, number, JSON or text.
     reading = mind.reading
     kind = reading.kind or "text"
     own_answer = answers.get(str(mind.schema.get("title", ""))) or answers.get(
@@ -54,11 +50,9 @@ def _field_names(mind: SimulatedRespondent) -> Sequence[str]:
 
 
 def answer_choice(mind: SimulatedRespondent) -> str:
-    """Return one of the options.
-
-    On a rating scale, this is the option nearest to the person's judgement of the question.
-    Otherwise, the person chooses by the utilities of the options.
-    """
+    """Return one of the options."""
+    # On a rating scale, this is the option nearest to the person's judgement of the question.
+    # Otherwise, the person chooses by the utilities of the options.
     options = mind.options
     if len(options) < 2:
         mind.mark_unread()
@@ -69,10 +63,8 @@ def answer_choice(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> str:
-    """Return a number within the bounds that the question sets.
-
-    The lowest number means that the person is wholly against, and the highest wholly in favour.
-    """
+    """Return a number within the bounds that the question sets."""
+    # The lowest number means that the person is wholly against, and the highest wholly in favour.
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:
         mind.mark_unread()
@@ -109,7 +101,7 @@ def answer_text(mind: SimulatedRespondent) -> str:
 
 
 def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
-    """Return a sentence that concedes an argument for the option `rival` or disagrees with it."""
+    # Concede an argument for `rival`, or disagree with it.
     utility_of = dict(zip(mind.options, mind.option_utilities(), strict=True))
     gap = utility_of[mind.current_option] - utility_of[rival]
     # The chance to concede: high if the argument has won the person over, otherwise smaller the

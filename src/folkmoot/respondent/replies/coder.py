@@ -1,8 +1,8 @@
-"""The embedded coder. It codes a text by the words that the text shares with a codebook.
+"""The coder for tests, demos and dry runs, which calls no model.
 
-No model is called. The coder is used in tests, demos and dry runs. No finding uses its codes, which
-are marked `embedded`.
+It codes a text by the words that the text shares with a codebook.
 """
+# No finding uses its codes, which are marked `embedded`.
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_coding(request: ModelRequest) -> bool:
 
 
 def _code_fields(request: ModelRequest) -> dict[str, Any]:
-    """Return the JSON schema of one code's fields, or {} if the request asks for no codes."""
+    # {} if the request asks for no codes.
     part: Any = request.schema or {}
     for name in ("properties", "codes", "items", "properties"):
         part = part.get(name, {}) if isinstance(part, dict) else {}
@@ -56,10 +56,8 @@ def _code_fields(request: ModelRequest) -> dict[str, Any]:
 
 
 def codes_of(request: ModelRequest) -> str:
-    """Return the coder's reply as JSON.
-
-    Without a codebook in the request, the reply has no codes.
-    """
+    """Return the coder's reply as JSON."""
+    # Without a codebook in the request, the reply has no codes.
     passages = [
         passage
         for passage in passages_of(request)
@@ -112,11 +110,8 @@ def _all_matching_codes(
 
 
 def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[str, str]:
-    """Return the code that fits a text best, with a quote.
-
-    `references` are the texts that the question is about, such as an opposing view. If the codes
-    form a scale, the number of words shared with these texts decides.
-    """
+    # `references` are the texts that the question is about, such as an opposing view. If the codes
+    # form a scale, the number of words shared with these texts decides.
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if references and book.data.get("level") == "ordinal":
         reference_words = _stemmed_words(" ".join(references))
@@ -150,11 +145,8 @@ def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[st
 def _codes_by_slot_values(
     book: _Codebook, text: str, slots: Mapping[str, Sequence[str]]
 ) -> list[dict[str, str]]:
-    """Return one code for each combination of slot values.
-
-    A slot is a field that says what a code is about, such as an option. A sentence that names no
-    value of a slot counts for all its values.
-    """
+    # One code for each combination of slot values. A slot is a field that says what a code is
+    # about, such as an option. A sentence that names no value of a slot counts for all its values.
     codes = book.codes
     items: dict[tuple[str, ...], dict[str, str]] = {}
     unquoted_code = next((code for code, _ in codes if code.get("quoted") is False), None)
@@ -184,8 +176,7 @@ Likeness = Callable[[str], float]
 
 
 class _Codebook(NamedTuple):
-    """A codebook, its codes with their similarity functions, and the sentiment of each code."""
-
+    # The codes with their similarity functions, and the sentiment of each code.
     data: Mapping[str, object]
     codes: list[tuple[Mapping[str, object], Likeness]]
     # Empty if the codes form no scale from praise to blame.
@@ -200,11 +191,8 @@ def _parse_codebook(block: str) -> _Codebook:
 
 
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return how positive each code is (its sentiment), or () if the codes form no scale.
-
-    The first and the last code get the sentiments of their definitions. The others lie between them
-    in equal steps.
-    """
+    # The sentiment of each code, or () if the codes form no scale. The first and the last code get
+    # those of their definitions. The others lie between them in equal steps.
     if data.get("level") != "ordinal":
         return ()
     ends = [
@@ -221,10 +209,7 @@ def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
 def _code_likenesses(
     codes: Sequence[Mapping[str, Any]],
 ) -> list[tuple[Mapping[str, Any], Likeness]]:
-    """Return each code with a function that computes its similarity to a sentence.
-
-    Words that occur in few codes weigh more. Words of a counter-example reduce the similarity.
-    """
+    # Words that occur in few codes weigh more. Words of a counter-example reduce the similarity.
     texts = [
         [code["name"].replace("_", " "), code["definition"], *code.get("examples", ())]
         for code in codes

@@ -20,12 +20,10 @@ Schema = Mapping[str, Any]
 
 
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
-    """Return an object that is valid according to the schema of the request.
-
-    `given` holds fields that the study type's functions computed. Invalid fields are replaced.
-    `known` is True if such a function gave the answer. Otherwise a speaker without opinions (such
-    as a moderator) does not really answer the question, and `mark_unread` records that.
-    """
+    """Return an object that is valid according to the schema of the request."""
+    # `given` holds fields that the study type's functions computed. Invalid fields are replaced.
+    # `known` is True if such a function gave the answer. Otherwise a speaker without opinions (such
+    # as a moderator) does not really answer the question, and `mark_unread` records that.
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:
         mind.mark_unread()
@@ -39,11 +37,8 @@ class _Filler:
         self._parts = tuple(_parts_of(root))
 
     def fill_schema(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
-        """Return a value for a schema.
-
-        `given` is a value that the study type's functions computed, or None. `name` is the path of
-        field names to the value. The person's opinion depends on these names.
-        """
+        # `given` is a value that the study type's functions computed, or None. `name` is the path
+        # of field names to the value. The person's opinion depends on these names.
         schema = self._resolve_schema(schema)
         if "const" in schema:
             return schema["const"]
@@ -61,7 +56,7 @@ class _Filler:
         return self._fill_scalar(schema, kind, name)
 
     def _resolve_schema(self, schema: Schema) -> Schema:
-        """Return a schema without `$ref`, `allOf`, `anyOf` and `oneOf` at its top level."""
+        # Without `$ref`, `allOf`, `anyOf` and `oneOf` at the top level.
         for _ in range(_MAX_DEPTH):
             own_keys = {
                 key: value
@@ -110,11 +105,8 @@ class _Filler:
         return values if given else values | self._distribute_total(values, fields)
 
     def _distribute_total(self, values: Mapping[str, Any], fields: Schema) -> dict[str, object]:
-        """Return the numbers of an object, scaled to the sum that the answer type requires.
-
-        Returns {} if the answer type requires no sum, or if the bounds of the fields do not allow
-        it.
-        """
+        # Scaled to the sum that the answer type requires. {} if it requires no sum, or if the
+        # bounds of the fields do not allow it.
         total = self._mind.reading.total
         kinds = {
             key: type_of(field)
@@ -182,11 +174,9 @@ class _Filler:
         return fit_text(mind.compose_reasons(count=1), schema)
 
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
-        """Return the two texts from which the person's opinion on a field is drawn.
-
-        They are the question and the words of the field. If the form has only one such field, the
-        first text holds both and the second is "".
-        """
+        # The two texts from which the person's opinion is drawn: the question and the words of the
+        # field. If the form has only one such field, the first text holds both and the second is
+        # "".
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")
         return (about, words) if len(self._parts) > 1 else (f"{words} {about}", "")
@@ -205,7 +195,7 @@ class _Filler:
 
 
 def _parts_of(schema: Schema) -> Iterator[str]:
-    """Yield the names of the numeric and categorical fields of a schema, also of nested ones."""
+    # The names of the numeric and categorical fields, also of nested ones.
     for key, subschema in schema.items():
         if isinstance(subschema, Mapping):
             if key == "properties":
@@ -236,7 +226,7 @@ def type_of(schema: Schema) -> str:
 
 
 def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
-    """Return True if a text, number or boolean is valid according to its schema."""
+    """Return whether a text, number or boolean is valid according to its schema."""
     if schema.get("enum"):
         return value in schema["enum"]
     if kind == "boolean":
@@ -253,7 +243,10 @@ def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
 
 
 def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
-    """Return the lower and the upper bound of a number. A missing bound is infinite."""
+    """Return the lower and the upper bound of a number.
+
+    A missing bound is infinite.
+    """
     step = 1 if kind == "integer" else 1e-6
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
@@ -263,10 +256,8 @@ def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
 
 
 def number_within(schema: Schema, kind: str, rating: float) -> int | float:
-    """Convert a rating (−1 to 1) to a number within the bounds of the schema.
-
-    A bound that the schema lacks is replaced by a default.
-    """
+    """Convert a rating from −1 to 1 into a number within the bounds of the schema."""
+    # A bound that the schema lacks is replaced by a default.
     low, high = number_limits(schema, kind)
     # Without a lower bound, use 0 if the upper bound is positive, or otherwise the upper bound
     # minus 100. Without an upper bound, use the lower bound plus 100.

@@ -1,8 +1,9 @@
-"""Typical faults of weak models: refusals, broken formats, unlisted options, long and cut replies.
+"""Typical faults of weak models, such as refusals and cut replies.
 
-All faults are off by default. The other pathologies (position bias, acquiescence, sycophancy,
-shrinking variance, instability) are part of the computation of choices and numbers.
+All faults are off by default.
 """
+# The other pathologies (position bias, acquiescence, sycophancy, shrinking variance, instability)
+# are part of the computation of choices and numbers.
 
 from __future__ import annotations
 
@@ -29,10 +30,8 @@ _PADDING = (
 
 
 def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
-    """Return the reply, changed by at most one fault of weak models, and its finish reason.
-
-    Examples of faults are refusals and cut replies. All faults are off by default.
-    """
+    """Return the reply with at most one fault of weak models, and its finish reason."""
+    # All faults are off by default.
     knobs = mind.knobs
 
     def draw_pathology(knob: str) -> Draws | None:

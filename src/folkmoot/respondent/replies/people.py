@@ -1,7 +1,5 @@
-"""Personas that the respondent writes from a one-line description.
-
-They consist of demographics and a description in sentences.
-"""
+"""Personas that the respondent writes from a one-line description."""
+# They consist of demographics and a description in sentences.
 
 from __future__ import annotations
 
@@ -101,7 +99,7 @@ def _describe_person(
 
 
 def _strip_opening(line: str) -> str:
-    """Return a line without an opening such as "I am a" or "As the"."""
+    # Openings such as "I am a" or "As the".
     return re.sub(r"^(?:an?|the)\s+", "", _LEAD.sub("", line.strip()), flags=re.I)
 
 

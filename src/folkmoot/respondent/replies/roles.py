@@ -54,7 +54,7 @@ def summarise_arguments(mind: SimulatedRespondent) -> str:
 
 
 def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
-    """Return option → counts of the phrases that argue for it in the passages."""
+    """Return how often each phrase argues for each option in the passages."""
     phrases_by_option: dict[str, Counter[str]] = {}
     for passage in passages:
         for option, counts in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
@@ -63,10 +63,8 @@ def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[s
 
 
 def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
-    """Return the reasons that the passages give for an option.
-
-    If the passages give no reasons, return reasons that fit the person.
-    """
+    """Return the reasons that the passages give for an option."""
+    # If the passages give no reasons, they are reasons that fit the person.
     heard_phrases = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
     shuffled = Counter(dict(mind.draws.shuffled_copy(list(heard_phrases.items()))))
     return (
@@ -99,10 +97,8 @@ def _current_matter(mind: SimulatedRespondent) -> str:
 
 
 def _proportional_phrases(phrase_counts: Counter[str], lexicon: Lexicon) -> list[str]:
-    """Return frequent argument phrases, at most `MAX_PHRASES`, for a summary.
-
-    Each camp (way to justify choices) is as frequent among them as in `phrase_counts`.
-    """
+    # At most `MAX_PHRASES`, for a summary. Each camp is as frequent among them as in
+    # `phrase_counts`.
     weights = [0, 0, 0]
     for phrase, count in phrase_counts.items():
         weights[lexicon.phrase_camps[phrase]] += count
@@ -178,10 +174,8 @@ def _argument_sentence(
 
 
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
-    """Return the options that the request emphasises.
-
-    These are the options in the question, and options that are quoted alone (such as a vote).
-    """
+    """Return the options that the request emphasises."""
+    # These are the options in the question, and options that are quoted alone (such as a vote).
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}
     for passage in mind.reading.passages:
@@ -195,11 +189,9 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
-    """Return the option with the arguments that are least like those for the option in question.
-
-    The option in question is the one that `about` names. If `about` names none or several, it is
-    the first option with arguments in the passages.
-    """
+    """Return the option with the arguments least like those for the option in question."""
+    # The option in question is the one that `about` names. If `about` names none or several, it is
+    # the first option with arguments in the passages.
     options, lexicon = mind.options, mind.at.lexicon
     counts = {option: Counter[int]() for option in options}
     named_options = names_in(mind.reading.about, options)
@@ -218,10 +210,7 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 
 
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
-    """Return how much two sets of argument words differ in their camps, from 0 to 1.
-
-    `first`, `second`: number of words by camp (way to justify choices).
-    """
+    # From 0 to 1. `first`, `second`: number of words by camp.
     return (
         math.fsum(
             abs(first[camp] / first.total() - second[camp] / second.total()) for camp in range(3)

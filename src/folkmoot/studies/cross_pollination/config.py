@@ -57,11 +57,8 @@ LABELS: Mapping[str, str] = {
 
 
 def condition_label(condition: str) -> str:
-    """Return the name of a condition as reports and tables show it, such as "Simple voting".
-
-    A condition that the study file adds has no label, so the name is made from its key: "my_test"
-    becomes "My test".
-    """
+    """Return the name of a condition in reports and tables, such as "Simple voting"."""
+    # A condition that the study file adds has no label: "my_test" becomes "My test".
     return LABELS.get(condition, condition.replace("_", " ").capitalize())
 
 
@@ -112,11 +109,8 @@ PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
-    """Return the switches (summaries, interview, dialogue) of each condition of a run.
-
-    `settings` are those in the run folder. Only the switches are validated, because settings of an
-    earlier version may fail other checks.
-    """
+    """Return which of summaries, interview and dialogue each condition of a run has."""
+    # Only the switches are validated, because settings of an earlier version may fail other checks.
     exposure = settings.get("exposure")
     added = exposure.items() if isinstance(exposure, Mapping) else ()
     return {**CONDITIONS, **{name: ConditionDesign(**switches) for name, switches in added}}
@@ -252,7 +246,7 @@ class Personas(_Part):
 
     @property
     def are_generated(self) -> bool:
-        """Return True if the source makes personas without a file, a network or a model."""
+        """Return whether the source makes personas without a file, a network or a model."""
         return self.source in installed_sources()
 
 
@@ -513,18 +507,15 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def condition_designs(self) -> dict[str, ConditionDesign]:
-        """Return each condition of this run with its switches (summaries, interview, dialogue).
-
-        The four conditions of the source study come first.
-        """
+        """Return each condition of this run with its switches."""
+        # The four conditions of the source study come first.
         chosen = self._all_conditions if self.conditions is None else self.conditions
         return {name: design for name, design in self._all_conditions.items() if name in chosen}
 
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
-        """Return which texts the prompt of the final vote contains in a condition.
-
-        `exposure: source` leaves out the summaries if there is a dialogue, as in the source study.
-        """
+        """Return which texts the prompt of the final vote contains in a condition."""
+        # `exposure: source` leaves out the summaries if there is a dialogue, as in the source
+        # study.
         design = self.condition_designs[condition]
         if self.exposure != "source":
             return design
@@ -533,7 +524,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         )
 
     def conditions_with(self, *switches: str) -> tuple[str, ...]:
-        """Return the conditions in which all of `switches` are on."""
+        """Return the conditions that have all of `switches`."""
         designs = self.condition_designs.items()
         return tuple(
             name for name, design in designs if all(getattr(design, switch) for switch in switches)
@@ -541,10 +532,8 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
-        """Return the conditions with two votes, but neither summaries nor a dialogue between them.
-
-        The condition `simple_voting` counts only if the setting `revote` is on.
-        """
+        """Return the conditions with two votes and no summaries or dialogue between them."""
+        # The condition `simple_voting` counts only if the setting `revote` is on.
         return tuple(
             name
             for name, design in self.condition_designs.items()
@@ -561,11 +550,10 @@ CHANGED = "participants.position_changed"
 
 
 def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
-    """Return the claims (comparisons declared before a run): one for each pair of conditions.
-
-    A claim compares the shares of participants who change their choice. The primary claims compare
-    the adversarial condition (summaries, interview and dialogue) with the three simpler ones.
-    """
+    """Return one claim for each pair of conditions."""
+    # A claim compares the shares of participants who change their choice. The primary claims
+    # compare the adversarial condition (summaries, interview and dialogue) with the three simpler
+    # ones.
     # The claims are two-sided, because the source study states no direction. Without `revote` the
     # participants of simple voting have no second vote, so no change is possible.
     conditions = [

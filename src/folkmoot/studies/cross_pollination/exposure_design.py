@@ -33,8 +33,7 @@ DECISIONS = {
 def label_source(source: Source) -> str:
     """Return the kind of a text in a prompt, such as "interview" or "page of summaries".
 
-    It is "other words" for an utterance outside interviews and dialogues. It is "" for a text that
-    is neither an utterance nor a summary.
+    Returns "" for a text that is neither an utterance nor a summary.
     """
     if source.kind == "utterance":
         return KINDS.get(source.id.partition("/")[0], "other words")
@@ -87,7 +86,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
-    """Return the ids of utterances by (participant id, kind of conversation)."""
+    # By participant id and kind of conversation: the ids of the utterances.
     utterance_ids: dict[tuple[str, str], list[str]] = defaultdict(list)
     filters = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()
     utterances = (
@@ -101,7 +100,7 @@ def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str]
 
 
 def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
-    """Return version of the summaries → ids of the cluster descriptions on its page."""
+    # By version of the summaries: the ids of the cluster descriptions on its page.
     summary_ids: dict[int, list[str]] = defaultdict(list)
     for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
         summary_ids[draw].append(cell_id(SUMMARY, draw, cluster))

@@ -40,7 +40,7 @@ PHASES = (
 
 
 def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
-    """Log the number of completed participants and of changed votes per condition (phase 8)."""
+    """Log how many participants completed the study and changed their vote in each condition."""
     people = [
         CountedVotes(*(getattr(participant, name) for name in CountedVotes._fields))
         for participant in state.people.values()
@@ -70,7 +70,7 @@ def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> 
 
 
 def save_results(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Write the participants and the settings as files (phase 9)."""
+    """Write the participants and the settings as files."""
     provenance = {"evidence": session.provenance_label} if session.provenance_label else {}
     people = map(participant_json, state.people.values())
     session.write_json(
@@ -86,10 +86,8 @@ def _common_fields(session: Session[CrossPollinationConfig]) -> dict[str, str]:
 
 
 def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state: State) -> None:
-    """Write `checkpoint.json`: the last completed phase and the clusters found so far.
-
-    The file informs the researcher. A resume reads the journal alone.
-    """
+    """Write `checkpoint.json` with the last completed phase and the clusters found so far."""
+    # The file informs the researcher. A resume reads the journal alone.
     number = PHASES.index(phase) + 1
     clusters = [cluster_json(cluster) for cluster in state.clusters]
     by_option: dict[str, list[dict[str, object]]] = {}
@@ -110,10 +108,8 @@ def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state
 
 
 def participant_json(participant: Participant) -> dict[str, object]:
-    """Return the record of a participant in `participants.json`.
-
-    It has the fields of the source study.
-    """
+    """Return the record of a participant in `participants.json`."""
+    # It has the fields of the source study.
     persona = participant.persona
     return {
         "participant_id": participant.id,
@@ -143,10 +139,8 @@ def _transcript_json(transcript: Transcript | None) -> list[dict[str, str]] | No
 
 
 def cluster_json(cluster: Cluster) -> dict[str, object]:
-    """Return the record of a cluster in `cluster_embeddings.json`.
-
-    It has the fields of the source study.
-    """
+    """Return the record of a cluster in `cluster_embeddings.json`."""
+    # It has the fields of the source study.
     return {
         "cluster_id": cluster.id,
         "option": cluster.option,
@@ -158,11 +152,9 @@ def cluster_json(cluster: Cluster) -> dict[str, object]:
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield `summary.json`, computed from the table `participants`.
-
-    The file covers only participants with a row in that table. `completed` counts those with the
-    status `complete`.
-    """
+    """Yield `summary.json`, computed from the table `participants`."""
+    # The file covers only participants with a row in that table. `completed` counts those with the
+    # status `complete`.
     yield "summary.json", summarise_run(run)
 
 

@@ -1,8 +1,8 @@
-"""Interviews about the reasons for a vote, and the clusters of these reasons (phases 3 and 4).
+"""Interviews about the reasons for a vote, and the clusters of these reasons.
 
-In conditions with the switch `interview`, a neutral moderator interviews each participant. A model
-summarises each interview, and the summaries are clustered by option.
+A neutral moderator interviews each participant. A model summarises each interview.
 """
+# Phases 3 and 4. The summaries are clustered by option.
 
 from __future__ import annotations
 
@@ -51,10 +51,8 @@ async def run_clarification(scope: Scope, config: CrossPollinationConfig, state:
 async def interview_participant(
     scope: Scope, config: CrossPollinationConfig, participant: Participant
 ) -> Participant:
-    """Interview one participant and return the participant with the transcript.
-
-    If a reply is missing, the returned participant has the status failed.
-    """
+    """Interview one participant and return the participant with the transcript."""
+    # If a reply is missing, the returned participant has the status failed.
     moderator_prompt = scope.prompt(
         "clarification_moderator",
         topic=quote_topic(config),
@@ -90,10 +88,8 @@ async def interview_participant(
 
 
 async def summarise_interview(scope: Scope, participant: Participant) -> Participant:
-    """Let a model summarise the interview in one to three sentences.
-
-    Return the participant with the summary. Without a summary from the model, the status is failed.
-    """
+    """Let a model summarise the interview in one to three sentences."""
+    # Without a summary from the model, the participant's status is failed.
     prompt = scope.prompt(
         "individual_summary",
         initial_choice=participant.initial_choice,
@@ -115,11 +111,9 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
 
 
 async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with each option's clusters of reasons, and their descriptions.
-
-    The individual summaries are embedded, clustered within each option and described by a model.
-    Readers are not shown a cluster without a description.
-    """
+    """Return the state with each option's clusters of reasons and their descriptions."""
+    # The individual summaries are embedded, clustered within each option and described by a model.
+    # Readers are not shown a cluster without a description.
     interviewed = state.participants_in(config.conditions_with("interview"))
     reasons_by_option = {
         option: (
@@ -159,7 +153,7 @@ async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: S
 async def _embed_and_cluster(
     scope: Scope, config: CrossPollinationConfig, option: str, reasons: list[Reasons]
 ) -> tuple[FloatArray, list[str]]:
-    """Return the embeddings (one row per summary) and the cluster id of each summary."""
+    # The embeddings have one row per summary. The list has the cluster id of each summary.
     if not reasons:
         return np.zeros((0, 0), dtype=np.float32), []
     vectors = await scope.child("embeddings").embed([reason.summary or "" for reason in reasons])
@@ -179,11 +173,8 @@ async def _embed_and_cluster(
 async def _describe_clusters(
     scope: Scope, option: str, reasons: list[Reasons], keys: list[str], draws: int
 ) -> list[Cluster]:
-    """Ask a model to describe each cluster of an option `draws` times, and return the clusters.
-
-    `keys` holds the cluster id of each entry of `reasons`.
-    """
-
+    # `keys` holds the cluster id of each entry of `reasons`. Each cluster is described `draws`
+    # times.
     async def describe_cluster(
         scope: Scope, key_and_members: tuple[str, list[Reasons]]
     ) -> tuple[str, ...]:

@@ -57,11 +57,9 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 
 
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Choose the opposing option for each participant of a dialogue, and return the new state.
-
-    Participants without an interview, or without a result of the method, get the most voted option
-    apart from their own. Without such an option they are skipped.
-    """
+    """Choose the opposing option for each participant of a dialogue."""
+    # Participants without an interview, or without a result of the method, get the most voted
+    # option apart from their own. Without such an option they are skipped.
     data = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]
 
@@ -125,8 +123,9 @@ async def most_voted_other(
 ) -> str | None:
     """Return the option with the most first votes, apart from the participant's own choice.
 
-    Ties are resolved by the order of the study file. Return None if no other option has votes.
+    Returns None if no other option has votes.
     """
+    # Ties are resolved by the order of the study file.
     other_options = [
         option
         for option in data.config.topic.options
@@ -140,7 +139,7 @@ async def choose_predefined(
 ) -> str | None:
     """Return the opposing option that `opposition_mapping` gives for the first choice.
 
-    Return None if the mapping lacks the first choice.
+    Returns None if the mapping lacks the first choice.
     """
     return (data.config.opposition_mapping or {}).get(participant.initial_choice or "")
 
@@ -148,11 +147,12 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Find the participant with another choice and the least similar reasons. Return that choice.
+    """Return the choice of the participant with the least similar reasons.
 
-    Similarity is the cosine of the embeddings of two summaries. Return None if the participant has
-    no summary, or if all participants made the same first choice.
+    Returns None without a summary, or if all participants made the same first choice.
     """
+    # Only participants with another choice count. Similarity is the cosine of the embeddings of two
+    # summaries.
     others = data.choices != participant.initial_choice
     if participant.embedding is None or not others.any():
         return None
@@ -165,9 +165,9 @@ async def cluster_embedding(
 ) -> str | None:
     """Return the option that people chose for reasons least like the participant's own.
 
-    The summary's embedding is compared (cosine) with the mean over each option's clusters. Return
-    None without a summary, or if no other option has reasons.
+    Returns None without a summary, or if no other option has reasons.
     """
+    # The summary's embedding is compared (cosine) with the mean over each option's clusters.
     if participant.embedding is None or not data.argued_options:
         return None
     similarities = dict(
@@ -178,11 +178,11 @@ async def cluster_embedding(
 
 
 async def llm_judge(scope: Scope, participant: Participant, data: OppositionData) -> str | None:
-    """Let a model choose the opposing option, or return None if there is no answer.
+    """Let a model choose the opposing option.
 
-    The model reads the participant's summary and the summaries of a random sample of other
-    participants.
+    Returns None if there is no answer.
     """
+    # The model reads the participant's summary and the summaries of a random sample of others.
     own_position = data.position_of.get(participant.id, len(data.reasons))
     other_count = len(data.reasons) - (participant.id in data.position_of)
     if not other_count or participant.individual_summary is None:

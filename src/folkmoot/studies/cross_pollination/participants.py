@@ -39,10 +39,7 @@ PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 
 
 class VoteRecord(Protocol):
-    """The attributes of a participant that are needed to count votes.
-
-    Both the class `Participant` and the rows of the table `participants` have these attributes.
-    """
+    """The attributes of a participant that are needed to count votes."""
 
     @property
     def status(self) -> str: ...
@@ -51,10 +48,8 @@ class VoteRecord(Protocol):
 
 
 def has_voted_twice(person: VoteRecord) -> bool:
-    """Return whether a participant has both votes and did not drop out.
-
-    Rates of change count only these participants.
-    """
+    """Return whether a participant has both votes and did not drop out."""
+    # Rates of change count only these participants.
     return person.position_changed is not None and person.status == COMPLETE
 
 
@@ -66,11 +61,13 @@ def count_changes(people: Iterable[VoteRecord]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """The record of one participant. Each phase returns a changed copy.
+    """The record of one participant.
 
-    A field is None until a phase sets it. Long texts stay on disk (`StoredValue`) until they are
-    read.
+    A field is None until a phase sets it.
     """
+
+    # Each phase returns a changed copy. Long texts stay on disk (`StoredValue`) until they are
+    # read.
 
     participant_id: str
     condition: str
@@ -121,22 +118,25 @@ class Participant:
 
     @property
     def cross_pollination_content(self) -> str | None:
-        """Return the page of summaries that this participant is shown (phase 6), or None."""
+        """Return the page of summaries that this participant is shown, or None."""
         return None if self.page is None else self.page.load()
 
     @property
     def clarification_transcript(self) -> Transcript | None:
-        """Return the transcript of the interview (phase 3), or None without an interview."""
+        """Return the transcript of the interview, or None without an interview."""
         return None if self.interview is None else self.interview.load()
 
     @property
     def adversarial_transcript(self) -> Transcript | None:
-        """Return the transcript of the adversarial dialogue (phase 7), or None without one."""
+        """Return the transcript of the adversarial dialogue, or None without one."""
         return None if self.dialogue is None else self.dialogue.load()
 
     @property
     def position_changed(self) -> bool | None:
-        """Return whether the final choice differs from the first, or None if a vote is missing."""
+        """Return whether the final choice differs from the first.
+
+        Returns None if a vote is missing.
+        """
         if self.final_choice is None or self.initial_choice is None:
             return None
         return self.final_choice != self.initial_choice
@@ -169,19 +169,15 @@ class Participant:
         return replace(self, **changes)
 
     def with_answer(self, name: str, answer: object) -> Participant:
-        """Return a copy with this answer.
-
-        If the answer is missing, the copy holds its reason in `missing_answers`.
-        """
+        """Return a copy with this answer."""
+        # If the answer is missing, the copy holds its reason in `missing_answers`.
         if not isinstance(answer, Missing):
             return replace(self, **{name: answer})  # type: ignore[arg-type]
         return replace(self, missing_answers={**self.missing_answers, name: answer.reason})
 
     def without_vote(self, name: str, stage: str, missing: Missing) -> Participant:
-        """Return a copy that is out of the study because this vote is missing.
-
-        The status is skipped if the participant declined to vote, and failed otherwise.
-        """
+        """Return a copy that is out of the study because this vote is missing."""
+        # The status is skipped if the participant declined to vote, and failed otherwise.
         participant = self.with_answer(name, missing)
         if missing.reason in WAYS_OUT:
             return participant.with_skip(f"{stage}: {missing.reason}")
@@ -198,7 +194,9 @@ class Participant:
 
 
 class Reasons(NamedTuple):
-    """The choice and the summarised reasons of one participant, as sent to worker machines."""
+    """The choice and the summarised reasons of one participant."""
+
+    # Small, because it is sent to worker machines.
 
     id: str
     choice: str | None
@@ -295,10 +293,8 @@ def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -
 
 
 async def recruit_participants(session: Session[CrossPollinationConfig]) -> State:
-    """Assign conditions, load personas and return the first state.
-
-    Assignment and personas are stored with hashes, so that a later change is noticed.
-    """
+    """Assign conditions, load personas and return the first state."""
+    # Assignment and personas are stored with hashes, so that a later change is noticed.
     config = session.config
     assignment = _draw_assignment(config, session.child("assignment").rng)
     await session.seal("assignment", assignment)
@@ -408,10 +404,7 @@ async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Pe
 async def _enrich_lines(
     session: Session[CrossPollinationConfig], scope: Scope, count: int, known: Sequence[str]
 ) -> list[Persona]:
-    """Return `count` personas, each made by a model from one raw line of Persona Hub.
-
-    Lines in `known` are not used. Raise InputError if too few personas could be made.
-    """
+    # One model call for each raw line of Persona Hub. Lines in `known` are not used.
     config = session.config
     path = (
         _personas_file(session)

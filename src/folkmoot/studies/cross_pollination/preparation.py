@@ -1,8 +1,6 @@
-"""Functions that the engine calls before and after a run: dry run, size limit, usability check.
+"""Functions that the engine calls before and after a run.
 
-`from_polis` makes a new study from a Polis conversation, an online survey in which people vote on
-each other's comments. Each voter becomes a persona that votes on one of the comments. The real
-votes on this comment are in `people.csv`, for `folkmoot compare RUN --people people.csv`.
+`from_polis` makes a study from Polis, a survey in which people vote on each other's comments.
 """
 
 from __future__ import annotations
@@ -35,9 +33,9 @@ from folkmoot.studies.cross_pollination.config import (
 def unusable_reason(run: RunFolder) -> str:
     """Return the reason why a finished run has no usable result.
 
-    Return an empty string if the run is usable. A run that ended early is usable if it has first
-    votes.
+    Returns "" if the run is usable.
     """
+    # A run that ended early is usable if it has first votes.
     if run.read_json("checkpoint.json")["terminated_early"] and not _lacks_values(
         run, "initial_choice"
     ):
@@ -65,10 +63,9 @@ def _lacks_values(run: RunFolder, column: str) -> bool:
 
 
 def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
-    """Return settings for a dry run that downloads nothing and changes no stored personas.
-
-    It uses a copy of the file with personas (`pool`). Instead of a download, it draws from quotas.
-    """
+    """Return settings for a dry run that downloads nothing and changes no stored personas."""
+    # It uses a copy of the file with personas (`pool`). Instead of a download, it draws from
+    # quotas.
     personas = config.personas
     if personas.are_generated or personas.source == "table":
         return config
@@ -93,10 +90,8 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
 
 
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
-    """Return settings with at most `limit` participants, but at least one in each condition.
-
-    `summary_draws` is lowered too, so that each version of the summaries still has readers.
-    """
+    """Return settings with at most `limit` participants, but at least one in each condition."""
+    # `summary_draws` is lowered too, so that each version of the summaries still has readers.
     per_condition = max(
         1, min(config.participants_per_condition, limit // len(config.condition_designs))
     )
@@ -126,12 +121,14 @@ PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.
 
 
 def from_polis(conversation: PolisConversation, statement: str | None) -> dict[str, str | bytes]:
-    """Return the files of a new study, by name: study file, personas and the voters' real votes.
+    """Return the files of a new study, by name.
 
-    `statement` is the number of the comment to vote on, or None for the most divisive comment.
-    Raise InputError if the comment does not exist. Also raise it if there are too few voters: only
-    those who voted on at least `MIN_OTHER_VOTES` other comments count.
+    `statement` is the number of the comment to vote on. None takes the most divisive comment.
+    Raises InputError if the comment does not exist or has too few voters.
     """
+    # Each voter becomes a persona that votes on this comment. The real votes on it are in
+    # `people.csv`, for `folkmoot compare RUN --people people.csv`. Only voters on at least
+    # `MIN_OTHER_VOTES` other comments count.
     comment_id = conversation.most_divisive_comment if statement is None else statement
     if comment_id not in conversation.comments:
         hint = did_you_mean(

@@ -30,10 +30,8 @@ from folkmoot.studies.cross_pollination.voting import (
 
 
 async def run_protocol(session: Session[CrossPollinationConfig]) -> None:
-    """Recruit participants and run all phases.
-
-    If the first vote is nearly unanimous, only the last two phases follow it.
-    """
+    """Recruit participants and run all phases."""
+    # If the first vote is nearly unanimous, only the last two phases follow it.
     config, child = session.config, session.child
     # The scope is created before all phases, so that the rows of participants have one fixed
     # position. Each row is recorded as soon as its participant ends.

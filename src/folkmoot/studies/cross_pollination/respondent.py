@@ -1,8 +1,8 @@
 """How the embedded respondent answers the rankings and confidence questions of this study.
 
-The answers follow from the person's opinions after reading the prompt. Code shared by all studies
-answers the other questions.
+Code shared by all studies answers the other questions.
 """
+# The answers follow from the person's opinions after reading the prompt.
 
 from __future__ import annotations
 

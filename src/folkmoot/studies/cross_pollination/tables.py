@@ -121,10 +121,8 @@ TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
 def record_participant(rows: Scope, participant: Participant) -> Participant:
-    """Record the row of a participant, unless that is done already.
-
-    Return the participant with `is_recorded` set. `rows` is the scope of all participants' rows.
-    """
+    """Record the row of a participant, unless that is done already."""
+    # `rows` is the scope of all participants' rows.
     if participant.is_recorded:
         return participant
     persona = participant.persona
@@ -148,10 +146,8 @@ def record_participant(rows: Scope, participant: Participant) -> Participant:
 
 
 def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Record the participants who will not give a final vote.
-
-    These participants failed, were skipped, or are in conditions without a final vote.
-    """
+    """Record the participants who will not give a final vote."""
+    # They failed, were skipped, or are in conditions without a final vote.
     voting = {*config.conditions_with("summaries"), *config.conditions_with("dialogue")}
     voting |= {*config.uninformed_revote_conditions}
     return state.with_updates(
@@ -166,10 +162,8 @@ def with_recording(
     config: CrossPollinationConfig,
     vote: Callable[[Scope, Participant], Awaitable[Participant]],
 ) -> Callable[[Scope, Participant], Awaitable[Participant]]:
-    """Return a function that runs `vote` and then records the participant.
-
-    A participant with a delayed vote is recorded only after that vote.
-    """
+    """Return a function that runs `vote` and then records the participant."""
+    # A participant with a delayed vote is recorded only after that vote.
 
     async def vote_and_record(scope: Scope, participant: Participant) -> Participant:
         participant = await vote(scope, participant)

@@ -1,8 +1,6 @@
-"""All votes of a cross-pollination run, and the questions that follow a vote.
-
-The first vote (phases 1 and 2) comes before everything else. The final votes follow a page of
-summaries, an adversarial dialogue (phases 6 and 7), or neither.
-"""
+"""All votes of a cross-pollination run, and the questions that follow a vote."""
+# The first vote (phases 1 and 2) comes before everything else. The final votes follow a page of
+# summaries, an adversarial dialogue (phases 6 and 7), or neither.
 
 from __future__ import annotations
 
@@ -63,10 +61,8 @@ class VotePrompt:
     history: Transcript = EMPTY_TRANSCRIPT
 
     def with_vote(self, participant: Participant, choice: str) -> VotePrompt:
-        """Return a copy that has the question and the vote in its history, and an empty prompt.
-
-        Questions about the vote (confidence, ranking, restatement) are asked with this history.
-        """
+        """Return a copy with the vote in its history and an empty prompt."""
+        # Questions about the vote (confidence, ranking, restatement) are asked with this history.
         vote = (Utterance("", self.prompt), Utterance(participant.id, choice))
         return VotePrompt(self.system, "", self.history + vote)
 
@@ -74,10 +70,8 @@ class VotePrompt:
 async def ask_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> str | Missing:
-    """Ask for one vote and return the chosen option or a missing answer.
-
-    The options of the topic are in the participant's own order.
-    """
+    """Ask for one vote and return the chosen option or a missing answer."""
+    # The options of the topic are in the participant's own order.
     return await scope.ask(
         participant.speaker(vote_prompt.system),
         vote_prompt.prompt,
@@ -100,11 +94,9 @@ async def ask_confidence_and_ranking(
     vote_prompt: VotePrompt,
     when: str,
 ) -> Participant:
-    """Ask for confidence and ranking if the study file wants them. Return a copy with the answers.
-
-    The history of `vote_prompt` contains the vote. `when` is `before` or `after`, as in the field
-    `confidence_before`.
-    """
+    """Return a copy with the confidence and the ranking that the study file asks for."""
+    # The history of `vote_prompt` contains the vote. `when` is `before` or `after`, as in the field
+    # `confidence_before`.
     speaker = participant.speaker(vote_prompt.system)
     if config.confidence:
         confidence = await scope.child("confidence").ask(
@@ -142,7 +134,7 @@ def _parse_ranking(answer: BaseModel | Missing) -> list[str] | Missing:
 
 
 def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
-    """Return the answer type of a ranking of all options. A participant may also decline."""
+    # A participant may also decline.
     ways_out = [way for way in WAYS_OUT if way not in options]
 
     def complete_ranking(ranking: list[str]) -> list[str]:
@@ -165,11 +157,9 @@ def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
 async def ask_restatement(
     scope: Scope, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the opposing view in the participant's own words. Return a copy with the answer.
-
-    The participant sees the same conversation as at the final vote, and that vote. Do nothing if
-    the participant has no option to restate.
-    """
+    """Ask for the opposing view in the participant's own words."""
+    # The participant sees the same conversation as at the final vote, and that vote. Nothing is
+    # asked if the participant has no option to restate.
     if participant.restated_option is None:
         return participant
     scope, speaker = scope.child("restatement"), participant.speaker(vote_prompt.system)
@@ -188,11 +178,9 @@ async def ask_restatement(
 
 
 def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with the option that each participant is to restate.
-
-    After a dialogue this is the option that the moderator argued for. For participants without a
-    dialogue it is the option with the most votes, apart from the participant's own choice.
-    """
+    """Return the state with the option that each participant is to restate."""
+    # After a dialogue this is the option that the moderator argued for. For participants without a
+    # dialogue it is the option with the most votes, apart from the participant's own choice.
     if not config.restatement:
         return state
     votes = state.votes()
@@ -217,10 +205,9 @@ def assign_restated_options(config: CrossPollinationConfig, state: State) -> Sta
 
 
 async def code_restatements(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Let a coder judge how far each restatement gives the reasons of the opposing view.
-
-    The coder is shown the opposing view and its reasons, but not the condition of the participant.
-    """
+    """Let a coder judge how far each restatement gives the reasons of the opposing view."""
+    # The coder is shown the opposing view and its reasons, but not the condition of the
+    # participant.
     reasons = {
         option: join_texts(
             "\n", filter(None, (cluster.description for cluster in state.clusters_of(option)))
@@ -246,10 +233,8 @@ async def code_restatements(session: Session[CrossPollinationConfig], state: Sta
 async def delayed_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> State:
-    """Ask all participants with a final vote for a third vote.
-
-    The prompt contains the two earlier votes, but no summaries, interview or dialogue.
-    """
+    """Ask all participants with a final vote for a third vote."""
+    # The prompt contains the two earlier votes, but no summaries, interview or dialogue.
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(
@@ -273,7 +258,7 @@ async def delayed_vote(
 
 
 async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Ask every participant to choose one option without giving reasons (phase 1)."""
+    """Ask every participant to choose one option without giving reasons."""
 
     async def vote_first(scope: Scope, participant: Participant) -> Participant:
         participant = with_option_order(participant, scope, config)
@@ -334,7 +319,7 @@ def with_option_order(
 
 
 def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """End the study early if the first vote is unanimous or nearly unanimous (phase 2)."""
+    """End the study early if the first vote is unanimous or nearly unanimous."""
     votes = state.votes()
     if votes.total() == 0:
         return _terminate_study(scope, state, "no participant gave a valid first vote")
@@ -371,10 +356,8 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
 async def final_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the final vote and then the questions about it. Return the changed participant.
-
-    If the vote is missing, the status is skipped (the participant declined) or failed.
-    """
+    """Ask for the final vote and then the questions about it."""
+    # If the vote is missing, the status is skipped (the participant declined) or failed.
     choice = await ask_vote(scope, config, participant, vote_prompt)
     if isinstance(choice, Missing):
         return participant.without_vote("final_choice", "final vote", choice)
@@ -389,10 +372,8 @@ async def final_vote(
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Give each reader the page of summaries to read, and return the changed state (phase 6).
-
-    If a model wrote the summaries several times, each reader gets one version.
-    """
+    """Give each reader the page of summaries to read."""
+    # If a model wrote the summaries several times, each reader gets one version.
 
     # Many readers share a draw and an order, so each page is rendered and stored once.
     @cache
@@ -420,11 +401,11 @@ def format_cross_pollination_content(
     draw: int,
     options: Sequence[str],
 ) -> str:
-    """Return the page of summaries as markdown: the cluster descriptions of each option.
+    """Return the page of summaries as markdown.
 
-    `draw` says which version of the descriptions is shown, from 1. `options` gives the order of the
-    page. Return an empty string if no cluster has a description.
+    Returns "" if no cluster has a description.
     """
+    # `draw` says which version of the descriptions is shown, from 1. `options` gives the order.
     votes = state.votes()
     sections: list[dict[str, object]] = []
     for option in quote_options(options):
@@ -448,11 +429,9 @@ def format_cross_pollination_content(
 async def adversarial_dialogue(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Hold an adversarial dialogue with each participant, then ask for the final vote (phase 7).
-
-    A moderator argues for the opposing view with Socratic questions. Only participants of
-    conditions with `dialogue` take part.
-    """
+    """Hold an adversarial dialogue with each participant, then ask for the final vote."""
+    # A moderator argues for the opposing view with Socratic questions. Only participants of
+    # conditions with `dialogue` take part.
 
     async def argue_and_vote(scope: Scope, participant: Participant) -> Participant:
         variables = {
@@ -513,7 +492,7 @@ async def adversarial_dialogue(
 async def cross_pollination(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Ask participants with summaries but no dialogue for the final vote (phase 6, second part)."""
+    """Ask participants with summaries but no dialogue for the final vote."""
 
     async def read_and_vote(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(
@@ -542,10 +521,8 @@ async def cross_pollination(
 async def second_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Ask all participants who get neither summaries nor a dialogue to vote again.
-
-    These are the participants of simple voting, of the placebos, and of an interview alone.
-    """
+    """Ask all participants who get neither summaries nor a dialogue to vote again."""
+    # These are the participants of simple voting, of the placebos, and of an interview alone.
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:
         options = quote_options(participant.options)

@@ -42,9 +42,9 @@ _AMOUNT = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
 
 
 def parse_amount(price: str) -> float:
-    """Return the number in a price: 1299 for "$1,299 a year".
+    """Return the number in a price, such as 1299 for "$1,299 a year".
 
-    Raise ValueError if the price does not contain exactly one number.
+    Raises ValueError if the price does not contain exactly one number.
     """
     (amount,) = _AMOUNT.findall(price)
     return float(amount.replace(",", ""))
@@ -303,11 +303,9 @@ class DiscussionConfig(CodingStudyConfig):
         }
 
     def questions_in(self, phase: DiscussionPhase) -> int:
-        """Return the number of questions of a phase.
-
-        The researcher's guide gives the questions. If the guide has no questions for the phase, the
-        number is the setting `questions_per_phase`.
-        """
+        """Return the number of questions of a phase."""
+        # The researcher's guide gives the questions. If the guide has no questions for the phase,
+        # the number is the setting `questions_per_phase`.
         guide_part = self.guide.get(phase)
         return (
             len(guide_part.questions)
@@ -363,10 +361,8 @@ class DiscussionConfig(CodingStudyConfig):
         return tuple(f"group_{i:0{digit_count}d}" for i in range(1, self.replications + 1))
 
     def for_stimulus(self, stimulus: Stimulus) -> DiscussionConfig:
-        """Return the settings for the discussion of one concept.
-
-        A concept without material has no reaction phase, because there is nothing to react to.
-        """
+        """Return the settings for the discussion of one concept."""
+        # A concept without material has no reaction phase, because there is nothing to react to.
         material = stimulus.stimulus_material or self.stimulus_material
         return self.model_copy(
             update={
@@ -391,12 +387,10 @@ TALK = ("group", "stimulus", "persona_id")
 
 
 def declare_claims(config: DiscussionConfig) -> list[Claim]:
-    """Return the claims of a focus group.
-
-    They compare answers after the discussion with those before it, and each further concept with
-    the first one. Changes of positions are primary. With one concept, the change of purchase intent
-    is primary too. With more than MOST_PRIMARY concepts, no claim is primary.
-    """
+    """Return the claims of a focus group."""
+    # They compare answers after the discussion with those before it, and each further concept with
+    # the first one. Changes of positions are primary. With one concept, the change of purchase
+    # intent is primary too. With more than MOST_PRIMARY concepts, no claim is primary.
     concepts = [concept.id for concept in config.concepts]
     movement_family: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"
     intent_family: Family = "primary" if len(concepts) == 1 else "secondary"

@@ -220,10 +220,8 @@ class DiscussionTranscript(BaseModel):
         ]
 
     def positions(self, when: InterviewTime) -> dict[str, float]:
-        """Return the private position of each participant by id.
-
-        Participants without a position are left out.
-        """
+        """Return the private position of each participant by id."""
+        # Participants without a position are left out.
         return {
             statement.persona_id: statement.position
             for statement in self.statements
@@ -231,10 +229,8 @@ class DiscussionTranscript(BaseModel):
         }
 
     def positions_before_and_after(self) -> dict[str, tuple[float, float]]:
-        """Return the positions before and after the discussion by participant id.
-
-        Participants without one of the two positions are left out.
-        """
+        """Return the positions before and after the discussion by participant id."""
+        # Participants without one of the two positions are left out.
         before, after = self.positions(InterviewTime.BEFORE), self.positions(InterviewTime.AFTER)
         return {
             persona_id: (before[persona_id], after[persona_id])
@@ -243,7 +239,7 @@ class DiscussionTranscript(BaseModel):
         }
 
     def intents_by_participant(self, when: InterviewTime) -> dict[str, str]:
-        """Return the purchase intent at the product's own price by participant id."""
+        """Return each participant's intent to buy at the product's own price, by id."""
         return {
             intent.persona_id: intent.answer
             for intent in self.intents

@@ -30,7 +30,10 @@ LABELS = {
 
 
 def label_source(source: Source) -> str:
-    """Return the label of a source in the prompt of a private question, or "" if it has none."""
+    """Return the label of a source in the prompt of a private question.
+
+    Returns "" if the source has no label.
+    """
     if source.kind != "utterance":
         return LABELS.get(source.id.partition("/")[0], "")
     if source.speaker != MODERATOR:
@@ -39,10 +42,8 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield each private question as a decision, to check which texts its prompt held.
-
-    Of the questions on purchase intent, only the one at the product's own price counts.
-    """
+    """Yield each private question, to check which texts its prompt contained."""
+    # Of the questions on purchase intent, only the one at the product's own price counts.
     config = DiscussionConfig.model_validate(run.config)
     config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}
     utterances = run.read_table("utterances")

@@ -1,7 +1,6 @@
-"""Write the files of a focus group: transcript and statistics per discussion, and one summary.
+"""Write the files of a focus group: transcripts, statistics and one summary.
 
-The files of a single discussion are in the run folder. The files of several discussions are below
-`groups/`. The summary (`topline.md`) tells how opinions moved, and quotes objections and needs.
+The files of a single discussion are in the run folder. Those of several are below `groups/`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from folkmoot.studies.focus_group.talk.reading import answer_id, kind_and_name
 def folder_of(config: DiscussionConfig, group: str, stimulus: str) -> str:
     """Return the folder of a discussion's files, relative to the run folder.
 
-    The folder ends with a slash. Return an empty string if the files are in the run folder.
+    The folder ends with a slash. Returns "" for the run folder itself.
     """
     if len(config.concepts) > 1:
         return f"groups/{group}/{stimulus}/"
@@ -110,34 +109,31 @@ class TranscriptFormatter:
 
     @staticmethod
     def to_markdown(transcript: DiscussionTranscript, mark: str = "") -> str:
-        """Return the transcript as Markdown: a heading per phase and a paragraph per message.
-
-        The name of a speaker is followed by age and occupation. `mark` is the provenance label,
-        such as SYNTHETIC, and appears under the title.
-        """
+        """Return the transcript as Markdown: a heading per phase and a paragraph per message."""
+        # The name of a speaker is followed by age and occupation. `mark` is the provenance label,
+        # such as SYNTHETIC, and appears under the title.
         names = {profile.id: title_of(profile) for profile in transcript.personas}
         return _render_page("transcript.md", talk=transcript, mark=mark, names=names)
 
     @staticmethod
     def to_json(transcript: DiscussionTranscript) -> str:
-        """Return the transcript as JSON. `from_json` restores an equal transcript from it."""
+        """Return the transcript as JSON."""
+        # `from_json` restores an equal transcript from it.
         return transcript.model_dump_json(indent=1)
 
     @staticmethod
     def from_json(text: str) -> DiscussionTranscript:
         """Return the transcript in a text that `to_json` wrote.
 
-        Raise ValidationError for any other text.
+        Raises ValidationError for any other text.
         """
         return DiscussionTranscript.model_validate_json(text)
 
     @staticmethod
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
-        """Return the transcript as a self-contained HTML page.
-
-        Each turn has an anchor (`#turn-12`), to which replies link. `mark` is the provenance label,
-        such as SYNTHETIC.
-        """
+        """Return the transcript as a self-contained HTML page."""
+        # Each turn has an anchor (`#turn-12`), to which replies link. `mark` is the provenance
+        # label, such as SYNTHETIC.
         people = transcript.personas
         return _render_page(
             "transcript.html",
@@ -295,10 +291,8 @@ WOULD_BUY = INTENTS[3:]
 def topline_data(
     transcripts: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, object]:
-    """Return the data of `topline.json`, the summary of all discussions, concept by concept.
-
-    `pages` maps "group/stimulus" to the path of the HTML transcript.
-    """
+    """Return the data of `topline.json`."""
+    # `pages` maps "group/stimulus" to the path of the HTML transcript.
     stimuli = list(dict.fromkeys(transcript.stimulus for transcript in transcripts))
     return {
         "concepts": [
@@ -413,7 +407,7 @@ def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
 
 
 def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, object]]:
-    """Return the participants with a changed private position, and the turns of the changes."""
+    # The participants with a changed private position, and the turns of the changes.
     profiles = {profile.id: profile for profile in discussion_transcript.personas}
     return [
         {
@@ -438,10 +432,7 @@ def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, objec
 def _remark_data(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, list[dict[str, object]]]:
-    """Return objections, needs and themes with quotes.
-
-    Those that most participants raised come first.
-    """
+    # Objections, needs and themes with quotes. Those that most participants raised come first.
     speakers_by_code: dict[str, set[tuple[str, str]]] = {}
     quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}
     for discussion_transcript in group:
@@ -550,11 +541,8 @@ def _describe_leaning(position: float | None) -> str:
 
 
 def _representativeness(position: float, message: DiscussionMessage) -> float:
-    """Return how typical a message is for a participant with this position.
-
-    It is the tone of the message (−1 to 1), with the opposite sign for a negative position. Near
-    position 0, it is the strength of the tone.
-    """
+    # How typical a message is for a participant with this position: its tone (−1 to 1), with the
+    # opposite sign for a negative position. Near position 0, it is the strength of the tone.
     tone = message.sentiment or 0.0
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone
 

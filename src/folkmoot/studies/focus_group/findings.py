@@ -87,10 +87,8 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
-        """Return a finding that treats each group as one independent unit.
-
-        If there are several concepts, the title contains the name of the concept.
-        """
+        """Return a finding that treats each group as one independent unit."""
+        # If there are several concepts, the title contains the name of the concept.
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
@@ -119,7 +117,7 @@ class Concept:
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """Return all findings, concept by concept. The comparison of concepts comes first."""
+    """Return all findings, the comparison of concepts first."""
     if not run.has_table("utterances"):
         return []
     utterances, opinions, statements = (
@@ -169,7 +167,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
-    """Return the finding with the checks of the model's answers, including sycophancy."""
+    """Return the finding with all checks of the model's answers."""
     data = [sycophancy.read_check_data(concept.answers, concept.statements) for concept in concepts]
     pleasing = sycophancy.compute_check(
         [answer for answers, _ in data for answer in answers],
@@ -182,7 +180,7 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
 
 
 def purchase_intent(concept: Concept) -> Finding | None:
-    """Return the finding on purchase intent after the discussion, or None if none was stated."""
+    """Return the finding on stated purchase intents, or None if there are none."""
     asked = concept.intents.filter(~pl.col("ladder"))
     answered = asked.filter(pl.col("answer").is_not_null())
     answers_by_time = {
@@ -285,7 +283,7 @@ def _result_sentence(result: Result) -> Sentence:
 
 
 def demand_finding(concept: Concept) -> Finding | None:
-    """Return the finding on demand at each price, or None if fewer than two prices were asked."""
+    """Return the finding on demand at each price, or None with fewer than two prices."""
     answered = concept.intents.filter(
         pl.col("answer").is_not_null() & pl.col("price").is_not_null()
     )
@@ -534,7 +532,7 @@ def reply_finding(concept: Concept) -> Finding:
 
 
 def talk_time(concept: Concept) -> Finding | None:
-    """Return the finding on how evenly participants share the talk, or None without any words."""
+    """Return the finding on how evenly participants share the talk, or None without talk."""
     talk = concept.utterances.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )
@@ -592,7 +590,7 @@ def talk_time(concept: Concept) -> Finding | None:
 
 
 def out_of_character(concept: Concept) -> Finding | None:
-    """Return the finding on replies that may be out of character, or None if there are none."""
+    """Return the finding on replies that may be out of character, or None without them."""
     if "out_of_character" not in concept.utterances.columns:
         return None
     flagged = concept.utterances.filter(pl.col("out_of_character"))
@@ -614,7 +612,7 @@ def out_of_character(concept: Concept) -> Finding | None:
 
 
 def sycophancy_finding(concept: Concept) -> Finding:
-    """Return the finding on sycophancy: the check, and agreement along the speaking order."""
+    """Return the finding on whether participants please each other."""
     answers, people = sycophancy.read_check_data(concept.answers, concept.statements)
     check = sycophancy.compute_check(answers, people, concept.control)
     rows = []
@@ -656,10 +654,8 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Return the finding on how well stated positions agree with coded statements.
-
-    Return None without codes, or with fewer than two coded statements.
-    """
+    """Return the finding on how well positions agree with coded statements, or None."""
+    # None without codes, or with fewer than two coded statements.
     codings = concept.codes.get("opinion")
     if codings is None or codings.primary_coder is None:
         return None

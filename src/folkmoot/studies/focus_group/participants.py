@@ -94,19 +94,15 @@ STYLE_ADVICE = (
 
 
 def available_seats(config: DiscussionConfig, folder: Path) -> list[Seat]:
-    """Return the seats that humans can take.
-
-    A human in a seat replaces one recruit in all discussions of the recruit's group.
-    """
+    """Return the seats that humans can take."""
+    # A human in a seat replaces one recruit in all discussions of the recruit's group.
     recruits = recruit_all_groups(config, folder, lambda path: generator(config.random_seed, path))
     return [Seat(profile.id, (group,)) for group, people in recruits.items() for profile in people]
 
 
 def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
-    """Return the recruits of each group.
-
-    The random draws of a group do not depend on the other groups.
-    """
+    """Return the recruits of each group."""
+    # The random draws of a group do not depend on the other groups.
     groups = recruit_all_groups(
         session.config, session.study_folder, lambda path: session.child(*path).rng
     )
@@ -138,10 +134,8 @@ def recruit_all_groups(
     folder: Path,
     rng_of: Callable[[tuple[str, ...]], np.random.Generator],
 ) -> dict[str, list[Profile]]:
-    """Return the recruits of each group.
-
-    `rng_of` returns the random generator for names such as ("recruits", "group_001").
-    """
+    """Return the recruits of each group."""
+    # `rng_of` returns the random generator for names such as ("recruits", "group_001").
     rows = read_profiles(config, folder)
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
     persona_generator = PersonaGenerator(appeal=config.appeal, panel=panel)
@@ -160,21 +154,19 @@ def recruit_all_groups(
 
 
 def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
-    """Remove the generated opinions of the participants, because the study asks for opinions.
-
-    If the setting `first_opinion` is `seeded`, return the participants unchanged.
-    """
+    """Return the participants without generated opinions, so that the study asks for opinions."""
+    # If the setting `first_opinion` is `seeded`, the participants are returned unchanged.
     if config.first_opinion == "seeded":
         return list(people)
     return [profile.model_copy(update={"opinion": None}) for profile in people]
 
 
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
-    """Read the rows of a file of real profiles, or return an empty list if personas are generated.
+    """Read the rows of the file of real profiles.
 
-    Each row gets a text `background` with the data for which the generator has no field. Raise
-    InputError if the file cannot be read.
+    Raises InputError if the file cannot be read. Returns an empty list if personas are generated.
     """
+    # Each row gets a text `background` with the data for which the generator has no field.
     if config.personas == "grounded":
         return []
     path = folder / Path(config.personas).expanduser()
@@ -208,10 +200,8 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
 def with_different_names(
     rows: Sequence[Mapping[str, object]], count: int, rng: np.random.Generator
 ) -> list[Mapping[str, object]]:
-    """Return `count` randomly drawn rows with different first names.
-
-    `check_config` makes sure that the file has enough different names.
-    """
+    """Return `count` randomly drawn rows with different first names."""
+    # `check_config` makes sure that the file has enough different names.
     chosen: list[Mapping[str, object]] = []
     taken_names: set[str] = set()
     for index in rng.permutation(len(rows)):
@@ -227,10 +217,9 @@ def with_different_names(
 
 
 def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
-    """Return how many of these rows one group can hold. First names in a group must differ.
-
-    A row without a name always counts, because its participant is given a new name.
-    """
+    """Return how many of these rows one group can hold."""
+    # First names in a group must differ. A row without a name always counts, because its
+    # participant is given a new name.
     names = [first_name(str(row.get("name", ""))) for row in rows]
     return len({name for name in names if name}) + names.count("")
 
@@ -238,11 +227,9 @@ def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
 def with_seeded_opinion(
     session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
 ) -> list[Profile]:
-    """Return the participants with opinions on this concept that are drawn instead of asked for.
-
-    The participants are returned unchanged if the study asks for first opinions. The same holds for
-    a study with one concept, because its recruits already have an opinion.
-    """
+    """Return the participants with opinions on this concept that are drawn instead of asked for."""
+    # They are unchanged if the study asks for first opinions, and in a study with one concept,
+    # because its recruits already have an opinion.
     config = session.config
     if len(config.concepts) == 1 or config.first_opinion == "asked":
         return list(people)
@@ -293,7 +280,9 @@ PRIVATE_OPINION = Json(
 
 @dataclass(frozen=True)
 class Participant:
-    """One persona in one discussion (`group`, `stimulus`), or in an interview (`alone`)."""
+    """One persona in one discussion, or in an interview."""
+
+    # `alone` marks an interview.
 
     persona: Profile
     config: DiscussionConfig
@@ -323,18 +312,25 @@ class Participant:
 
     @property
     def first_position(self) -> float | None:
-        """The position before the discussion, or None if the position is not known."""
+        """The position before the discussion.
+
+        None if the position is not known.
+        """
         return self.persona.opinion.valence if self.persona.opinion else None
 
     @property
     def opinion_words(self) -> str:
-        """The words of the first opinion, or an empty string if there are none."""
+        """The words of the first opinion.
+
+        "" if there are none.
+        """
         opinion = self.persona.opinion
         return self.first_words or (opinion.sentence if opinion else "")
 
     @property
     def description(self) -> dict[str, str]:
-        """The parts of the persona's description, in plain words without trait scores."""
+        """The parts of the persona's description, in plain words."""
+        # Without trait scores.
         persona = self.persona
         if self.speaks_as_self:
             introduction = f"{SELF_DESCRIPTION_PLACEHOLDER} The others call you {persona.name}."
@@ -381,10 +377,8 @@ class Participant:
         )
 
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
-        """Return whether the participant answers a question.
-
-        Addressed participants always answer. The probability of others depends on extraversion.
-        """
+        """Return whether the participant answers a question."""
+        # Addressed participants always answer. The probability of others depends on extraversion.
         # A number is drawn for all, so that addressing one participant does not change later draws.
         chance = speaking_probability(self.persona.traits.extraversion)
         is_willing = rng.random() < (MEDIUM if self.speaks_as_self else chance)
@@ -398,11 +392,11 @@ class Participant:
         *,
         addressed: bool = False,
     ) -> str | Missing:
-        """Ask this participant the moderator's question and return the words with their source.
+        """Ask this participant the moderator's question and return the answer.
 
-        `context` holds all messages so far. The last `context_messages` of them are the history.
-        Return a missing answer if the participant gives no words.
+        Returns Missing if the participant gives no words.
         """
+        # `context` holds all messages so far. The last `context_messages` of them are the history.
         shows_material = question.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
             "participant_response",
@@ -441,10 +435,8 @@ class Participant:
     async def state_opinion(
         self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> Statement:
-        """Ask for a private opinion, and record and return it.
-
-        `context` holds the messages that the participant remembers.
-        """
+        """Ask for a private opinion, and record and return it."""
+        # `context` holds the messages that the participant remembers.
         prompt = scope.prompt(
             "private_opinion",
             talked=when is InterviewTime.AFTER,
@@ -473,11 +465,9 @@ class Participant:
     async def state_purchase_intent(
         self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> tuple[PurchaseIntent, ...]:
-        """Ask for the private purchase intent at the product's own price and at each ladder price.
-
-        Ladder prices are further prices in the study file. Each price is a separate question, and
-        its prompt contains no answer to another price.
-        """
+        """Ask in private whether the participant would buy, at each price of the study."""
+        # These are the product's own price and the ladder prices of the study file. Each price is a
+        # separate question, and its prompt contains no answer to another price.
         answers = [await self._would_buy(scope, when, context, self.texts.price)]
         for price in self.texts.ladder:
             price_scope = scope.child(f"{parse_amount(price):g}")
@@ -526,29 +516,29 @@ class Participant:
 def speaking_probability(extraversion: int) -> float:
     """Return the probability that a participant answers a question without being addressed.
 
-    `extraversion` is from 0 to 100. The probability is high from 67 on, low below 34, and medium in
-    between.
+    `extraversion` is from 0 to 100.
     """
+    # The probability is high from 67 on, low below 34, and medium in between.
     if extraversion >= 67:
         return HIGH
     return LOW if extraversion < 34 else MEDIUM
 
 
 def length_advice(profile: Profile) -> str:
-    """Return the prompt's advice on the length of answers. It depends on extraversion."""
+    """Return the prompt's advice on the length of answers."""
+    # It depends on extraversion.
     return LENGTH_ADVICE[character.score_band(profile.traits.extraversion)]
 
 
 def conversation_style_advice(profile: Profile) -> str:
-    """Return the prompt's advice on responding to others. It depends on agreeableness."""
+    """Return the prompt's advice on responding to others."""
+    # It depends on agreeableness.
     return STYLE_ADVICE[character.score_band(profile.traits.agreeableness)]
 
 
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
-    """Return the words of a reply without a leading "Name:" and surrounding quotation marks.
-
-    The reply ends where the model begins to write for another participant in `others` ("Ben: …").
-    """
+    """Return a reply without a leading "Name:" and surrounding quotation marks."""
+    # The reply ends where the model begins to write for another participant in `others` ("Ben: …").
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
     text = text_before_other_speaker(text, others)
@@ -558,11 +548,9 @@ def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> st
 
 
 def title_of(profile: Profile) -> str:
-    """Return the name of a participant for reports: `Emma (27, Marketing Coordinator)`.
-
-    If the researcher wrote a description, only the first name is given. The other attributes are
-    then drawn at random.
-    """
+    """Return the name of a participant for reports, such as `Emma (27, Marketing Coordinator)`."""
+    # If the researcher wrote a description, only the first name is given, because the other
+    # attributes are drawn at random.
     if profile.described:
         return profile.first_name
     lower_case_words = {"of", "and", "the", "in", "for", "at", "between"}

@@ -1,9 +1,8 @@
 """Positions on the concept: did a participant move, and did a participant approach the others?
 
-A move is a change from the participant's first position, in any direction. An approach is a
-decrease of the distance to the mean position of the other participants. The module also pairs
-answers that were given twice, and removes excluded answers from tables.
+A move is a change in any direction. An approach makes the distance to the others' mean smaller.
 """
+# The module also pairs answers that were given twice, and removes excluded answers from tables.
 
 from __future__ import annotations
 
@@ -38,14 +37,14 @@ Positions = Mapping[str, float]
 
 
 def describe_position(position: float) -> str:
-    """Return the words for a position (−1 to 1), such as `rather in favor of it`."""
+    """Return the words for a position from −1 to 1, such as `rather in favor of it`."""
     return LEANINGS[valence_label(position)]
 
 
 def has_moved(before: float | None, after: float | None) -> bool:
     """Return whether two positions of one participant differ by at least `SMALLEST_MOVE`.
 
-    Return False if either position is unknown.
+    Returns False if either position is unknown.
     """
     if before is None or after is None:
         return False
@@ -57,9 +56,9 @@ def measure_approach(
 ) -> float | None:
     """Return by how many points a participant came closer to the others' mean first position.
 
-    `before` and `after` are the participant's positions, and `start` holds all first positions. The
-    result is negative if the distance grew, and None if a position is unknown.
+    Negative if the distance grew. Returns None if a position is unknown.
     """
+    # `before` and `after` are the participant's positions, and `start` holds all first positions.
     # First positions are the reference, so noise in later positions does not bias the result.
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id
@@ -78,10 +77,8 @@ MAX_LINES = 20
 
 
 def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Return the positions of each participant over the discussion, as (name, turn, position).
-
-    The last position is repeated at the last turn, so that all lines of the chart end there.
-    """
+    """Return the positions of each participant over the discussion, as (name, turn, position)."""
+    # The last position is repeated at the last turn, so that all lines of the chart end there.
     known_opinions = opinions.filter(pl.col("valence").is_not_null()).sort(
         "turn", maintain_order=True
     )
@@ -94,11 +91,9 @@ def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, fl
 
 
 def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Return the mean position of each group after each question as (group, question, mean).
-
-    The mean is over the last known position of each participant. Groups after the first MAX_LINES
-    are left out.
-    """
+    """Return the mean position of each group after each question as (group, question, mean)."""
+    # The mean is over the last known position of each participant. Groups after the first MAX_LINES
+    # are left out.
     points: list[tuple[str, float, float]] = []
     for group in opinions["group"].unique(maintain_order=True).to_list()[:MAX_LINES]:
         current_positions: dict[str, float] = {}
@@ -118,9 +113,9 @@ def position_pairs(
 ) -> pl.DataFrame:
     """Return the private positions before the discussion and at `end_time`.
 
-    The table has one row per participant, with the columns PERSON, `name`, `before` and `after`.
-    Participants with only one of the two positions are left out.
+    One row per participant, with the columns PERSON, `name`, `before` and `after`.
     """
+    # Participants with only one of the two positions are left out.
     before, after = (
         statements.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
         for when in (InterviewTime.BEFORE, end_time)
@@ -130,11 +125,9 @@ def position_pairs(
 
 
 def repeated_positions(run: RunFolder) -> list[Repeat]:
-    """Return pairs of private answers by the same participant to the same question.
-
-    Some participants are asked for their opinion twice before the discussion. All other pairs
-    compare an answer before the discussion with one after it.
-    """
+    """Return pairs of private answers by the same participant to the same question."""
+    # Some participants are asked for their opinion twice before the discussion. All other pairs
+    # compare an answer before the discussion with one after it.
     statements = run.read_table("statements").filter(~pl.col("planted"))
     statements = statements.rename({"position": "answer", "when": "occasion"})
     intents = run.read_table("intents").rename({"when": "occasion"})
@@ -167,10 +160,8 @@ def repeated_positions(run: RunFolder) -> list[Repeat]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the table of purchase intents with excluded answers set to null.
-
-    `excluded`: the rows of the table `answers` that are excluded.
-    """
+    """Return the answers on buying the product, with excluded answers set to null."""
+    # `excluded` holds the excluded rows of the table `answers`.
     excluded_keys = set()
     is_intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
     for address in excluded.filter(is_intent)["address"]:

@@ -30,10 +30,8 @@ _AS_ADDRESS = (
 
 
 def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """Return the problems of a study file that no single key shows.
-
-    Examples are contradictions between keys, unknown quotas, and problems of the file of profiles.
-    """
+    """Return the problems of a study file that no single key shows."""
+    # Contradictions between keys, unknown quotas, and problems of the file of profiles.
     problems = [*_check_contradictions(config), *_check_guide(config), *check_quotas(config.quotas)]
     problems += check_images(config)
     if config.personas == "grounded":
@@ -154,11 +152,8 @@ def list_images(config: DiscussionConfig) -> list[str]:
 
 
 def check_images(config: DiscussionConfig) -> list[Problem]:
-    """Return the problems of images that would not reach the models.
-
-    Examples are images of unsupported types, file names in place of images, and images in keys that
-    must be text.
-    """
+    """Return the problems of images that would not reach the models."""
+    # Unsupported types, file names in place of images, and images in keys that must be text.
     problems: list[Problem] = []
     for key, text in _displayed_texts(config):
         images = find_image_references(text)
@@ -250,11 +245,9 @@ def config_advisories(config: DiscussionConfig) -> list[str]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return the rows that the tables of a run must have, according to its pre-registered plan.
-
-    The table `personas` has one row per recruit. The table `statements` has at least one row for
-    each group and concept.
-    """
+    """Return how many rows the tables of a run must have according to its plan."""
+    # The table `personas` has one row per recruit. The table `statements` has at least one row for
+    # each group and concept.
     rows = tuple(
         {"group": group, "persona_id": participant["id"], "name": participant["name"]}
         for group, participants in sealed.get("recruits", {}).items()
@@ -275,7 +268,8 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def design_size(config: DiscussionConfig, _folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`: every group discusses all concepts."""
+    """Return the size of the design, for `folkmoot power`."""
+    # Every group discusses all concepts.
     concepts = max(2, len(config.stimuli))
     groups, key = config.replications, ("replications", config.replications)
     return DesignSize("paired", concepts, groups, config.num_personas, "group", key)

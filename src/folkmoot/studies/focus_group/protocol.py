@@ -32,11 +32,9 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
 async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
-    """Run all groups concurrently, and within a group one discussion per concept.
-
-    No discussion contains words of another one. If `invited` is given, every group consists of
-    these participants.
-    """
+    """Run all groups at the same time, with one discussion per concept in each group."""
+    # No discussion contains words of another one. If `invited` is given, every group consists of
+    # these participants.
     config = session.config
     recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)
     groups = {group: with_own_opinions(people, config) for group, people in recruits.items()}
@@ -80,11 +78,9 @@ async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Pro
 async def run_discussion(
     scope: Scope, config: DiscussionConfig, people: Sequence[Profile], group: str, stimulus: str
 ) -> DiscussionTranscript:
-    """Hold the discussion of one group on one concept and return its transcript.
-
-    `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`). Participants are
-    asked in private before the first phase and after the last one.
-    """
+    """Hold the discussion of one group on one concept and return its transcript."""
+    # `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`). Participants
+    # are asked in private before the first phase and after the last one.
     moderator = Moderator(
         config, {profile.id: profile.first_name for profile in people}, group, stimulus
     )

@@ -1,9 +1,10 @@
-"""How the embedded respondent answers in focus groups: opinions of the product become answers.
+"""How the embedded respondent answers in focus groups.
 
-An opinion depends on the persona's taste, the claims in concept and material, and the price. Claims
-count more if they touch a concern of the persona. In a discussion the opinion moves towards the
-views of others. `talk.views` reads the product and the views in a prompt.
+An opinion depends on the persona's taste, the product's claims and the price. In a discussion it
+moves towards the views of others.
 """
+# Claims count more if they touch a concern of the persona. `talk.views` reads the product and the
+# views in a prompt.
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ MAX_NEUTRAL_POSITION = 0.15
 
 
 class Opinion(NamedTuple):
-    """An opinion of the product. The scale is unbounded."""
+    """An opinion of the product, on a scale without bounds."""
 
     # The opinion before the participant heard others.
     first: float
@@ -74,11 +75,9 @@ class Opinion(NamedTuple):
 
 
 def form_opinion(mind: SimulatedRespondent) -> Opinion:
-    """Return the opinion of the persona that is asked.
-
-    The first opinion depends on the persona's taste, the product's claims and the price. Words of
-    other participants for or against the product then pull the opinion towards their mean.
-    """
+    """Return the opinion of the persona that is asked."""
+    # The first opinion depends on the persona's taste, the product's claims and the price. Words of
+    # other participants for or against the product then pull the opinion towards their mean.
     # first = taste + Σ weight · tanh(net claims / 1.5) − price effect
     # pull  = min(1, susceptibility · persuasion · kappa_read · n / (n + 8) + sycophancy)
     # now   = first + pull · (mean view − tanh(first))
@@ -131,7 +130,7 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
 
 class Leaning(NamedTuple):
-    """One of five ranges of opinions, each with a wording such as "strongly against it"."""
+    """One of five ranges of opinions, with a wording such as "strongly against it"."""
 
     low: float
     middle: float
@@ -139,9 +138,9 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions that the system prompt names in words ("strongly against it").
+    """Return the range of opinions that the system prompt names in words.
 
-    Return None if the prompt states no first opinion.
+    Returns None if the prompt states no first opinion.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -157,10 +156,8 @@ _STATED = tuple(
 
 
 def concern_weight(mind: SimulatedRespondent, concern: str) -> float:
-    """Return the weight of a concern for the persona.
-
-    The weight is drawn from 0.15 to 0.5, and raised if the persona's text names the concern.
-    """
+    """Return how much a concern counts for the persona."""
+    # The weight is drawn from 0.15 to 0.5, and raised if the persona's text names the concern.
     persona = mind.who
     is_own_concern = bool(re.search(load_wordings()["concerns"][concern]["weighs"], persona.key))
     return (
@@ -191,10 +188,11 @@ def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def answer_intent(mind: SimulatedRespondent) -> str | None:
-    """Return one of the five options of purchase intent, drawn from the opinion with some noise.
+    """Draw one of the five answers to the question about buying.
 
-    Return None if the question offers other options.
+    Returns None if the question offers other options.
     """
+    # The answer follows from the opinion, with some noise.
     if set(mind.reading.offered) != set(INTENTS):
         return None
     at, knobs = mind.at, mind.knobs
@@ -207,11 +205,9 @@ def answer_intent(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_at_table(mind: SimulatedRespondent) -> str:
-    """Return one answer in the discussion.
-
-    It is an introduction if the question is about the product category and no participant has taken
-    a side yet. Any other answer is for or against the product.
-    """
+    """Return one answer in the discussion."""
+    # It is an introduction if the question is about the product category and no participant has
+    # taken a side yet. Any other answer is for or against the product.
     opinion = form_opinion(mind)
     question = current_question(mind)
     product = opinion.product
@@ -260,11 +256,9 @@ ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 
 
 def fair_price(opinion: Opinion) -> str:
-    """Return the price that a participant calls fair, rounded to two figures.
-
-    It is between half the product's price (position −1) and twice this price (position 1). If the
-    prompt shows no price, USUAL_PRICE is used.
-    """
+    """Return the price that a participant calls fair, rounded to two figures."""
+    # It is between half the product's price (position −1) and twice this price (position 1). If the
+    # prompt shows no price, USUAL_PRICE is used.
     stated_price = opinion.product.price
     reference_price = parse_amount(_only_amount(stated_price)) if stated_price else USUAL_PRICE
     fair = reference_price * 2**opinion.bounded_position
@@ -279,8 +273,7 @@ def fair_price(opinion: Opinion) -> str:
 def own_concern(mind: SimulatedRespondent) -> str:
     """Return the concern that the respondent named last, such as "price".
 
-    Return an empty string if its last utterance names none, or if others have given a view since
-    then.
+    Returns "" if it named none, or if others have given a view since then.
     """
     own_texts = own_words(mind)
     if not own_texts or views_of_others(mind, passages_since(mind)):
@@ -294,7 +287,7 @@ def own_concern(mind: SimulatedRespondent) -> str:
 
 
 def current_question(mind: SimulatedRespondent) -> str:
-    """Return the current question: the moderator's last utterance."""
+    """Return the moderator's last utterance."""
     questions = [
         passage.text for passage in talk_passages(mind) if passage.source.speaker == MODERATOR
     ]
@@ -302,10 +295,8 @@ def current_question(mind: SimulatedRespondent) -> str:
 
 
 def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
-    """Return a sentence about how the persona buys.
-
-    An introduction comes first if the respondent has not spoken yet.
-    """
+    """Return a sentence about how the persona buys."""
+    # An introduction comes first if the respondent has not spoken yet.
     kinds = ["experience"]
     if mind.who.calling and not own_words(mind):
         kinds.insert(0, "intro")
@@ -317,9 +308,10 @@ def reply_to_view(
 ) -> tuple[str, str]:
     """Return a sentence that agrees or disagrees with another participant, and its topic.
 
-    The last three speakers are considered, the latest first. The respondent agrees only with a view
-    on its own side. Return two empty strings if the respondent reacts to none of them.
+    Returns two empty strings if the respondent reacts to no participant.
     """
+    # The last three speakers are considered, the latest first. The respondent agrees only with a
+    # view on its own side.
     side = 1 if opinion.now >= 0 else -1
     latest = {
         reported_view.name: reported_view for reported_view in reported_views if reported_view.name
@@ -351,11 +343,9 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """Return at least `count` sentences for the product, or against it if the opinion is negative.
-
-    More sentences are added if the opinion is neutral or weak. If `concern` is given, the first
-    sentence is about it.
-    """
+    """Return sentences for the product, or against it if the opinion is negative."""
+    # At least `count`, and more if the opinion is neutral or weak. If `concern` is given, the first
+    # sentence is about it.
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")
     sentences = (
@@ -376,7 +366,8 @@ def give_reasons(
 
 
 def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequence[str]) -> str:
-    """Join the sentences of a turn. A reason for the other side begins with "but"."""
+    """Join the sentences of a turn."""
+    # A reason for the other side begins with "but".
     turn_sentences = [*sentences]
     if mind.draws.draw_chance(0.35):
         turn_sentences[0] = (
@@ -392,7 +383,8 @@ def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequenc
 
 
 def embed_sentence(sentence: str) -> str:
-    """Return a sentence with a lower-case first letter, for use after introductory words."""
+    """Return a sentence with a lower-case first letter."""
+    # For use after introductory words.
     keeps_capital = sentence.startswith(("I ", "I'")) or not sentence[0].isalpha()
     return sentence if keeps_capital else sentence[0].lower() + sentence[1:]
 
@@ -400,11 +392,10 @@ def embed_sentence(sentence: str) -> str:
 def give_reason(
     mind: SimulatedRespondent, opinion: Opinion, side: str, skip: int = 0, kind: str = "reasons"
 ) -> str:
-    """Return one reason for a side (`pro` or `con`).
-
-    The reason is about the strongest concern for this side, after the first `skip` ones. Sometimes
-    it quotes a claim of the material instead. `kind` names a set of sentences in `respondent.yaml`.
-    """
+    """Return one reason for a side (`pro` or `con`)."""
+    # The reason is about the strongest concern for this side, after the first `skip` ones.
+    # Sometimes it quotes a claim of the material instead. `kind` names a set of sentences in
+    # `respondent.yaml`.
     product = opinion.product
     sign = 1 if side == "pro" else -1
     if kind == "reasons" and product.claims and mind.draws.draw_chance(0.2):
@@ -423,10 +414,8 @@ def give_reason(
 def fill_phrase(
     mind: SimulatedRespondent, frames: Sequence[str], product: Product, **more: str
 ) -> str:
-    """Return one of the sentence patterns in `frames` with its fields filled.
-
-    Patterns that already occur in the discussion are avoided if possible.
-    """
+    """Return one of the sentence patterns in `frames` with its fields filled."""
+    # Patterns that already occur in the discussion are avoided if possible.
     variables = dict(
         thing=product.product_noun,
         price=product.price or "that",
@@ -448,10 +437,8 @@ def fill_phrase(
 
 
 def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return the fields of the answer type `PhaseGuide`: questions for the phase.
-
-    The questions are packaged sentences with the name of the product filled in.
-    """
+    """Return the planned questions for a phase."""
+    # The fields of `PhaseGuide`: packaged sentences with the name of the product filled in.
     product = read_product(mind)
     guide = load_wordings()["guide"]
     phrases = guide.get(text_of(mind, texts.PHASE)) or guide["exploration"]
@@ -460,10 +447,8 @@ def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def people_named(mind: SimulatedRespondent) -> list[str]:
-    """Return the distinct names of participants in all messages but the system prompt.
-
-    The system prompt is left out because it lists all participants.
-    """
+    """Return the distinct names of participants in all messages but the system prompt."""
+    # The system prompt is left out because it lists all participants.
     return list(
         dict.fromkeys(
             passage.text for passage in shown_passages(mind, texts.NAME) if passage.message
@@ -472,11 +457,9 @@ def people_named(mind: SimulatedRespondent) -> list[str]:
 
 
 def next_question(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return the fields of the answer type `NextQuestion`.
-
-    The question text first refers to a participant's remark if there is one, and then asks the
-    planned question.
-    """
+    """Return the moderator's next question."""
+    # The fields of `NextQuestion`. The text first refers to a participant's remark if there is one,
+    # and then asks the planned question.
     product = read_product(mind)
     planned = [
         passage.text
@@ -552,7 +535,7 @@ def summarise_views(reported_views: Iterable[ReportedView]) -> str:
 
 
 def ask_probe(mind: SimulatedRespondent) -> str:
-    """Return a follow-up question that asks why, or a second one: why the reason matters."""
+    """Return a question that asks for a reason, or why the reason matters."""
     asked_names, own_texts = people_named(mind), own_words(mind)
     # It is the second probe if the moderator's last words named the same participant and at most
     # one answer followed.
@@ -575,10 +558,8 @@ _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 
 
 def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return the fields of the answer type `OpinionReading` for one answer.
-
-    The coder counts the words for and against the product in the answer.
-    """
+    """Return how the coder reads one answer."""
+    # The fields of `OpinionReading`. The coder counts the words for and against the product.
     passages = [passage for passage in talk_passages(mind) if passage.source.speaker != MODERATOR]
     current = [passage for passage in passages if passage.text == mind.reading.about]
     text = current[-1].text if current else ""

@@ -12,7 +12,7 @@ from folkmoot.storage.run_folder import RunFolder
 def render_positions(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     """Yield lines with the positions of a participant on each concept over the discussion.
 
-    Yield nothing if the key names no participant.
+    Yields nothing if the key names no participant.
     """
     # Only a key (group, participant) names a participant. A key (group, concept) has two parts as
     # well, but no row of `opinions` matches it.

@@ -53,8 +53,9 @@ MAX_TOKENS = 300
 class LLMClient:
     """A client that sends a system prompt and a user prompt to a model.
 
-    Its calls are journaled and their cost is counted. `model` has the form `provider/model`, or is
-    None for the model of the run. Subclasses override `complete`.
+    - `model`: `provider/model`, or None for the model of the run.
+
+    Subclasses override `complete`. Calls are journaled and their cost is counted.
     """
 
     def __init__(self, scope: Scope, model: str | None = None) -> None:
@@ -68,7 +69,10 @@ class LLMClient:
         temperature: float = TEMPERATURE,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
-        """Return the text of one reply. Raise RefusedError if the answer is missing."""
+        """Return the text of one reply.
+
+        Raises RefusedError if the answer is missing.
+        """
         speaker = Speaker("assistant", "Assistant", system=system_prompt, model=self._model)
         reply = await self._scope.ask(
             speaker, user_prompt, temperature=temperature, max_tokens=max_tokens
@@ -93,8 +97,9 @@ _PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", defau
 class MockLLMClient(LLMClient):
     """A client that asks the embedded respondent, without key and network.
 
-    Equal prompts give equal replies. Outside a `DiscussionSimulator`, `config` helps the respondent
-    to find the concept and the price in the prompts.
+    - `config`: needed only outside a `DiscussionSimulator`, to find the concept and the price.
+
+    Equal prompts give equal replies.
     """
 
     config: DiscussionConfig | None = None
@@ -109,7 +114,7 @@ class MockLLMClient(LLMClient):
         temperature: float = TEMPERATURE,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
-        """Return the respondent's reply. Never raise."""
+        """Return the respondent's reply."""
         pending = _PENDING_REQUEST.get()
         if pending is None:
             texts = (system_prompt, user_prompt)
@@ -151,12 +156,10 @@ def infer_request(
     max_tokens: int,
     config: DiscussionConfig | None = None,
 ) -> ModelRequest:
-    """Build a request from a system prompt and a user prompt.
-
-    The answer type is inferred: all its options or fields occur in the user prompt. The system
-    prompt is read as the persona. Texts of `config` that occur in the prompts are read as the
-    product.
-    """
+    """Build a request from a system prompt and a user prompt."""
+    # The answer type is inferred: all its options or fields occur in the user prompt. The system
+    # prompt is read as the persona. Texts of `config` that occur in the prompts are read as the
+    # product.
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     role = "moderator" if _MODERATES.search(system_prompt) else "participant"
     kind, offered, schema = "text", tuple[str, ...](), None
@@ -182,10 +185,8 @@ def infer_request(
 
 
 def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str) -> ModelRequest:
-    """Return the request with the two prompts as its messages.
-
-    Passages that still occur in the prompts keep their sources.
-    """
+    """Return the request with the two prompts as its messages."""
+    # Passages that still occur in the prompts keep their sources.
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     sourced_texts = (
         (request.messages[span.message].content[span.start : span.end], span.source)
@@ -197,10 +198,8 @@ def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str)
 def find_texts(
     messages: Sequence[Message], texts: Iterable[tuple[str, Source | None]]
 ) -> tuple[Span, ...]:
-    """Return one span for each text: its first occurrence in the messages.
-
-    Texts without a source, and texts that do not occur, are left out.
-    """
+    """Return where each text first occurs in the messages."""
+    # Texts without a source, and texts that do not occur, are left out.
     spans = []
     for text, source in texts:
         matches = (
@@ -216,8 +215,8 @@ def find_texts(
 class DiscussionSimulator:
     """One discussion of one group on one concept, run from Python.
 
-    Without `personas`, participants are recruited. Without `llm_client`, or with an unchanged
-    MockLLMClient, the embedded respondent answers.
+    - `personas`: the participants. If it is empty, participants are recruited.
+    - `llm_client`: the client that answers. If it is None, the embedded respondent answers.
     """
 
     config: DiscussionConfig
@@ -227,7 +226,7 @@ class DiscussionSimulator:
     async def run(self) -> DiscussionTranscript:
         """Hold the discussion as a run in a temporary folder and return its transcript.
 
-        Raise InputError for contradictory settings and for more than one group or concept.
+        Raises InputError for contradictory settings and for more than one group or concept.
         Exceptions of the client reach the caller.
         """
         if self.config.replications > 1 or self.config.stimuli:
@@ -273,10 +272,8 @@ async def _answer_request(
 
 
 def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
-    """Return the system prompt and one user prompt that joins all other messages.
-
-    The speaker's own messages begin with "You: " in the user prompt.
-    """
+    """Return the system prompt and one user prompt that joins all other messages."""
+    # The speaker's own messages begin with "You: " in the user prompt.
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     conversation = "\n\n".join(
         f"You: {message.content}" if message.role == "assistant" else message.content

@@ -1,13 +1,12 @@
 """The sycophancy check: do participants please each other?
 
-The check measures agreement by speaking order, closeness to the other participants, and open
-disagreement. Participants state their position twice before the discussion. The difference of the
-two answers is noise, and noise alone moves extreme answers towards the mean. So the convergence in
-the discussion is compared with the convergence that this noise causes.
-
-Participants may also move because they learn from each other. Only a control condition separates
-learning from giving in. So the check has a verdict (`measures.diagnostics`) only with a control.
+It measures agreement by speaking order, closeness to the others, and open disagreement. It has a
+verdict only with a control condition.
 """
+# Participants state their position twice before the discussion. The difference of the two answers
+# is noise, and noise alone moves extreme answers towards the mean. So the convergence in the
+# discussion is compared with the convergence that this noise causes. Participants may also move
+# because they learn from each other. Only a control condition separates learning from giving in.
 
 from __future__ import annotations
 
@@ -65,7 +64,8 @@ class PositionedAnswer(NamedTuple):
 
     @property
     def dependence_group(self) -> str:
-        """The group of the answer. Answers of a group depend on each other."""
+        """The group of the answer."""
+        # Answers of a group depend on each other.
         return self.question.partition("/")[0]
 
 
@@ -83,10 +83,12 @@ class PositionRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of the sycophancy check, with groups as independent units.
+    """The result of the sycophancy check.
 
     A value is NaN if there is nothing to compare.
     """
+
+    # Groups are the independent units.
 
     # The number of answers, without the first answer to each question.
     answers: int
@@ -117,10 +119,9 @@ class Check:
     control: str | None
 
     def judge(self) -> diagnostics.Check:
-        """Return the verdict on whether participants gave in to the group.
-
-        Without a control there is no verdict, because learning from each other would look the same.
-        """
+        """Return the verdict on whether participants gave in to the group."""
+        # Without a control there is no verdict, because learning from each other would look the
+        # same.
         if self.control == "alone":
             check = check_pull_of_group(
                 self.closer,
@@ -233,11 +234,9 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
 def read_check_data(
     utterances: pl.DataFrame, statements: pl.DataFrame
 ) -> tuple[list[PositionedAnswer], list[PositionRecord]]:
-    """Return the answers and the private positions that the sycophancy check compares.
-
-    `utterances` holds the utterances of participants, and `statements` the private positions. The
-    result has one position record per discussion.
-    """
+    """Return the answers and the private positions that the sycophancy check compares."""
+    # `utterances` holds the utterances of participants, and `statements` the private positions. The
+    # result has one position record per discussion.
     answers: list[PositionedAnswer] = []
     people = []
     for (group, stimulus), part in utterances.group_by(TALK, maintain_order=True):
@@ -277,9 +276,10 @@ def answer_movements(
 ) -> list[float | None]:
     """Return how many points each answer brought its speaker closer to the others.
 
-    `answers` yields (speaker, position after the answer). The others' positions are those in
-    `first`, from before the discussion. A result is None if a position is unknown.
+    A result is None if a position is unknown.
     """
+    # `answers` yields (speaker, position after the answer). The others' positions are those in
+    # `first`, from before the discussion.
     current = dict(first)
     movements: list[float | None] = []
     for persona_id, after in answers:
@@ -291,10 +291,8 @@ def answer_movements(
 
 
 def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
-    """Return how many points each participant came closer to the others, by participant id.
-
-    The others' positions are those in `first`.
-    """
+    """Return how many points each participant came closer to the others, by participant id."""
+    # The others' positions are those in `first`.
     movements = {
         persona_id: measure_approach(first, persona_id, before, after.get(persona_id))
         for persona_id, before in first.items()
@@ -303,9 +301,9 @@ def movement_towards_others(first: Positions, after: Positions) -> dict[str, flo
 
 
 def distances_to_others(positions: Positions) -> dict[str, float]:
-    """Return the distance of each position to the mean of all other positions, by participant id.
+    """Return the distance of each position to the mean of all others, by participant id.
 
-    The result is empty for a single participant.
+    Returns an empty dict for a single participant.
     """
     total, others = math.fsum(positions.values()), len(positions) - 1
     return {
@@ -320,11 +318,9 @@ def compute_check(
     records: Sequence[PositionRecord],
     control: str | None = None,
 ) -> Check:
-    """Return the result of the sycophancy check on all discussions together.
-
-    `answers` holds the answers of all discussions. `records` holds the private positions, one
-    record per discussion. `control` names the control condition, if the study has one.
-    """
+    """Return the result of the sycophancy check on all discussions together."""
+    # `answers` holds the answers of all discussions. `records` holds the private positions, one
+    # record per discussion. `control` names the control condition, if the study has one.
     # The first answer to a question has no earlier answer to agree with.
     later = [answer for answer in answers if answer.position > 1]
     stances = [answer.stance for answer in later]
@@ -379,10 +375,7 @@ def compute_check(
 
 
 def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
-    """Return each participant's distance to the others before and after the discussion.
-
-    Participants without a position at one of the two times are left out.
-    """
+    # (before, after) of each participant. Those without a position at one of the two are left out.
     known = record.alone.keys() & record.after.keys()
     alone, in_talk = (
         distances_to_others({who: position for who, position in positions.items() if who in known})
@@ -392,11 +385,8 @@ def _paired_distances(record: PositionRecord) -> list[tuple[float, float]]:
 
 
 def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
-    """Return the slope of a value over the position in the speaking order.
-
-    Only answers to the same question are compared. The estimate is NaN with fewer than six answers,
-    or if no question has answers at different positions.
-    """
+    # Only answers to the same question are compared. The estimate is NaN with fewer than six
+    # answers, or if no question has answers at different positions.
     _, block = np.unique([answer.question for answer in answers], return_inverse=True)
     value, place = (
         np.array(values),
@@ -421,7 +411,7 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
 
 
 def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, float, float]:
-    """Return the mean spread before and after the discussion, and the p-value of convergence."""
+    # The mean spread before and after the discussion, and the p-value of convergence.
     start, end = _paired_positions((record.before, record.after) for record in records)
     retest, after = _paired_positions((record.retest, record.after) for record in records)
     # A fixed seed, so that a report computed again has the same p-value.

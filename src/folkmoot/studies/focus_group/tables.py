@@ -229,8 +229,9 @@ def read_talk(run: RunFolder) -> pl.DataFrame:
 def unusable_reason(run: RunFolder) -> str:
     """Return the reason why a run has no usable result.
 
-    A run is unusable if no participant said anything. Return an empty string for a usable run.
+    Returns "" for a usable run.
     """
+    # A run is unusable if no participant said anything.
     has_answers = (read_talk(run)["speaker_role"] == "participant").any()
     return "" if has_answers else "no participant gave an answer"
 
@@ -255,10 +256,8 @@ def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None
 
 
 def record_concept(scope: Scope, stimulus: str, config: DiscussionConfig) -> None:
-    """Record a concept.
-
-    `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`).
-    """
+    """Record a concept."""
+    # `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`).
     keys = ("product_concept", "category", "stimulus_material", "price")
     scope.record(ConceptRow(stimulus=stimulus, **{key: getattr(config, key) for key in keys}))
 
@@ -283,11 +282,9 @@ def say_message(
     address: str | None = None,
     interviewed_id: str | None = None,
 ) -> DiscussionMessage:
-    """Record a message and return it with its utterance id.
-
-    `interviewed_id` is the participant in an interview, or None in the discussion. `address` is the
-    journal address of the reply. If it is None, the message's source gives the address.
-    """
+    """Record a message and return it with its utterance id."""
+    # `interviewed_id` is the participant in an interview, or None in the discussion. `address` is
+    # the journal address of the reply. If it is None, the message's source gives the address.
     utterance = scope.say(
         Speaker(message.speaker_id, message.speaker_name, message.role.value),
         message.content,
@@ -317,11 +314,9 @@ def say_planned(
     question: str,
     address: str,
 ) -> Quoted:
-    """Record a question of the moderator's guide and return it with its source.
-
-    `address` is the journal address of the reply with the question. It is empty for a question from
-    the package.
-    """
+    """Record a question of the moderator's guide and return it with its source."""
+    # `address` is the journal address of the reply with the question. It is empty for a question
+    # from the package.
     utterance = scope.say(
         Speaker(MODERATOR, "Moderator", MODERATOR),
         question,
@@ -338,7 +333,7 @@ def say_planned(
 def say_statement(
     scope: Scope, texts: DiscussionTexts, statement: Statement, name: str, address: str
 ) -> Statement:
-    """Record the words of a private statement, and return the statement with its utterance id."""
+    """Record the words of a private statement and return it with its utterance id."""
     if not statement.words:
         return statement
     utterance = scope.say(
@@ -359,10 +354,8 @@ def _leaning_or_none(position: float | None) -> str | None:
 
 
 def record_discussion(scope: Scope, transcript: DiscussionTranscript) -> None:
-    """Record all rows of one discussion except its utterances.
-
-    `say_message` records each utterance at once, because later prompts refer to it.
-    """
+    """Record all rows of one discussion except its utterances."""
+    # `say_message` records each utterance at once, because later prompts refer to it.
     where: Where = {
         "group": transcript.group,
         "stimulus": transcript.stimulus,

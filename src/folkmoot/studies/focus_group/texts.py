@@ -27,7 +27,11 @@ PLANNING, FIRST_OPINION = "guide", "before"
 
 
 def stage_of(id: str) -> str:
-    """Return the stage in an utterance id (the fourth part), or "" if there is none."""
+    """Return the stage in an utterance id.
+
+    Returns "" if there is none.
+    """
+    # It is the fourth part of the id.
     return [*id.split("/"), "", "", ""][3]
 
 
@@ -40,7 +44,7 @@ class Where(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DiscussionTexts:
-    """The texts of one concept (`stimulus`) in one group, each with its source."""
+    """The texts of one concept in one group, each with its source."""
 
     # The settings for this concept (`DiscussionConfig.for_stimulus`).
     config: DiscussionConfig
@@ -114,28 +118,26 @@ class DiscussionTexts:
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """Return `leaning`, the words for a participant's first position, with their source."""
+        """Return the words `leaning` with their source."""
+        # They tell a participant's first position.
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )
 
     def quote_position(self, persona_id: str, turn: int, position: float) -> str:
-        """Return a position as a signed number, for the coder. Turn 0 is before the discussion."""
+        """Return a position as a signed number, for the coder."""
+        # Turn 0 is before the discussion.
         quoted = quote_value(position, "value", self._cell_id(POSITION, persona_id, turn))
         return alter_text(with_sources(quoted), f"{position:+.2f}")
 
     def quote_leaning(self, persona_id: str, turn: int, leaning: str) -> str:
-        """Return the words `leaning` for a position after a turn, with their source.
-
-        Turn 0 is before the discussion.
-        """
+        """Return the words `leaning` for a position after a turn, with their source."""
+        # Turn 0 is before the discussion.
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:
-        """Return the summary `text` from the moderator's notes on a question, with its source.
-
-        `moderator` is the id of the moderator.
-        """
+        """Return the summary `text` from the moderator's notes on a question, with its source."""
+        # `moderator` is the id of the moderator.
         return quote_value(text, "summary", self._cell_id(SUMMARY, question), moderator)
 
     def unanswered(self, question: int, texts: Iterable[str], moderator: str) -> list[str]:
@@ -152,6 +154,7 @@ def quote_phase(phase: DiscussionPhase) -> str:
 
 
 def quote_intents() -> list[str]:
-    """Return the options of the question about purchase intent. All studies share them."""
+    """Return the options of the question about buying the product."""
+    # All studies share them.
     options: list[str] = quote_all(INTENTS, "option", "protocol.purchase_intent")
     return options

@@ -82,10 +82,8 @@ EVENTS_PER_TERM = 5
 
 
 def position_change(votes: Votes) -> Finding:
-    """Return the headline finding: the share of changed choices in each condition.
-
-    Only participants with both votes count.
-    """
+    """Return the headline finding: the share of changed choices in each condition."""
+    # Only participants with both votes count.
     rates = {
         condition_votes.condition: votes.rate(condition_votes)
         for condition_votes in votes.two_vote_conditions
@@ -130,7 +128,7 @@ def position_change(votes: Votes) -> Finding:
 
 
 def summary_caveats(votes: Votes) -> tuple[str, ...]:
-    """Return notes on the limits of results with summaries, or an empty tuple."""
+    """Return notes on the limits of results with summaries, possibly none."""
     if not votes.conditions_with("summaries"):
         return ()
     several = FEW_POOLS if votes.summary_draws < FEWEST_UNITS else SEVERAL_POOLS
@@ -181,10 +179,11 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> Sentence:
 
 
 def difference_finding(votes: Votes) -> Finding | None:
-    """Return the finding on differences between all pairs of conditions, the main claims first.
+    """Return the finding on differences between pairs of conditions.
 
-    Return None if participants voted twice in fewer than two conditions.
+    Returns None if participants voted twice in fewer than two conditions.
     """
+    # All pairs are compared, the main claims first.
     return claims_finding(
         "change_differences",
         "Differences between conditions",
@@ -196,7 +195,10 @@ def difference_finding(votes: Votes) -> Finding | None:
 
 
 def vote_counts(votes: Votes) -> Finding | None:
-    """Return the finding on votes per option before and after, or None if there are no votes."""
+    """Return the finding on the votes for each option before and after.
+
+    Returns None if there are no votes.
+    """
     first = votes.counts(voter.initial_choice for voter in votes.people)
     if not any(first):
         return None
@@ -256,7 +258,10 @@ def _describe_missing(votes: Votes) -> list[Sentence]:
 
 
 def transition_finding(votes: Votes) -> Finding | None:
-    """Return the finding on the flow of votes between options, or None without second votes."""
+    """Return the finding on votes that moved from one option to another.
+
+    Returns None if there are no second votes.
+    """
     links = [
         (condition_votes.name, first_option, final_option, int(count))
         for condition_votes in votes.two_vote_conditions
@@ -298,9 +303,10 @@ def transition_finding(votes: Votes) -> Finding | None:
 def marginal_homogeneity(votes: Votes) -> Finding | None:
     """Return the finding on whether the total votes per option changed in each condition.
 
-    The Stuart–Maxwell test compares the totals before and after. Bowker's test also notices moves
-    that cancel out in the totals. Return None if no participant voted twice.
+    Returns None if no participant voted twice.
     """
+    # The Stuart–Maxwell test compares the totals before and after. Bowker's test also notices moves
+    # that cancel out in the totals.
     if not votes.two_vote_conditions:
         return None
     tables = [
@@ -368,12 +374,12 @@ class Shift(NamedTuple):
 
     @property
     def gained_votes(self) -> int:
-        """The number of participants who changed to this option."""
+        """How many participants changed to this option."""
         return self.final - self.kept
 
     @property
     def lost_votes(self) -> int:
-        """The number of participants who changed away from this option."""
+        """How many participants changed away from this option."""
         return self.first - self.kept
 
     @property
@@ -390,9 +396,9 @@ class Shift(NamedTuple):
 def option_shifts(votes: Votes) -> Finding | None:
     """Return the finding on votes gained and lost per option.
 
-    It has a McNemar test for each option in each condition, with p-values adjusted by Holm. Return
-    None if no participant voted twice.
+    Returns None if no participant voted twice.
     """
+    # One McNemar test for each option in each condition, with p-values adjusted by Holm.
     shifts = [
         Shift(
             condition_votes,
@@ -453,11 +459,12 @@ def _arm_transitions(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
 
 
 def regression_finding(votes: Votes) -> Finding | None:
-    """Return the finding on the odds of changing, from a logistic regression.
+    """Return the finding on the odds of changing a choice, from a logistic regression.
 
-    The predictors are condition and first choice, and demographics if the data are rich enough
-    (`_fit_regression`). Return None if participants voted twice in fewer than two conditions.
+    Returns None if participants voted twice in fewer than two conditions.
     """
+    # The predictors are condition and first choice, and demographics if the data are rich enough
+    # (`_fit_regression`).
     if len(votes.two_vote_conditions) < 2:
         return None
     title = "Change by condition, with first choices held equal"
@@ -547,7 +554,7 @@ def _odds_claim(condition: str, base: str, has_demographics: bool, votes: Votes)
 
 
 def _fit_regression(voters: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
-    """Return the fitted model, and True if demographics are among its predictors."""
+    # The second value is True if demographics are among the predictors.
     outcome = [bool(voter.position_changed) for voter in voters]
     columns: dict[str, Column] = {
         "condition": [str(voter.condition) for voter in voters],
@@ -574,10 +581,7 @@ def _fit_regression(voters: list[Voter], base: str, votes: Votes) -> tuple[Logit
 
 
 def _coefficient_count(values: Column) -> int:
-    """Return the number of coefficients that a column adds to the regression.
-
-    A numeric column adds one. A column of categories adds one less than its number of levels.
-    """
+    # A numeric column adds one coefficient, a column of categories one less than its levels.
     distinct_values = {value for value in values if value is not None}
     numbers = all(isinstance(value, (int, float)) for value in distinct_values)
     return 1 if numbers else max(0, len(distinct_values) - 1)
@@ -625,9 +629,9 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 def main_effects(votes: Votes) -> Finding | None:
     """Return the finding on what the summaries, the interview and the dialogue each do.
 
-    Return None if each condition adds one of them to the condition before it, because
-    `difference_finding` shows the same then.
+    Returns None if each condition adds one of them to the condition before it.
     """
+    # `difference_finding` shows the same then.
     # The effects come from a factorial regression by least squares.
     conditions = [
         condition_votes

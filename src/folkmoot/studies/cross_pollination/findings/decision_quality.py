@@ -1,8 +1,4 @@
-"""Findings about the quality of decisions.
-
-They are the spread of votes, a comparison with human benchmarks, and answers that a study file can
-ask for: confidence, rankings, restatements and delayed votes.
-"""
+"""Findings about the quality of decisions, such as the spread of votes and confidence."""
 
 from __future__ import annotations
 
@@ -48,10 +44,11 @@ SHORT_LABELS = {
 
 
 def diversity_finding(votes: Votes) -> Finding | None:
-    """Return the finding on effective number of options, evenness and polarisation of the votes.
+    """Return the finding on how the votes spread over the options.
 
-    Return None if no participant voted twice.
+    Returns None if no participant voted twice.
     """
+    # Effective number of options, evenness and polarisation.
     if not votes.two_vote_conditions:
         return None
     rows: list[Row] = []
@@ -108,11 +105,11 @@ def diversity_finding(votes: Votes) -> Finding | None:
 
 
 def shift_finding(votes: Votes) -> Finding | None:
-    """Return the finding on how far the distribution of votes moved in each condition.
+    """Return the finding on how far the votes moved in each condition.
 
-    Two distances are given: total variation (a share of the votes) and Jensen–Shannon divergence
-    (bits). Return None if no participant voted twice.
+    Returns None if no participant voted twice.
     """
+    # Two distances: total variation (a share of the votes) and Jensen–Shannon divergence (bits).
     if not votes.two_vote_conditions:
         return None
     rows: list[Row] = []
@@ -143,7 +140,7 @@ def shift_finding(votes: Votes) -> Finding | None:
 
 
 def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
-    """Return the numbers of moves between options in a condition, shape (options, options).
+    """Return how many participants moved between options, shape (options, options).
 
     Rows are first votes and columns are final votes, in the order of the study file.
     """
@@ -153,11 +150,11 @@ def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
 
 
 def human_bands(votes: Votes) -> Finding | None:
-    """Return the finding that compares simulated values with the ranges of human benchmarks.
+    """Return the finding that compares simulated values with the results of human studies.
 
-    No verdict is given, because the human studies differ in design. Return None if the run has no
-    value to compare.
+    Returns None if the run has no value to compare.
     """
+    # No verdict is given, because the human studies differ in design.
     # A participant reads a few texts or has a short talk, so the human figures are those of a short
     # debate and not those of days of deliberation.
     change = human_band("debate_choice_changed")
@@ -243,7 +240,7 @@ QUALITY = "Decision quality"
 
 
 def quality_findings(votes: Votes) -> list[Finding]:
-    """Return one finding for each optional measure with at least one answer."""
+    """Return one finding for each optional question with at least one answer."""
     findings = (
         _confidence_finding(votes),
         _ranking_finding(votes),
@@ -256,10 +253,7 @@ def quality_findings(votes: Votes) -> list[Finding]:
 def _condition_mean(
     votes: Votes, condition_votes: ConditionVotes, value_of: Callable[[Voter], float | None]
 ) -> Estimate | None:
-    """Return the mean of `value_of` over the participants of a condition who have both votes.
-
-    Return None if `value_of` returns None for all of them.
-    """
+    # Over the participants with both votes. None if `value_of` returns None for all of them.
     known = {
         n: value
         for n, voter in enumerate(condition_votes.two_vote_voters)
@@ -379,10 +373,8 @@ def _ranking_finding(votes: Votes) -> Finding | None:
 
 
 def _discordant_share(before: tuple[str, ...], after: tuple[str, ...]) -> float:
-    """Return the share of option pairs in opposite order (Kendall's distance).
-
-    Both rankings must contain the same options.
-    """
+    # Kendall's distance: the share of option pairs in opposite order. Both rankings must contain
+    # the same options.
     rank_of = {option: rank for rank, option in enumerate(after)}
     pairs = [(preferred, other) for i, preferred in enumerate(before) for other in before[i + 1 :]]
     return sum(rank_of[preferred] > rank_of[other] for preferred, other in pairs) / len(pairs)

@@ -61,32 +61,30 @@ class OptionReasons:
 
     @cached_property
     def repeated_clustering(self) -> Clustering:
-        """The clustering, with a silhouette for every number of clusters that was tried.
-
-        It is computed again, because the tables hold no silhouettes.
-        """
+        """The clustering, with a silhouette for every number of clusters that was tried."""
+        # It is computed again, because the tables hold no silhouettes.
         return best_clustering(self.vectors, self.algorithm, self.max_k, self.seed)
 
     @property
     def structure(self) -> str | None:
         """A word for how distinct the clusters are, from "none" to "strong".
 
-        It depends on the mean silhouette. None means that there is no silhouette for this number of
-        clusters.
+        None if there is no silhouette for this number of clusters.
         """
+        # The word depends on the mean silhouette.
         silhouette = self.repeated_clustering.silhouettes.get(self.cluster_count)
         return None if silhouette is None else describe_structure(silhouette)
 
     @cached_property
     def bootstrap_stability_result(self) -> Stability:
-        """The stability of the clusters when participants are resampled (bootstrap)."""
+        """How stable the clusters are when participants are resampled."""
         return bootstrap_stability(self.vectors, self.labels, self.algorithm, self.seed)
 
 
 def reason_findings(votes: Votes) -> list[Finding]:
-    """Return the findings about clusters: quality, numbers, map and members' summaries.
+    """Return the findings about clusters of reasons.
 
-    The list is empty if no reasons were clustered.
+    Returns an empty list if no reasons were clustered.
     """
     groups = _by_option(votes)
     if not groups:

@@ -46,9 +46,9 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 def persuasion_finding(votes: Votes) -> Finding | None:
     """Return the finding on noise: the share of changed choices under simple voting.
 
-    Participants of simple voting get no information between their two votes. Return None if no
-    participant voted twice.
+    Returns None if no participant voted twice.
     """
+    # Participants of simple voting get no information between their two votes.
     floor = votes.revote_condition
     rates = {
         condition_votes: votes.rate(condition_votes)
@@ -93,9 +93,9 @@ def persuasion_finding(votes: Votes) -> Finding | None:
 
 
 def option_order(votes: Votes) -> Finding | None:
-    """Return the finding on how the position of an option in the list influences the first vote.
+    """Return the finding on how an option's place in the list influences the first vote.
 
-    Return None if no order of options was recorded.
+    Returns None if no order of options was recorded.
     """
     first_votes = _first_votes(votes)
     if not first_votes:
@@ -155,10 +155,8 @@ def _first_votes(votes: Votes) -> list[Shown]:
 
 
 def respondent_checks(votes: Votes) -> Finding:
-    """Return the finding on whether the model's answers resemble those of human respondents.
-
-    A check without data is reported as not known.
-    """
+    """Return the finding on whether the model answers like human respondents."""
+    # A check without data is reported as not known.
     return respondent_checks_finding(_quality_checks(votes))
 
 
@@ -191,10 +189,8 @@ def _quality_checks(votes: Votes) -> list[Check]:
 
 
 def repeated_votes(votes: Votes) -> list[Repeat]:
-    """Return the first and the final vote of each participant with two votes.
-
-    `untouched` is True for simple voting, where participants received nothing between the votes.
-    """
+    """Return the first and the final vote of each participant with two votes."""
+    # `untouched` is True for simple voting: participants received nothing between the votes.
     return [
         Repeat(unit, "vote", first, last, untouched=condition_votes is votes.revote_condition)
         for condition_votes in votes.two_vote_conditions
@@ -210,9 +206,9 @@ def repeated_votes(votes: Votes) -> list[Repeat]:
 def spread_of_votes(votes: Votes) -> Finding | None:
     """Return the finding on whether the votes are spread like human votes.
 
-    The check is made for all first votes and for each condition. Return None if no spread could be
-    computed.
+    Returns None if no spread could be computed.
     """
+    # The check is made for all first votes and for each condition.
     checks = {
         "all first votes": check_spread_of_votes(
             votes.counts(voter.initial_choice for voter in votes.people)
@@ -251,7 +247,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 
 
 def attrition_finding(votes: Votes) -> Finding:
-    """Return the finding on missing votes: their number, the reasons, and the possible bias."""
+    """Return the finding on missing votes: how many, why, and the possible bias."""
     rows: list[Row] = []
     lost = 0
     for condition_votes in votes.conditions:
@@ -329,11 +325,8 @@ def _votes_twice(votes: Votes, condition_votes: ConditionVotes) -> bool:
 
 
 def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
-    """Return how far votes of missing participants could change each difference.
-
-    Each tuple is (label, observed difference, lowest, highest). The text names the differences that
-    could change their sign.
-    """
+    # Each tuple is (label, observed difference, lowest, highest). The text names the differences
+    # that could change their sign.
     bounded = [
         (result, result.bounds) for result in votes.claim_results if result.bounds is not None
     ]
@@ -357,9 +350,9 @@ def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], 
 def towards_opposition(votes: Votes) -> Finding | None:
     """Return the finding on moves to the option that the moderator argued for.
 
-    The share of such moves is compared with the share that random moves would have. Return None if
-    no participant with a dialogue voted twice.
+    Returns None if no participant with a dialogue voted twice.
     """
+    # The share of such moves is compared with the share that random moves would have.
     participants = votes.dialogue_participants
     if not participants:
         return None

@@ -116,7 +116,7 @@ class ConditionVotes:
 
     @property
     def changed_flags(self) -> list[bool]:
-        """One flag per participant with both votes: True if the choice changed."""
+        """Whether each participant with both votes changed the choice."""
         return [bool(voter.position_changed) for voter in self.two_vote_voters]
 
 
@@ -158,10 +158,8 @@ class Votes:
         )
 
     def exposure_of(self, condition_votes: ConditionVotes) -> ConditionDesign:
-        """Return what a condition has: summaries, interview or dialogue.
-
-        A condition that the study file does not declare has none of these.
-        """
+        """Return which of summaries, interview and dialogue a condition has."""
+        # A condition that the study file does not declare has none of these.
         return self.condition_switches.get(condition_votes.condition, ConditionDesign())
 
     @cached_property
@@ -169,7 +167,7 @@ class Votes:
         return condition_switches(self.config)
 
     def conditions_with(self, switch: str) -> list[ConditionVotes]:
-        """Return the conditions with `switch` on and at least one participant who voted twice."""
+        """Return the conditions with `switch` in which at least one participant voted twice."""
         return [
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -178,15 +176,14 @@ class Votes:
 
     @cached_property
     def summary_draws(self) -> int:
-        """The number of versions of the summaries. Each version is shown to other participants."""
+        """The number of versions of the summaries."""
+        # Each version is shown to other participants.
         return max((voter.summary_draw or 1 for voter in self.people), default=1)
 
     def rate(self, condition_votes: ConditionVotes) -> Estimate:
-        """Return the share of participants in a condition who changed their choice.
-
-        The interval is Wilson's. If there are several versions of the summaries, it is widened
-        where readers of one version vote alike.
-        """
+        """Return the share of participants in a condition who changed their choice."""
+        # The interval is Wilson's. If there are several versions of the summaries, it is widened
+        # where readers of one version vote alike.
         plain = wilson(condition_votes.changed_count, condition_votes.participant_count)
         if not self._has_several_draws(condition_votes):
             return self._with_draw_count(plain)
@@ -210,18 +207,18 @@ class Votes:
 
     @property
     def analysis_basis(self) -> Basis:
-        """The independent units of the findings.
-
-        Usually the unit is a participant, and the results hold only for the summaries of this run.
-        If a model wrote at least `FEWEST_UNITS` versions of the summaries, the unit is a version.
-        """
+        """The independent units of the findings."""
+        # Usually the unit is a participant, and the results hold only for the summaries of this
+        # run. If a model wrote at least `FEWEST_UNITS` versions of the summaries, the unit is a
+        # version.
         if self.summary_draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.summary_draws}
         return self.conditional_basis
 
     @property
     def conditional_basis(self) -> Basis:
-        """The participants as units of analysis, for results on the summaries of this run alone."""
+        """The participants as units of analysis."""
+        # For results on the summaries of this run alone.
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1
@@ -239,15 +236,13 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if neighbouring conditions differ by one thing: summaries, interview or dialogue.
-
-        It is False with `exposure: source`: final votes after a dialogue then have no summaries.
-        """
+        """True if neighbouring conditions differ by one thing: summaries, interview or dialogue."""
+        # It is False with `exposure: source`: final votes after a dialogue then have no summaries.
         return self.config.get("exposure") != "source"
 
     @property
     def prompts_phrase(self) -> str:
-        """Where the prompts come from (the study file or Folkmoot), as a phrase for notes."""
+        """Where the prompts come from, as a phrase for notes."""
         return (
             "the prompts of the study file"
             if self.config.get("prompts")
@@ -258,11 +253,9 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return which votes depend on each other: one unit name per participant with both votes.
-
-        Readers of the same version of the summaries share a unit, if a model wrote several
-        versions. Otherwise each participant is a unit.
-        """
+        """Return the name of the unit of analysis of each participant with both votes."""
+        # Readers of the same version of the summaries share a unit, if a model wrote several
+        # versions. Otherwise each participant is a unit.
         return [
             self._unit_of_participant[voter.participant_id]
             for voter in condition_votes.two_vote_voters
@@ -279,7 +272,10 @@ class Votes:
         return dict(zip(rows["participant_id"], units_of(rows).of, strict=True))
 
     def find_condition(self, condition: str) -> ConditionVotes | None:
-        """Return the votes of a condition, or None if no participant in it voted twice."""
+        """Return the votes of a condition.
+
+        Returns None if no participant in it voted twice.
+        """
         return next(
             (
                 condition_votes
@@ -291,7 +287,10 @@ class Votes:
 
     @property
     def revote_condition(self) -> ConditionVotes | None:
-        """The condition with nothing between two votes, or None if no participant voted twice."""
+        """The condition with nothing between its two votes.
+
+        None if no participant in it voted twice.
+        """
         return self.find_condition(SIMPLE_VOTING)
 
     @property
@@ -323,11 +322,14 @@ class Votes:
 
     @cached_property
     def answers(self) -> Collection[Mapping[str, object]]:
-        """The rows of the table `answers`, or an empty collection if the run lacks the table."""
+        """The rows of the table `answers`.
+
+        Empty if the run lacks the table.
+        """
         return RowStream(self.run.scan_table("answers")) if self.run.has_table("answers") else ()
 
     def participant_texts(self, *where: pl.Expr) -> Collection[str]:
-        """Return the texts of participants' turns. `where` filters the rows of `utterances`."""
+        """Return the participants' turns in the rows of `utterances` that match `where`."""
         if not self.run.has_table("utterances"):
             return ()
         # Rows without a turn are private texts, such as restatements.
@@ -341,10 +343,8 @@ class Votes:
 
     @property
     def undescribed_clusters(self) -> list[str]:
-        """The clusters that lack a description in one version of the summaries.
-
-        Readers of that version are not shown the cluster.
-        """
+        """The clusters that lack a description in one version of the summaries."""
+        # Readers of that version are not shown the cluster.
         undescribed = [
             cluster_row["cluster_id"]
             for cluster_row in self.cluster_rows
@@ -361,10 +361,9 @@ class Votes:
         ]
 
     def summary_embeddings(self) -> dict[str, NDArray[np.float32]]:
-        """Return the embedding of each individual summary, by participant id.
-
-        The file is read at each call, because it would take too much memory to keep all embeddings.
-        """
+        """Return the embedding of each individual summary, by participant id."""
+        # The file is read at each call, because it would take too much memory to keep all
+        # embeddings.
         path = self.run.path / "individual_embeddings.json"
         return iterate_vectors(path, "embeddings") if path.exists() else {}
 
@@ -418,11 +417,9 @@ VOTED_IN = {
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the table `participants` in which the excluded votes are null.
-
-    `excluded` holds the rows of `answers` to exclude. `position_changed` is null if it needs one of
-    these votes.
-    """
+    """Return the table `participants` in which the excluded votes are null."""
+    # `excluded` holds the rows of `answers` to exclude. `position_changed` is null if it needs one
+    # of these votes.
     votes = excluded.filter(role="participant", kind="choice")
     exclusions = {
         column: pl.col("participant_id").is_in(

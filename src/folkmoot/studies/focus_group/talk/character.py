@@ -1,7 +1,5 @@
-"""Find replies that are out of character, by typical English phrases.
-
-The report counts them. They stay in the data, and no other measure depends on the count.
-"""
+"""Find replies that are out of character, by typical English phrases."""
+# The report counts them. They stay in the data, and no other measure depends on the count.
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
 class PrivateAnswers(NamedTuple):
-    """The private answers of one participant at one time: opinion and purchase intent."""
+    """What one participant answered in private at one time."""
 
     statement: Statement
     intents: tuple[PurchaseIntent, ...]
@@ -38,14 +38,10 @@ class PrivateAnswers(NamedTuple):
 async def ask_in_private(
     scope: Scope, people: Sequence[Participant], talk: TableDiscussion | None = None
 ) -> list[PrivateAnswers]:
-    """Ask each participant in private, before the discussion or after it.
-
-    `talk` is the discussion, or None before it. Before the discussion, models are asked for their
-    position twice, and the difference is noise. Humans are asked once, because they would remember
-    their answer.
-
-    With seeded opinions (drawn with the persona) no position is asked for.
-    """
+    """Ask each participant in private, before the discussion or after it."""
+    # `talk` is the discussion, or None before it. Before the discussion, models are asked for their
+    # position twice, and the difference is noise. Humans are asked once, because they would
+    # remember their answer. With seeded opinions (drawn with the persona) no position is asked for.
     when = InterviewTime.AFTER if talk else InterviewTime.BEFORE
     messages = talk.messages if talk else []
 
@@ -88,7 +84,7 @@ async def _state_before(participant: Participant, scope: Scope) -> Statement:
 
 
 class Interview(NamedTuple):
-    """The interview of one participant: its messages, and the private answers after it."""
+    """The messages of one participant's interview, and the private answers after it."""
 
     messages: tuple[DiscussionMessage, ...]
     private: PrivateAnswers
@@ -99,11 +95,9 @@ async def interview_participants(
     people: Sequence[Participant],
     guide: Mapping[DiscussionPhase, Sequence[str]],
 ) -> dict[str, Interview]:
-    """Interview each participant without the others, if the study has `control: alone`.
-
-    The interviewer asks all questions of the guide word for word. The prompts contain the
-    participant's first opinion and no words of other participants.
-    """
+    """Interview each participant without the others, if the study has `control: alone`."""
+    # The interviewer asks all questions of the guide word for word. The prompts contain the
+    # participant's first opinion and no words of other participants.
 
     async def interview_person(scope: Scope, participant: Participant) -> Interview:
         participant = replace(participant, alone=True)
@@ -168,10 +162,8 @@ async def interview_participants(
 
 
 def with_opinion(participant: Participant, statement: Statement) -> Participant:
-    """Return the participant with the stated opinion as the first opinion.
-
-    Return the participant unchanged if the statement has no position.
-    """
+    """Return the participant with the stated opinion as the first opinion."""
+    # The participant is unchanged if the statement has no position.
     if statement.position is None:
         return participant
     opinion = Opinion(valence=statement.position, sentence=statement.words)

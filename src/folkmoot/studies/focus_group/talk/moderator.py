@@ -1,7 +1,5 @@
-"""The moderator: plans the guide, keeps notes, asks questions, and chooses who answers.
-
-The functions below the class choose who answers. They call no model.
-"""
+"""The moderator: plans the guide, keeps notes, asks questions, and chooses who answers."""
+# The functions below the class choose who answers. They call no model.
 
 from __future__ import annotations
 
@@ -128,7 +126,7 @@ class Question:
 
 @dataclass
 class Moderator:
-    """The moderator of one discussion (`group`, `stimulus`)."""
+    """The moderator of one discussion."""
 
     config: DiscussionConfig
     # First names by participant id.
@@ -168,11 +166,9 @@ class Moderator:
         )
 
     async def generate_discussion_guide(self, scope: Scope) -> list[str]:
-        """Plan the questions of every phase before the discussion, and return all of them in order.
-
-        The researcher's own questions are used unchanged. A phase without a usable plan gets the
-        packaged questions (`STOCK_QUESTIONS`).
-        """
+        """Plan the questions of all phases before the discussion and return them in order."""
+        # The researcher's own questions are used unchanged. A phase without a usable plan gets the
+        # packaged questions (`STOCK_QUESTIONS`).
         for phase in self.config.phases:
             if researcher_questions := self.texts.researcher_questions(phase):
                 self.discussion_guide[phase] = tuple(researcher_questions)
@@ -218,12 +214,12 @@ class Moderator:
     async def generate_question(
         self, scope: Scope, phase: DiscussionPhase, index: int, so_far: Sequence[DiscussionMessage]
     ) -> Question:
-        """Return the next question: the planned one, adapted to the discussion so far.
+        """Return the planned question, adapted to the discussion so far.
 
-        `index` counts the questions of the phase from 0. The planned question is asked unchanged if
-        the moderator's reply is missing. The same holds if the reply changes the wording of a
-        question that the researcher gave.
+        `index` counts the questions of the phase from 0.
         """
+        # The planned question is asked unchanged if the moderator's reply is missing. The same
+        # holds if the reply changes the wording of a question that the researcher gave.
         planned = self.discussion_guide[phase][index]
         is_fixed = bool(self.texts.researcher_questions(phase))
         shows_material = phase is DiscussionPhase.REACTION and index == 0
@@ -276,11 +272,12 @@ class Moderator:
     async def generate_followup(
         self, scope: Scope, response: DiscussionMessage, so_far: Sequence[DiscussionMessage]
     ) -> str | None:
-        """Return a follow-up question to one answer, or None if nothing is asked.
+        """Return a follow-up question to one answer.
 
-        A first follow-up asks for the reason. It is asked only after some of the surprising
-        answers, chosen at random. A second one asks why the reason matters.
+        Returns None if nothing is asked.
         """
+        # A first follow-up asks for the reason. It is asked only after some of the surprising
+        # answers, chosen at random. A second one asks why the reason matters.
         if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):
             return None
         prompt = scope.prompt(
@@ -304,11 +301,9 @@ class Moderator:
         questions_left: int,
         rng: np.random.Generator,
     ) -> list[Participant]:
-        """Return the participants who answer a question, in speaking order.
-
-        `called` holds the ids of those whom the question addresses by name. `questions_left` is the
-        number of questions that follow.
-        """
+        """Return the participants who answer a question, in speaking order."""
+        # `called` holds the ids of those whom the question addresses by name. `questions_left` is
+        # the number of questions that follow.
         shares = self.speaking_shares(so_far, questions_left)
         willing = [
             participant.id
@@ -362,7 +357,10 @@ _NUMBERING = re.compile(
 def find_remark(
     remark: Remark | None, so_far: Sequence[DiscussionMessage]
 ) -> DiscussionMessage | None:
-    """Return the latest message of a participant that contains the remark's words, or None."""
+    """Return the latest message of a participant that contains the remark's words.
+
+    Returns None if there is no such message.
+    """
     remark_words = _normalise_text(remark.words) if remark else ""
     matches = (
         message
@@ -388,11 +386,9 @@ def strip_numbering(text: str) -> str:
 
 
 def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
-    """Return the minimum and maximum number of participants who answer one question.
-
-    The limits are 3 and 6 for a group of eight. For other groups the limits are proportional to the
-    size. Neither limit is above `cap`.
-    """
+    """Return the minimum and maximum number of participants who answer one question."""
+    # The limits are 3 and 6 for a group of eight. For other groups the limits are proportional to
+    # the size. Neither limit is above `cap`.
     # `floor(x + 0.5)` rounds halves up. `round` would round them to even numbers.
     max_count = max(1, min(cap, math.floor(6 * participant_count / 8 + 0.5)))
     min_count = max(1, min(max_count, math.floor(3 * participant_count / 8 + 0.5)))
@@ -414,10 +410,8 @@ class SpeakingShares:
     mute: frozenset[str] = frozenset()
 
     def silent_participants(self) -> list[str]:
-        """Return the participants without an answer so far.
-
-        Participants who left their last questions unanswered (`mute`) are left out.
-        """
+        """Return the participants without an answer so far."""
+        # Participants who left their last questions unanswered (`mute`) are left out.
         return [
             persona_id
             for persona_id, count in self.spoken.items()
@@ -449,10 +443,11 @@ def choose_respondents(
 ) -> list[str]:
     """Return the ids of the participants who answer, in speaking order.
 
-    Participants in `called` (addressed by name) answer first, all others in random order. Places go
-    to participants who would otherwise speak too rarely, then to those in `willing`. The quietest
-    participants fill the places up to the minimum. `limits` is (minimum, maximum).
+    `limits` is (minimum, maximum).
     """
+    # Participants in `called` (addressed by name) answer first, all others in random order. Places
+    # go to participants who would otherwise speak too rarely, then to those in `willing`. The
+    # quietest participants fill the places up to the minimum.
     min_count, max_count = limits
     chosen = list(dict.fromkeys(called))[:max_count]
     chosen += _overdue_participants(shares, chosen, max_count)

@@ -1,8 +1,8 @@
 """Read free text with a coder, a lexicon and codebooks.
 
-The coder is a model. After each answer, it gives the position and the message that is answered. A
-lexicon rates the tone. Codebooks give objections, needs, themes and private stances.
+The coder is a model and gives positions. A lexicon rates the tone.
 """
+# Codebooks give objections, needs, themes and private stances.
 
 from __future__ import annotations
 
@@ -96,11 +96,10 @@ async def read_position(
     answer: str,
     history: Sequence[DiscussionMessage],
 ) -> Position:
-    """Ask the coder which position an answer expresses, and to which message it responds.
-
-    `history` holds the messages before the answer. If the coder gives no position, `last_position`
-    is returned. A first position (`last_position` None) does not count as a change.
-    """
+    """Ask the coder which position an answer expresses, and to which message it responds."""
+    # `history` holds the messages before the answer. If the coder gives no position,
+    # `last_position` is returned. A first position (`last_position` None) does not count as a
+    # change.
     others = [
         message
         for message in history
@@ -167,11 +166,9 @@ async def read_position(
 def is_surprising(
     stance: str | None, tone: float | None, last: float | None, changed: bool
 ) -> bool:
-    """Return whether an answer is worth a follow-up question.
-
-    An answer is surprising if it changes the speaker's position or openly disagrees with another
-    speaker. A tone clearly against the speaker's last position (`last`) is surprising too.
-    """
+    """Return whether an answer is worth a follow-up question."""
+    # An answer is surprising if it changes the speaker's position or openly disagrees with another
+    # speaker. A tone clearly against the speaker's last position (`last`) is surprising too.
     tone_value, position = tone or 0.0, last or 0.0
     contradicts_position = (
         abs(tone_value) >= 0.5 and abs(position) >= 0.2 and tone_value * position < 0
@@ -198,11 +195,9 @@ def answer_id(transcript: DiscussionTranscript, message: DiscussionMessage) -> s
 async def code_remarks(
     session: Session[DiscussionConfig], talks: Sequence[DiscussionTranscript]
 ) -> None:
-    """Code all answers and private statements.
-
-    Answers of the warm-up are left out, because participants only introduce themselves there.
-    Private statements are coded so that the report can compare words and positions.
-    """
+    """Code all answers and private statements."""
+    # Answers of the warm-up are left out, because participants only introduce themselves there.
+    # Private statements are coded so that the report can compare words and positions.
     answers = [
         coding.TextToCode(
             answer_id(talk, message),
@@ -228,9 +223,7 @@ async def code_remarks(
 
 
 def kind_and_name(code: str) -> tuple[str, str]:
-    """Return the kind and the name of a code: ("objection", "price") for "objection_price".
-
-    The kinds are objection, need and theme. A code without one of these prefixes is a theme.
-    """
+    """Return the kind and the name of a code, such as ("objection", "price")."""
+    # The kinds are objection, need and theme. A code without one of these prefixes is a theme.
     kind, separator, name = code.partition("_")
     return (kind, name) if separator and kind in ("objection", "need", "theme") else ("theme", code)

@@ -28,7 +28,7 @@ PROBE_LADDER = 2
 
 @dataclass
 class TableDiscussion:
-    """The state of one group's discussion, and the method that asks a question."""
+    """The state of one group's discussion."""
 
     config: DiscussionConfig
     moderator: Moderator
@@ -45,9 +45,9 @@ class TableDiscussion:
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
         """Ask one question, and let the chosen participants answer it in turn.
 
-        One of them may be asked for the reason, and then why the reason matters. `index` counts the
-        questions of the phase from 0.
+        `index` counts the questions of the phase from 0.
         """
+        # One of them may be asked for the reason, and then why the reason matters.
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
         moderator = self.moderator
@@ -102,10 +102,7 @@ class TableDiscussion:
     def _remaining_respondents(
         self, asked: DiscussionMessage, waiting: list[Participant]
     ) -> list[Participant] | None:
-        """Return the participants who still answer after a follow-up question of the moderator.
-
-        The follow-up may take the place of one of them. Return None if no follow-up can be asked.
-        """
+        # A follow-up may take the place of one of them. None if no follow-up can be asked.
         if self.probes >= self.config.all_questions // 2:
             return None
         min_count, max_count = respondent_limits(len(self.participants), self.config.responses_cap)
@@ -127,10 +124,7 @@ class TableDiscussion:
     async def _record_answer(
         self, scope: Scope, participant: Participant, question: DiscussionMessage
     ) -> DiscussionMessage | None:
-        """Ask for one answer, let the coder read it, and record it.
-
-        Return None if the answer is missing.
-        """
+        # None if the answer is missing.
         is_addressed = participant.id in question.asks
         answer_scope = scope.child(participant.id, "says")
         reply = await participant.respond(
@@ -187,10 +181,8 @@ class TableDiscussion:
         )
 
     def current_position(self, participant: Participant) -> float | None:
-        """Return the last known position of a participant, or None.
-
-        Until the participant has answered, it is the private position before the discussion.
-        """
+        """Return the last known position of a participant, or None."""
+        # Until the participant has answered, it is the private position before the discussion.
         own_positions = [
             message.valence
             for message in self.messages
@@ -230,10 +222,7 @@ class TableDiscussion:
     def _add_message(
         self, scope: Scope, message: DiscussionMessage, address: str
     ) -> DiscussionMessage:
-        """Record a message and return it with its utterance id.
-
-        `address` is the reply's address in the journal, or empty without a reply.
-        """
+        # `address` is the reply's address in the journal, or empty without a reply.
         recorded = say_message(scope, self.moderator.texts, message, address=address)
         self.messages.append(recorded)
         return recorded

@@ -1,8 +1,8 @@
 """Find the product and the views of others in a prompt, for the embedded respondent.
 
-The module `respondent` forms opinions from them. A view is a first-person sentence of an utterance
-with a word for or against the product.
+A view is a first-person sentence with a word for or against the product.
 """
+# The module `respondent` forms opinions from them.
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def load_wordings() -> Mapping[str, Any]:
 
 
 class View(NamedTuple):
-    """A word for (`side` 1) or against (`side` −1) the product, with its concern."""
+    """A word for or against the product, with its concern."""
+
+    # `side` is 1 for and −1 against.
 
     concern: str
     side: int
@@ -53,11 +55,9 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 
 @lru_cache(maxsize=16384)
 def sentence_views(sentence: str) -> tuple[View, ...]:
-    """Return the words in a sentence that speak for or against the product, as views.
-
-    A negation reverses the side of a word that follows it. In a first-person sentence, quoted text
-    does not count, because the speaker repeats the words of others.
-    """
+    """Return the words in a sentence that speak for or against the product."""
+    # A negation reverses the side of a word that follows it. In a first-person sentence, quoted
+    # text does not count, because the speaker repeats the words of others.
     views = []
     if FIRST_PERSON.search(sentence):
         sentence = re.sub("“[^”]*”", " ", sentence)
@@ -89,10 +89,8 @@ def collapse_spaces(text: str) -> str:
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """Return the texts in the request that quote one of `columns`, in order.
-
-    A column belongs to a table, or is a key of the study file.
-    """
+    """Return the texts in the request that quote one of `columns`, in order."""
+    # A column belongs to a table, or is a key of the study file.
     return [
         passage
         for passage in mind.reading.passages
@@ -101,10 +99,11 @@ def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
 
 
 def text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last text of the request that comes from `column`, or an empty string.
+    """Return the last text of the request that comes from `column`.
 
-    `column` is a column of a table or a key of the study file.
+    Returns "" if there is none.
     """
+    # `column` is a column of a table or a key of the study file.
     passages = shown_passages(mind, column)
     return passages[-1].text if passages else ""
 
@@ -125,12 +124,18 @@ class Product(NamedTuple):
 
     @property
     def concept_text(self) -> str:
-        """The concept for use in a sentence, or "this" if the prompt has none."""
+        """The concept for use in a sentence.
+
+        "this" if the prompt has none.
+        """
         return self.described.strip().rstrip(".") or "this"
 
     @property
     def product_noun(self) -> str:
-        """The product's noun with an article, such as "the oven", or "it" if none is found."""
+        """The product's noun with an article, such as "the oven".
+
+        "it" if none is found.
+        """
         head = re.split(
             r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
             self.concept_text,
@@ -155,10 +160,8 @@ _PRICE_PATTERN = re.compile(
 
 
 def read_product(mind: SimulatedRespondent) -> Product:
-    """Return the product of a request, with the price that the prompt asks about.
-
-    If the prompt asks about none, the price is the product's own, or the last one in the texts.
-    """
+    """Return the product of a request, with the price that the prompt asks about."""
+    # If the prompt asks about none, the price is the product's own, or the last one in the texts.
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)
     named_prices = _PRICE_PATTERN.findall(f"{described} {material}")
@@ -210,10 +213,8 @@ def names_of(mind: SimulatedRespondent) -> dict[str, str]:
 def views_of_others(
     mind: SimulatedRespondent, passages: Sequence[Passage] | None = None
 ) -> list[ReportedView]:
-    """Return other participants' first-person sentences for or against the product, in order.
-
-    Only `passages` are searched. Without `passages`, all utterances are searched.
-    """
+    """Return other participants' first-person sentences for or against the product, in order."""
+    # Only `passages` are searched. Without `passages`, all utterances are searched.
     # A sentence that the respondent has said as well is not a view of others.
     own_sentences = {
         collapse_spaces(sentence) for text in own_words(mind) for sentence in split_sentences(text)
