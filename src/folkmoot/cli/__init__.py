@@ -1,8 +1,9 @@
-"""The command line, `folkmoot`.
+"""The command line, `folkmoot`. No other package imports it.
 
-Start with `app`, the commands and their options.
+- `app`: the commands and their options. Start here.
+- `results_app` and `personas_app`: the commands for finished runs and for personas.
+- `results`, `show` and the other topics: the functions that the commands call.
 """
-# No other package imports this package.
 
 from __future__ import annotations
 

@@ -73,12 +73,12 @@ class StudyField:
 
     @property
     def can_become_rows(self) -> bool:
-        """True if the key accepts rows and the form shows a field for a single value."""
+        """True if the researcher can replace the single value by rows."""
         return self.rows_instead is not UNSET
 
     @property
     def key_name(self) -> str:
-        """The name of the input in which the researcher renames a key."""
+        """The name of the input in which the researcher renames the field's key."""
         return f"key {self.name}"
 
     @property
@@ -119,7 +119,7 @@ class StudyField:
 
     @property
     def is_essential_inside(self) -> bool:
-        """True if the first section of the form holds the field or one inside it."""
+        """True if the field, or one inside it, is essential."""
         has_essential_field = self.kind == "group" and any(
             field.is_essential_inside for field in self.inner
         )

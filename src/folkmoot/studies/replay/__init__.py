@@ -3,6 +3,7 @@
 `folkmoot new --from-people FILE` makes a replay from a table of human answers. Start reading at
 `asking.run_protocol`.
 """
+# The study folder holds a short Python file that imports this package: `writing.CODE`.
 
 from __future__ import annotations
 

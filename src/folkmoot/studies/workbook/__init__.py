@@ -1,6 +1,15 @@
 """Workbook: an experiment that is defined by a spreadsheet.
 
-Start reading with `config`, the model of a workbook, and `protocol`, the order of a run.
+Start reading with `config` and `protocol`. No other study type imports this package.
+
+- `config`: the model of a workbook.
+- `protocol`: the order of a run.
+- `spreadsheet`: reads files into the model.
+- `checks`: finds problems of the design.
+- `participants`: draws sessions and roles.
+- `sessions` and `asking`: the state of a session and its questions.
+- `expressions` and `placeholders`: the language of the cells.
+- `answers`: reads options and replies.
 """
 
 from __future__ import annotations

@@ -577,7 +577,10 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """Return the reply to the last repeated question as an invalid answer."""
+        """Return an invalid answer for a reply that never passed validation.
+
+        Returns Missing if the reply is empty.
+        """
         text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")

@@ -122,9 +122,9 @@ def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
-    """Yield each text with placeholders, filled in as before a run, with its cell's address.
+    """Yield each text as filled in before a run, with the address of its cell.
 
-    If a text cannot be filled in, the ExpressionProblem is yielded in its place.
+    An ExpressionProblem takes the place of a text that cannot be filled in.
     """
     for text, role, where in _speaker_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():

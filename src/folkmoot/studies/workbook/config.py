@@ -411,7 +411,7 @@ class WorkbookConfig(StudyConfig):
 
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
-    """Return the study file keys that a workbook implies, and notes on its language model."""
+    """Return the settings that follow from a workbook, and notes on its language model."""
     settings = workbook.settings
     values: dict[str, object] = {
         "temperature": settings.temperature,
@@ -464,7 +464,7 @@ _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
 @dataclass(frozen=True)
 class Measure:
-    """A number that participants give, in one round or in several."""
+    """A numeric outcome of participants, in one round or in several."""
 
     name: str
     # (Round number, variable) pairs.

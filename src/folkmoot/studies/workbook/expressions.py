@@ -560,7 +560,7 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
 
 
 def in_order(computed: Sequence[Computed]) -> list[Computed]:
-    """Return computed values so that each follows the values in its expression.
+    """Return computed values in order, each after the values that it uses.
 
     Raises ExpressionProblem if they depend on each other in a cycle.
     """

@@ -81,7 +81,7 @@ class Experiment:
     workbook: Workbook
 
     def find_special_role(self, name: str) -> Role | None:
-        """Return the role that acts as this special role.
+        """Return the special role with this name.
 
         Returns None if the workbook has no such role.
         """

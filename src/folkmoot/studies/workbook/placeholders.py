@@ -1,5 +1,4 @@
-"""Fill the placeholders of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark
-#}`.
+"""Fill the placeholders of a workbook, such as `{{ name }}` and `{% if name %}`.
 
 An expression is as in the module `expressions`, but without aggregates such as `sum(x)`.
 """

@@ -418,7 +418,7 @@ def participant_speaker(
     *,
     profile: bool = True,
 ) -> Speaker:
-    """Return a participant with the system prompt: persona, role, treatment and context."""
+    """Return a participant as a speaker, with persona, role, treatment and context."""
     # Humans who answer for themselves get `profile=False`, so nothing from the profiles sheet.
     role, treatment, context = render_system_texts(state, seat, state.experiment.roles[seat.role])
     shows_profile = profile and state.experiment.workbook.settings.show_profile
@@ -484,7 +484,7 @@ def _role_of(state: SessionState, speaker: SessionParticipant | str, role: Role)
 
 
 def quote_material(text: SourcedText, template: str, source_id: str) -> SourcedText:
-    """Mark a text of the workbook with its cell as the source."""
+    """Mark a cell of the workbook as the source of a text."""
     # The source is marked as altered if `text` differs from the cell's `template`.
     return enclose_text(text, Source("material", source_id, altered=text != template))
 

@@ -1,4 +1,9 @@
 """Read and write workbooks as spreadsheet files.
 
-Start with `reading`, which makes a workbook from the sheets.
+Start with `reading`. No other module of this study type opens a spreadsheet.
+
+- `reading`: makes a workbook from the sheets.
+- `sheets`: reads cells.
+- `layouts`: knows the names of sheets and columns and writes new workbooks.
+- `qualtrics`: converts a Qualtrics survey into a workbook.
 """

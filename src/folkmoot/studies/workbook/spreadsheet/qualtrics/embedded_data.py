@@ -103,7 +103,7 @@ class EmbeddedData:
         return field in self._set_by_flow
 
     def set_value(self, field: str, setting: Setting) -> None:
-        """Record that the flow sets a field at the current point of the flow."""
+        """Record that a step of the survey sets a field."""
         self.settings.setdefault(field, []).append(setting)
 
     # --- use -----------------------------------------------------------------------------------
