@@ -78,10 +78,9 @@ class Gateway:
     - `shared_limits`: the budget and the rate limiters that other runs or workers share.
     - `seat_manager`: delivers questions to humans.
 
-    Methods raise DriftError if the journal holds another request, and StorageError if the disk
-    fails.
-    They raise FatalModelError for a wrong key or an unknown model.
-    They raise RunPausedError if retries, quota or budget are used up.
+    Raises DriftError for a changed request, and StorageError for a failing disk.
+    Raises FatalModelError for a wrong key or an unknown model.
+    Raises RunPausedError if retries, quota or budget are used up.
     """
 
     # `provider_for` is called once per model, and never in a replay.

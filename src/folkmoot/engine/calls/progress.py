@@ -105,7 +105,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class PreflightCheck:
-    """The result of one preflight call, in words."""
+    """The result of one test call before a run, in words."""
 
     model: str
     role: str
@@ -123,8 +123,9 @@ class PreflightCheck:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """One test call for each model, role and answer kind is done."""
+    """The test calls before the run are done."""
 
+    # One real call for each model, role and answer kind.
     calls: tuple[PreflightCheck, ...]
 
 

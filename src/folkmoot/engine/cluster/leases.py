@@ -161,7 +161,7 @@ class Leases:
         self._budget.lend_to_worker(-account.usd, -account.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
-        """Count a worker's call that is now in the journal as spent.
+        """Count a worker's journaled call as spent.
 
         `cost`: in USD, or None if unknown.
         """
@@ -176,7 +176,7 @@ class Leases:
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
-        """Count the maximum cost in USD of a worker's broken-off reply as spent."""
+        """Count a worker's broken-off reply as spent, at its maximum cost in USD."""
         account = self._accounts[worker]
         usd = min(account.usd, max_usd)
         account.usd -= usd
@@ -211,7 +211,7 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Return the seconds for which each model's calls must still wait."""
+        """Return how many seconds the calls of each model must still wait."""
         # Models without a wait are left out.
         hold_seconds = {
             model: limiter.hold_seconds for model, limiter in self._shared_limits.limiters.items()

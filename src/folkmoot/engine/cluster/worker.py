@@ -462,7 +462,7 @@ def _load_study_type(reference: bytes | str | tuple[str, Consent]) -> Study:
 
 
 def remote_shard_folder(key: str) -> Path:
-    """Return the folder for a worker's entries if it cannot see the run folder."""
+    """Return the folder for journal entries on a machine without the run folder."""
     return Path(tempfile.gettempdir()) / f"folkmoot-shards-{os.getuid()}" / key
 
 

@@ -80,7 +80,7 @@ def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
 
 
 def hash_superseding(number: int, address: str, at: float) -> bytes:
-    """Return the hash of the event that a new answer replaced an entry.
+    """Return the hash that records the replacement of an entry by a new answer.
 
     Returns b"" for a damaged row with values of a wrong type.
     """

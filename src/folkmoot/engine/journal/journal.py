@@ -206,7 +206,7 @@ class Journal(JournalReader):
         unpriced: bool,
         at_once: bool,
     ) -> None:
-        """Queue a change of the number and the cost of calls that may be sent.
+        """Queue a change in how many calls may be sent, and at what cost.
 
         - `more`: the change, negative for fewer calls.
         - `done`: called by the writer thread when the change is on disk.
@@ -233,7 +233,7 @@ class Journal(JournalReader):
     def note(self, batch: BatchRecord, keys: Iterable[str] = ()) -> Future[None]:
         """Write a batch and the keys of its requests.
 
-        The result is done after the write.
+        The returned future is done after the write.
         """
         # The content digest leaves batches out, because the way in which requests were sent does
         # not change the results.
@@ -242,7 +242,7 @@ class Journal(JournalReader):
     def put_broken(self, broken: BrokenReply) -> Future[None]:
         """Write the record of a reply that broke off.
 
-        The result is done after the write.
+        The returned future is done after the write.
         """
         # A resume counts the maximum cost of the reply against the budget. The content digest
         # leaves it out.

@@ -1,21 +1,18 @@
-"""The file of a journal: one SQLite database (WAL, synchronous=FULL), readable with any sqlite3.
+"""The file of a journal: one SQLite database, readable with any sqlite3."""
 
-Schema:
-    meta(key, value)               format, the software that made the file, hashes of the tables
-    texts(hash, text)              long texts, once each, by hash (see `commit_group`)
-    entries(number, address, …)    one row per journaled call, kind ask, embed or compute
-    superseded(…, at, gone, event) entries replaced under --accept-changes
-    batches(name, model, id, …)    batches submitted to a vendor, without replies
-    batched(key, batch)            request (key of `BatchQueue`) and its batch
-    broken(at, address, …)         broken-off replies that may have been billed, with maximum cost
-    loans(number, at, who, …)      calls that may be billed without an entry
-
-`integrity.py` describes the hashes. Format 3 had weaker hashes, and formats 1 and 2 had none.
-Format 1 hashed requests in another way. Journals of these three formats can be read, but their runs
-cannot be resumed.
-
-Used by `journal.py`, `withdrawal.py` and `repair.py`.
-"""
+# Schema (WAL, synchronous=FULL):
+#     meta(key, value)               format, the software that made the file, hashes of the tables
+#     texts(hash, text)              long texts, once each, by hash (see `commit_group`)
+#     entries(number, address, …)    one row per journaled call, kind ask, embed or compute
+#     superseded(…, at, gone, event) entries replaced under --accept-changes
+#     batches(name, model, id, …)    batches submitted to a vendor, without replies
+#     batched(key, batch)            request (key of `BatchQueue`) and its batch
+#     broken(at, address, …)         broken-off replies that may be billed, with maximum cost
+#     loans(number, at, who, …)      calls that may be billed without an entry
+#
+# `integrity.py` describes the hashes. Format 3 had weaker hashes, and formats 1 and 2 had none.
+# Format 1 hashed requests in another way. Journals of these three formats can be read, but their
+# runs cannot be resumed.
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS loans(
 
 
 class OutstandingLoan(NamedTuple):
-    """Calls of a process or a worker that may be billed without an entry."""
+    """Calls that may be billed although they have no journal entry."""
 
     # The time of their record in seconds since 1970.
     at: float
@@ -34,7 +34,7 @@ class OutstandingLoan(NamedTuple):
 
 
 def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
-    """Return the calls that may be billed without an entry, oldest first."""
+    """Return the possibly billed calls without a journal entry, oldest first."""
     if not has_table(db, "loans"):
         return []
     rows = db.execute("SELECT at, who, calls, max_usd FROM loans ORDER BY number")
@@ -100,7 +100,7 @@ class OwnLoan:
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
-        """Subtract recovered replies from the calls that ended processes may have sent.
+        """Remove recovered replies from the calls that killed processes may have sent.
 
         - `calls`: the number of replies.
         - `usd`: their cost.
@@ -132,7 +132,7 @@ class OwnLoan:
         write_meta_value(db, "loans", hash_loans(db))
 
     def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
-        """Give the calls that a lost worker may have sent their own row."""
+        """Record a lost worker's possibly billed calls in a separate row."""
         max_usd = None if self._unpriced else out.usd
         write_loan(db, OutstandingLoan(time.time(), WORKER, out.calls, max_usd))
         # The worker borrowed from the loan of this process, which now shrinks by the same amount.

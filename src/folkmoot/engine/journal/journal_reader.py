@@ -103,12 +103,12 @@ class JournalReader:
         return [BrokenReply._make(row) for row in rows]
 
     def read_outstanding_loans(self) -> list[OutstandingLoan]:
-        """Return the calls of each process that may be billed without an entry."""
+        """Return the possibly billed calls without a journal entry, by process."""
         # If no process of the run is active, these are calls of killed processes.
         return read_loans(self._reader)
 
     def possibly_paid(self) -> Amount:
-        """Return how many calls may be billed without an entry, and their maximum cost in USD."""
+        """Return the number and maximum cost in USD of possibly billed calls without an entry."""
         # If a price is unknown, the cost is a lower bound.
         loans = self.read_outstanding_loans()
         return Amount(
@@ -123,7 +123,7 @@ class JournalReader:
         return int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
 
     def call_times_by_model(self) -> dict[str, tuple[float, float]]:
-        """Return each model's first and last call in seconds since 1970."""
+        """Return the times of each model's first and last call, in seconds since 1970."""
         rows = self._reader.execute(
             "SELECT model_asked, min(started_at), max(started_at) FROM entries "
             "WHERE kind != 'compute' GROUP BY model_asked"

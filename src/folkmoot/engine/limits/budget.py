@@ -178,10 +178,8 @@ class Budget:
         self._admit_waiting_calls()
 
     def take_free(self) -> tuple[float, int]:
-        """Take the budget that is neither spent nor reserved out of the limits.
-
-        Returns it as USD and calls.
-        """
+        """Return the free budget in USD and calls, and subtract it from the limits."""
+        # Budget is free if it is neither spent nor reserved.
         usd, calls = self.remaining()
         # `remaining` adds the tolerance, which is no money.
         usd = max(0.0, usd - _USD_TOLERANCE)

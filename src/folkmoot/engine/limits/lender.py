@@ -147,7 +147,7 @@ class Loan:
             raise self._stopped.with_traceback(None)
 
     def give_back(self, usd: float) -> None:
-        """Let other calls use the maximum cost in USD of an unbilled call."""
+        """Release the maximum cost in USD of a call that cannot be billed."""
         self.begun_calls -= 1
         self.begun_usd -= usd
         self._admit_waiting_calls()
@@ -179,7 +179,7 @@ class Loan:
         return LoanWish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Take over the newly recorded calls, or the error of recording them.
+        """Store how many calls are recorded on disk, or the error of recording them.
 
         Returns whether calls wait. The caller then runs `process_arrivals` in the event loop.
         """

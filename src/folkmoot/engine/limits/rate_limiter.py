@@ -99,10 +99,11 @@ class RateLimiter:
 
     - `concurrency`: the maximum number of calls in flight.
     - `spacing`: the minimum time between two starts, in seconds.
-    - `tell`: on a cluster worker, called with False if the worker's share is too small.
-    - `tell`: called with True if the other workers should know a new limit at once.
+    - `tell`: only on a cluster worker, sends a report to the main process.
     """
 
+    # The limiter calls `tell(False)` if the worker's share of the limits is too small, and
+    # `tell(True)` if the other workers should know a new limit at once.
     # With `tell`, the limiter admits no call until the main process assigns it a share of the
     # limits.
     def __init__(

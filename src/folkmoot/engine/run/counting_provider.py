@@ -76,7 +76,7 @@ class TokenUse:
 
 
 class QuestionLog:
-    """Logs the questions of a dry run to participants whom humans could play.
+    """Logs a dry run's questions to the participants whom humans could play.
 
     `stages`: for each seat, the stage names of each question, in order.
     """
@@ -207,7 +207,7 @@ class CountingProvider:
     def add_unsampled(
         self, stage: str, before: CountsSnapshot, run_count: int, left_count: int
     ) -> None:
-        """Add estimated calls and tokens for items that the dry run left out.
+        """Add estimated calls and tokens for `left_count` items that were not run.
 
         `run_count`: the number of items run since `before`.
         """

@@ -27,7 +27,7 @@ ABANDON_TIMEOUT_SECONDS = 0.7
 
 
 class RunStopper:
-    """Stops a run when it is called, from any thread.
+    """Stops a run when this object is called, from any thread.
 
     - First call: new calls stop and replies in flight arrive.
     - Second call: the run is cancelled.

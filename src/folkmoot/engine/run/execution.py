@@ -113,6 +113,20 @@ class RunOptions:
     """The options of one run beside its study file.
 
     None means that the value of the study file is kept.
+
+    - `model`: the model that answers for every role.
+    - `out`: the run folder.
+    - `resume`: continue a run that stopped.
+    - `overrides`: settings of the study file, each as `key=value`.
+    - `limit`: the largest number of participants or sessions.
+    - `concurrency`: the largest number of calls at the same time.
+    - `budget`: the most that the run may cost, in USD.
+    - `seed`: the seed of all random choices.
+    - `batch`: send calls through the vendors' batch APIs.
+    - `progress`: receives the events of the run.
+    - `seats`: the ids of participants that humans play.
+
+    Example: `RunOptions(model="gpt-4o", budget=5.0, seed=7)`
     """
 
     model: str | None = None

@@ -88,7 +88,7 @@ async def ask_each_once(
 ) -> list[PreflightResult]:
     """Make each test call once and return the results.
 
-    - `embedding`: the hosted embedding model, or empty.
+    - `embedding`: the hosted model that embeds one text first, or empty.
     - `embedding_address`: where the embedded text is journaled.
 
     Raises every error that stops a run.
