@@ -1,4 +1,4 @@
-"""Run a function in a child process, for work that takes much memory or reads untrusted files."""
+"""Run large or risky work in a child process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_in_child(
     """Return `fn(*args)`, computed in a child process with one thread.
 
     - `blocked_modules`: optional modules that the child cannot import.
-    - `folder`: where the temporary file with the arguments lies.
+    - `folder`: the folder for temporary files.
 
     Raises LimitReached if the child exceeds a limit. Raises StorageError for a disk error. Raises
     FolkmootError for any other error in the child.

@@ -20,7 +20,7 @@ def closest_name(name: str, known: Iterable[str]) -> str | None:
 def did_you_mean(
     name: str, known: Iterable[str], otherwise: str = "", *, max_guesses: int = 1
 ) -> str:
-    """Return a question with similar names, or `otherwise` if no name is similar."""
+    """Return "did you mean …?" with similar names, or `otherwise` if no name is similar."""
     guesses = _similar_names(name, known, max_guesses)
     return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
 

@@ -214,7 +214,7 @@ def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
 
 
 def enclose_text(text: str, source: Source) -> SourcedText:
-    """Return the text with one more source for all of it."""
+    """Return the text with another source that covers the whole text."""
     outer = (Span(0, len(text), source),) if text else ()
     return SourcedText(text, (*outer, *spans_of(text)))
 
@@ -407,7 +407,7 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
 def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
     """Return where the shown texts occur in a prompt.
 
-    Raises ValueError with the first one that does not occur.
+    Raises ValueError if one of the texts does not occur.
     """
     # A study author declares these texts (`ask(shows=…)`).
     spans: list[Span] = []

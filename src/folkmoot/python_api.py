@@ -222,7 +222,7 @@ class Findings(tuple[Finding, ...]):
 
 @dataclass(frozen=True, repr=False)
 class CheckResult:
-    """The estimate of calls, tokens, cost and time of a run, also as text."""
+    """The estimated calls, tokens, cost and time of a run, as values and as text."""
 
     # The numbers.
     estimate: RunEstimate
@@ -272,7 +272,7 @@ def run(
     - `provider`: an object that answers every call instead of a model, for tests.
     - `trust`: True if the study file may run its Python code and send data to its addresses.
     - `stopper`: stops the run like Ctrl-C, from any thread.
-    - all others: fields of `RunOptions`.
+    - other keywords: fields of `RunOptions`.
 
     The values of `if_exists` are:
 

@@ -14,7 +14,7 @@ def assign_conditions(
 ) -> dict[str, str]:
     """Return a random condition for each id. Group sizes differ by at most one.
 
-    Raises InputError for repeated ids or conditions. Raises InputError without conditions.
+    Raises InputError if an id or condition is repeated, or if there are no conditions.
     """
     if not conditions or len(set(conditions)) != len(conditions):
         raise InputError("conditions: name at least one, and each only once")

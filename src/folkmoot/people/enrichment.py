@@ -46,7 +46,7 @@ def normalise_sex(sex: object) -> object:
 def match_listed_value(value: object, listed: Iterable[str]) -> object:
     """Return the listed value that equals `value` except for case or apostrophes.
 
-    Returns `value` unchanged if none does.
+    Returns `value` if nothing listed equals it.
     """
     if not isinstance(value, str):
         return value
@@ -98,7 +98,7 @@ RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 class Recruiting(Protocol):
-    """The methods of a scope that the making of a persona needs."""
+    """The methods of a scope that `enrich_persona` calls."""
 
     async def ask(
         self,

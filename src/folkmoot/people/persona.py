@@ -39,7 +39,7 @@ class Persona:
 
     @property
     def key(self) -> str:
-        """The normalised raw line. Two personas with one key count as the same."""
+        """The key of the raw line. Personas with equal keys count as one."""
         return persona_key(self.base or self.text)
 
     def with_id(self, new_id: str) -> Persona:

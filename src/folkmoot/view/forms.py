@@ -79,7 +79,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReading:
-    """What the fields of a form are built from besides the schema."""
+    """What `form_of` needs besides the schema to build a form."""
 
     # The `$defs` of the schema.
     definitions: Mapping[str, JsonValue]
@@ -126,7 +126,7 @@ def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
     """Return the value by which the human gave no answer, such as `declined`.
 
-    Returns None without such a value. Raises ValueError if the form also holds an answer.
+    Returns None if the form holds no such value. Raises ValueError if it also holds an answer.
     """
     if not (chosen_ways := _ways_taken(form, sent)):
         return None
@@ -149,7 +149,10 @@ def _is_answer(name: str) -> bool:
 
 
 def problem_with(value: JsonValue, schema: Schema) -> str:
-    """Tell the participant why a value does not fit the schema. Empty if it fits."""
+    """Return why a value does not fit the schema, in words for the participant.
+
+    Returns an empty text if the value fits.
+    """
     checker = jsonschema.Draft202012Validator(dict(schema))
     error = next(iter(sorted(checker.iter_errors(value), key=lambda entry: len(entry.path))), None)
     if error is None:

@@ -38,7 +38,7 @@ def title_of(config: Mapping[str, object]) -> str:
 
 
 class Overviews:
-    """The overviews of all runs. Missing ones are made one at a time."""
+    """The overviews of all runs, made when needed and one at a time."""
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()
@@ -47,7 +47,7 @@ class Overviews:
     async def overview_within(self, run: Path, seconds: float) -> Path | None:
         """Return the cache folder of a run as soon as its overview is made.
 
-        Returns None after `seconds`. Raises InputError if the overview cannot be made.
+        Returns None if this takes more than `seconds`. Raises InputError if it is impossible.
         """
         # The work continues in the background, and a later call returns the result.
         task = self._tasks.get(run)

@@ -170,7 +170,7 @@ class Reader:
         }  # fmt: skip
 
     def live_runs(self, request: Request) -> Response:
-        """Return the table of runs for a page that asks for news."""
+        """Return the table of runs for a page that updates itself."""
         # Empty if the page already shows the same table.
         return answer_poll(request, self._runs_part(request))
 
@@ -234,7 +234,7 @@ class Reader:
         }
 
     def live_run(self, request: Request) -> Response:
-        """Return the progress of a run for a page that asks for news."""
+        """Return the progress of a run for a page that updates itself."""
         # Empty if the page already shows the same progress.
         run, _ = self._resolve_run(request, "")
         status = read_run_status(run.path, request.path_params["name"])
@@ -387,7 +387,7 @@ class Reader:
         return render_page("room.html.j2", {**context, **_room_content(run, request), "tag": tag})
 
     def live_room(self, request: Request) -> Response:
-        """Return the utterances of a conversation for a page that asks for news."""
+        """Return the utterances of a conversation for a page that updates itself."""
         # Empty if the page already shows all utterances.
         run, context = self._resolve_run(request, "rooms")
         # This is read before the run is opened, so the last poll shows the complete conversation.

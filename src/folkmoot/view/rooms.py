@@ -76,7 +76,7 @@ class Line:
 
     @property
     def leads(self) -> bool:
-        """True if the speaker is a moderator and no participant."""
+        """True if the speaker is a moderator, not a participant."""
         return not LEADERS.isdisjoint((self.role.lower(), self.speaker_id.lower()))
 
 

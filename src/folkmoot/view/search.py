@@ -121,7 +121,7 @@ class Searches:
     def find_in_runs(
         self, runs: Sequence[tuple[str, Callable[[], RunFolder]]], query: str
     ) -> tuple[list[tuple[str, SearchResult]], int]:
-        """Search several runs until a time limit. Returns results, and how many runs were searched.
+        """Search several runs until a time limit. Returns results and the number of searched runs.
 
         - `runs`: the name of each run with a function that opens it.
         """

@@ -261,7 +261,7 @@ def answer_unchanged(tag: str) -> Response:
 def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
     """Return the part of a page, or an empty response if the page already shows it.
 
-    - `is_last`: if True, the page stops asking.
+    - `is_last`: if True, the page updates itself no more.
     """
     # The page then gets the event `over`, to which its other parts can react.
     headers = {"ETag": part.tag}

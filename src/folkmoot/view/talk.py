@@ -121,7 +121,7 @@ def is_within(address: str, scope_parts: Sequence[str]) -> bool:
 
 
 def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
-    """Return what is recorded about the reply at each address. Empty without a table yet."""
+    """Return what is recorded about the reply at each address. Empty if nothing is recorded yet."""
     if not run.has_table("answers") or not addresses:
         return {}
     table = run.scan_table("answers")
@@ -195,7 +195,7 @@ def said_by_others(
     scope_columns: Mapping[str, str],
     names: Mapping[str, str],
 ) -> list[ReplyView]:
-    """Return the participant's utterances that stand in the reply to another speaker's question.
+    """Return the participant's utterances that another speaker's reply contains.
 
     - `participant_key`: the names that lead to the participant, with the speaker id last.
     - `scope_columns`: the values that identify the conversation, by column.

@@ -44,7 +44,7 @@ class HumanAnswer:
 
     @property
     def persona(self) -> str:
-        """The description of the person, as it follows "You are"."""
+        """The description of the person, which completes "You are …"."""
         known = {
             key: attribute
             for key, attribute in self.attributes.items()

@@ -45,7 +45,8 @@ MISSING = ("", "NA", "NaN")
 def read_people(path: Path) -> pl.DataFrame:
     """Return the rows of a table of human answers, in order.
 
-    Raises InputError if the file cannot be read, has no rows or repeats a column.
+    Raises InputError if the file cannot be read or has no rows. Raises InputError if two columns
+    have the same meaning.
     """
     # Other accepted names of known columns are replaced. Known columns are text without surrounding
     # spaces, and null if a cell is missing. Other columns are numbers if all of their cells are,
@@ -108,7 +109,10 @@ def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
 
 
 def parse_number(cell: str | None) -> float | None:
-    """Return the number in a cell. None stands for a missing cell, NaN for other text."""
+    """Return the number in a cell.
+
+    Returns None for a missing cell, and NaN for other text.
+    """
     try:
         return None if cell is None else float(cell)
     except ValueError:
@@ -134,7 +138,7 @@ def _parse_column(column: pl.Series) -> pl.Series:
 
 
 def holds_answers(columns: Sequence[str]) -> bool:
-    """Return True if a table has one row for each answer instead of each person."""
+    """Return True if each row of a table is one answer of a person."""
     cleaned = [clean_name(column) for column in columns]
     meanings = {ALSO_CALLED.get(name, name) for name in cleaned}
     return {PERSON, BEFORE} <= meanings

@@ -74,9 +74,10 @@ def sample_lines(
     exclude: Collection[str] = (),
     english_only: bool = True,
 ) -> tuple[list[str], Reading]:
-    """Return `count` different English lines of the file, drawn at random, and how many were read.
+    """Return `count` random lines without repeats, and the counts of the whole file.
 
     - `exclude`: the `Persona.key` of each persona to skip.
+    - `english_only`: if True, lines in other languages are skipped.
 
     Raises InputError if the file is missing or has too few usable lines.
     """

@@ -39,8 +39,7 @@ def default_ratios() -> dict[str, dict[str, float]]:
 def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list[Persona]:
     """Return `count` different personas that meet the ratios.
 
-    - `ratios`: shares that replace those of `default_ratios`, such as `{"sex": {"F": 0.6, "M":
-      0.4}}`.
+    - `ratios`: replaces shares of `default_ratios`, as in `{"sex": {"F": 1}}`.
 
     Raises InputError with every invalid ratio.
     """

@@ -174,7 +174,7 @@ def _build_persona(number: int, cells: dict[str, object]) -> Persona | None:
 def describe_person(
     name: str, demographics: Mapping[str, object], extra: Mapping[str, object]
 ) -> str:
-    """Return the cells of a row as a description, as it follows "You are"."""
+    """Return the cells of a row as a description that completes "You are …"."""
     age = f"{demographics['age']}-year-old " if "age" in demographics else ""
     sex = {"F": "woman", "M": "man"}.get(str(normalise_sex(demographics.get("sex"))), "")
     noun = f"{age}{sex or 'person'}"

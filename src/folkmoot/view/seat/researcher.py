@@ -87,7 +87,7 @@ class ResearcherPages:
         return RedirectResponse(f"/seats/{self.seat_manager.token}", 303)
 
     async def seats_update(self, request: Request) -> Response:
-        """Return the list of all seats for a page that asks for news."""
+        """Return the list of all seats for a page that updates itself."""
         # Empty if the page already shows the same list.
         self._check_researcher(request)
         is_last = all(seat_state.ended for seat_state in self.seat_manager)

@@ -65,7 +65,7 @@ def category_engagement(profile: Profile, category: str) -> str:
 
 
 def describe_introduction(profile: Profile) -> str:
-    """Return name, age, occupation, household and location, as they follow "You are"."""
+    """Return name, age, occupation, household and location, which complete "You are …"."""
     age = f"{profile.age}-year-old"
     return (
         f"{profile.name}, {indefinite_article(age)} {age} {profile.occupation} who lives "
@@ -91,7 +91,7 @@ def describe_circumstances(profile: Profile) -> str:
 
 
 def describe_profile(profile: Profile) -> str:
-    """Return the whole profile as one paragraph, as it follows "You are"."""
+    """Return the whole profile as one paragraph that completes "You are …"."""
     return " ".join(
         (
             describe_introduction(profile),

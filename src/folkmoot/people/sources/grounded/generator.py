@@ -55,8 +55,7 @@ class PersonaGenerator:
     ) -> list[Profile]:
         """Return `count` profiles with different names.
 
-        - `quotas`: the share or number of each value, such as `{"age": {"25-34": .5, "35-44":
-          .5}}`.
+        - `quotas`: the share or number of each value, as in `{"sex": {"F": 10, "M": 10}}`.
 
         Raises InputError if nobody in the population fits the quotas.
         """
@@ -248,7 +247,7 @@ def age_band(text: str) -> tuple[int, int] | None:
 
 
 def check_quotas(quotas: Quotas) -> list[Problem]:
-    """Return a problem for each quota that cannot be met as written."""
+    """Return a problem for each unknown attribute or value and for each wrong share."""
     problems: list[Problem] = []
     valid_values = {"sex": ("F", "M"), **LISTED}
     for name, shares in quotas.items():

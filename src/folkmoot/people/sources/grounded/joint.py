@@ -88,7 +88,7 @@ def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -
 
 @lru_cache(maxsize=1)
 def core_margins() -> tuple[RakingMargin, ...]:
-    """Return the published shares that the demographics of the population agree with."""
+    """Return the published shares to which the population is fitted."""
     # The order matters: if published tables contradict each other, the last ones are met exactly.
     figures_us = us_figures()
     ages = np.array([*figures_us["age"]["bands"].values()], dtype=float)

@@ -215,7 +215,8 @@ def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return the rows with an empty location for people without one, if anybody has one."""
+    """Return the rows with an empty text for each missing location."""
+    # If no row has a location, nothing changes.
     # The people in a table with locations may come from any country. Without the empty location, an
     # American location would be drawn for them.
     known = [dict(row) for row in rows]
@@ -231,7 +232,7 @@ LISTED_EXAMPLES = 5
 
 
 def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with many similar ones replaced by one that gives examples."""
+    """Return the problems, with many similar problems merged into one."""
     # Problems of one kind have the same file, column and hint.
     kinds: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:

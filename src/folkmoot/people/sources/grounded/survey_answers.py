@@ -56,7 +56,7 @@ def read_sex(value: object) -> object:
 
 
 def read_listed(key: str, value: object) -> object:
-    """Return the persona's word for a survey's word, or `value` unchanged if none is known."""
+    """Return a survey answer in the words of a persona, or unchanged if it is unknown."""
     known = _value_meanings().get(key, {})
     return known.get(fold_answer(value), value) if isinstance(value, str) else value
 
