@@ -1,10 +1,10 @@
-"""Describe the fields of a JSON answer for its prompt, and drop these descriptions from replies.
+"""Describe the fields of a JSON answer for its prompt, and drop these descriptions from replies."""
 
-`describe_format` renders the schema of an answer type as a list for a prompt (`{{ answer_format
-}}`), so prompt and schema cannot disagree. Small models often repeat a description as their answer,
-as in `"reason": "why, in one sentence"`. Without a check, this description would be recorded as the
-words of a participant. `drop_descriptions` removes such fields from the reply and keeps the rest.
-"""
+# `describe_format` renders the schema of an answer type as a list for a prompt (`{{ answer_format
+# }}`), so prompt and schema cannot disagree. Small models often repeat a description as their
+# answer, as in `"reason": "why, in one sentence"`. Without a check, this description would be
+# recorded as the words of a participant. `drop_descriptions` removes such fields from the reply and
+# keeps the rest.
 
 from __future__ import annotations
 
@@ -43,14 +43,13 @@ class DroppedDescription(NamedTuple):
 def describe_format(
     schema: Schema, options: Mapping[str, Sequence[str]] | None = None
 ) -> SourcedText:
-    """Return the keys of a JSON object as a list for a prompt, with nested objects indented.
+    """Return the keys of a JSON object as a list for a prompt.
 
-    Each line holds the description, the allowed values and the bounds of a field. Neighbouring keys
-    with the same definition, such as the items of a ballot, share one line.
-
-    `options`: the allowed values by field. If it is given, it replaces the enumerations of the
-    schema for all fields.
+    `options`: the allowed values of each field, in place of those in the schema.
     """
+    # Nested objects are indented. Each line holds the description, the allowed values and the
+    # bounds of a field. Neighbouring keys with the same definition, such as the items of a ballot,
+    # share one line. If `options` is given, it replaces the enumerations of all fields.
     lines = _describe_object(schema, schema.get("$defs", {}), "", options)
     return join_texts("\n", lines)
 
@@ -72,7 +71,7 @@ def _describe_object(
 
 
 def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema]]:
-    """Yield (field names, schema) for neighbouring fields that share one definition."""
+    # Neighbouring fields that share one definition.
     names: list[str] = []
     last_field: Schema = {}
     for name, field in properties.items():
@@ -87,11 +86,8 @@ def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema
 
 
 def _resolve(node: Schema, definitions: Schema) -> Schema:
-    """Return the schema of the values in a field.
-
-    For a reference, return the schema that it refers to. For a list, return the schema of an item.
-    For a nullable field, return the alternative that is not null.
-    """
+    # The schema of the values: the target of a reference, the item of a list, or the alternative of
+    # a nullable field that is not null.
     while "properties" not in node:
         # The order matters: a reference says nothing about its target, so it is followed first.
         if "$ref" in node:
@@ -106,11 +102,8 @@ def _resolve(node: Schema, definitions: Schema) -> Schema:
 
 
 def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> SourcedText:
-    """Return the text that a prompt prints after the name of a field.
-
-    `node` is the schema of the field. `inner` is the schema that `_resolve` returns for `node`.
-    `values` are the allowed values, or empty if any value is allowed.
-    """
+    # `inner` is the schema that `_resolve` returns for `node`. `values` is empty if any value is
+    # allowed.
     is_list = node.get("type") == "array"
     each_prefix = "each " if is_list else ""
     parts: list[str] = [str(node.get("description", ""))]
@@ -135,7 +128,7 @@ def _with_separator(separator: str, parts: Sequence[object]) -> Iterator[object]
 
 
 def _describe_type(node: Schema, inner: Schema) -> str:
-    """Return the type and the bounds of a field that has no description."""
+    # For a field without a description.
     type_name = TYPE_NAMES.get(str(inner.get("type")), "a value")
     low, high = inner.get("minimum"), inner.get("maximum")
     bounds = f" from {low} to {high}" if low is not None and high is not None else ""
@@ -146,11 +139,9 @@ def _describe_type(node: Schema, inner: Schema) -> str:
 def drop_descriptions(
     value: object, schema: Schema | None
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
-    """Return a JSON value without fields that repeat their description, and the dropped fields.
-
-    In a list, only the entries that repeat the description are dropped. If all entries repeat it,
-    the whole field is dropped.
-    """
+    """Return a JSON value without fields that repeat their description, and the dropped fields."""
+    # In a list, only the entries that repeat the description are dropped. If all entries repeat it,
+    # the whole field is dropped.
     dropped: list[DroppedDescription] = []
     if not schema:
         return value, ()
@@ -201,5 +192,6 @@ def _is_description(text: object, field: Schema, definitions: Schema) -> bool:
 
 
 def normalise_words(text: str) -> str:
-    """Return the words of a text in lower case, without punctuation, separated by single spaces."""
+    """Return the words of a text in lower case, separated by single spaces."""
+    # Without punctuation.
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

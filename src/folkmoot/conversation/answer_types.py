@@ -1,8 +1,8 @@
-"""Answer types: parse a reply into a typed value, or return `Missing` with a reason.
+"""Answer types: read a reply as a value, or return `Missing` with a reason."""
 
-Each answer type tries parse steps from strict to lenient and reports the step that succeeded. If
-all steps fail, the answer type returns a `ParseFailure` with the problem. The engine puts the
-problem into a re-ask."""
+# Each answer type tries parse steps from strict to lenient and reports the step that succeeded. If
+# all steps fail, the answer type returns a `ParseFailure` with the problem. The engine puts the
+# problem into a re-ask.
 
 from __future__ import annotations
 
@@ -57,16 +57,18 @@ WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)
 
 
 def with_ways_out(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options, followed by `none_of_these` and `declined` if they are not options."""
+    """Return the options, followed by `none_of_these` and `declined`."""
+    # An option of this name is not repeated.
     return (*options, *(way for way in WAYS_OUT_OF_OPTIONS if way not in options))
 
 
 def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) -> Missing | None:
-    """Return `Missing` if a whole reply is a way out, such as `declined`. Otherwise return None.
+    """Return `Missing` if a whole reply is a word such as `declined`.
 
-    Case, quotation marks and punctuation are ignored. Words may be separated by spaces or
-    underscores.
+    Returns None for any other reply.
     """
+    # Case, quotation marks and punctuation are ignored. Words may be separated by spaces or
+    # underscores.
     if not isinstance(reply, str) or len(reply) > LONGEST_WAY_OUT:
         return None
     name = "_".join(re.findall(r"[^\W_]+", reply.casefold()))
@@ -104,7 +106,10 @@ class FieldForPeople(NamedTuple):
 class AnswerType(ABC, Generic[T_co]):
     """A parser of replies, with an optional JSON schema for the request.
 
-    A subclass defines `kind` and `parse_reply`, and overrides other members where needed.
+    - `kind`: a subclass must define it.
+    - `parse_reply`: a subclass must define it.
+
+    All other members have a default.
     """
 
     __slots__ = ()
@@ -112,15 +117,15 @@ class AnswerType(ABC, Generic[T_co]):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """The answer kind: `text`, `choice`, `number`, `json` or a kind that a study defines."""
+        """The kind of answer: `text`, `choice`, `number`, `json` or a kind that a study defines."""
 
     @abstractmethod
     def parse_reply(self, reply: str) -> ParsedAnswer[T_co] | ParseFailure | Missing:
-        """Parse a reply.
+        """Return the answer in a reply, or the problem of the reply.
 
-        `Missing` means that the speaker chose to give no answer. The engine then does not ask
-        again.
+        Returns `Missing` if the speaker chose to give no answer.
         """
+        # The engine then does not ask again.
 
     def problem_in(self, reply: str) -> str:
         """Return the reason why a human's reply cannot be parsed, or an empty string."""
@@ -133,12 +138,18 @@ class AnswerType(ABC, Generic[T_co]):
         return None
 
     def describe_format(self, options: Mapping[str, Sequence[str]] | None = None) -> str:
-        """Return the keys of a JSON reply as a list for a prompt (see `answer_format`)."""
+        """Return the keys of a JSON reply as a list for a prompt.
+
+        `options`: the allowed values of each field, in place of those in the schema.
+        """
         return describe_format(self.schema, options) if self.schema else ""
 
     @property
     def fields_for_people(self) -> Mapping[str, FieldForPeople]:
-        """How a human's page shows the fields of a JSON reply, by dotted path or field name."""
+        """How a human's page shows the fields of a JSON reply, by field name.
+
+        A path such as `votes.choice` names a field in another object.
+        """
         return {}
 
     @property
@@ -148,7 +159,8 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def form_kind(self) -> str:
-        """The answer kind for question pages and the embedded respondent. The default is `kind`."""
+        """The kind of answer for question pages and the embedded respondent."""
+        # The default is `kind`.
         return self.kind
 
     @property
@@ -173,7 +185,8 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def is_read(self) -> bool:
-        """True if the answer is parsed from the reply. False if the reply itself is the answer."""
+        """True if the answer is parsed from the reply."""
+        # False if the reply itself is the answer.
         return True
 
     @property
@@ -183,19 +196,23 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def total(self) -> float | None:
-        """The required sum of the numbers in the answer, for the embedded respondent, or None."""
+        """The required sum of the numbers in the answer, or None."""
+        # For the embedded respondent.
         return None
 
     @property
     def fallback_value(self) -> T_co | None:
-        """The value to use if no reply could be parsed. If None, the answer is missing."""
+        """The value to use if no reply could be parsed.
+
+        If it is None, the answer is missing.
+        """
         return None
 
     @property
     def clarifying_answer(self) -> ClarifyingAnswer[T_co] | None:
-        """The answer type of the one follow-up question after an unparsed reply.
+        """The answer type of a single question after a reply that could not be parsed.
 
-        None means that no follow-up question is asked.
+        None means that the question itself is asked again.
         """
         return None
 
@@ -208,17 +225,13 @@ class AnswerType(ABC, Generic[T_co]):
         return None
 
     def salvage_reply(self, _reply: str) -> ParsedAnswer[T_co] | None:
-        """Return the readable part of the last reply, or None.
-
-        The engine calls this method after every reply has failed to parse.
-        """
+        """Return the readable part of the last reply, or None."""
+        # The engine calls this method after every reply has failed to parse.
         return None
 
     def with_listed_options(self, _options: Sequence[str]) -> AnswerType[T_co]:
-        """Return the answer type for a prompt that lists the same options in another order.
-
-        An answer type without listed options stays as it is.
-        """
+        """Return the answer type for a prompt that lists the same options in another order."""
+        # An answer type without listed options stays as it is.
         return self
 
     def find_mentioned_values(self, _reply: str) -> frozenset[object] | None:
@@ -230,7 +243,9 @@ class AnswerType(ABC, Generic[T_co]):
 
 
 class ClarifyingAnswer(AnswerType[T_co]):
-    """A follow-up question after an unparsed reply: its prompt and its answer type."""
+    """A follow-up question after a reply that could not be parsed."""
+
+    # It has its prompt and its answer type.
 
     __slots__ = ()
 
@@ -242,11 +257,15 @@ class ClarifyingAnswer(AnswerType[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Text(AnswerType[str]):
-    """The answer type of free text. Only an empty reply fails to parse.
+    """The answer type of free text.
 
-    `offered_values`: the option that the speaker must argue for, if the study and not the speaker
-    chooses it. `end_signal`: a reply that ends the conversation.
+        Text(end_signal="SATISFIED")
+
+    - `offered_values`: the option to argue for, if the study chooses it.
+    - `end_signal`: a reply that ends the conversation.
     """
+
+    # Only an empty reply fails to parse.
 
     kind: str = "text"
     offered_values: tuple[str, ...] = ()
@@ -281,7 +300,7 @@ class Repair(NamedTuple):
 class ValidationContext:
     """The context that the pydantic validators of an answer model receive.
 
-    A validator gets the context with `ValidationContext.from_info(info)`.
+    context = ValidationContext.from_info(info)
     """
 
     # The `validation_context` of the answer type.
@@ -293,19 +312,24 @@ class ValidationContext:
 
     @property
     def unread_fields(self) -> frozenset[str]:
-        """The dotted paths of the fields and list entries that were dropped as unreadable."""
+        """The paths of the fields and list entries that were dropped as unreadable."""
+        # The paths are dotted.
         return frozenset(repair.field for repair in self.repairs if repair.kind == UNREADABLE)
 
     @classmethod
     def from_info(cls, info: ValidationInfo) -> ValidationContext:
         """Return the context that pydantic passed to a validator.
 
-        The context is empty if no reply is being parsed, as when Python code creates the model.
+        The context is empty if no reply is being parsed.
         """
+        # No reply is being parsed when Python code creates the model.
         return info.context if isinstance(info.context, ValidationContext) else cls()
 
     def add_repair(self, field: str, kind: str, original: object, replacement: object = "") -> None:
-        """Record a repair. An empty `replacement` means that the value was dropped."""
+        """Record that a value of the reply was replaced.
+
+        An empty `replacement` means that the value was dropped.
+        """
         self.repairs.append(Repair(field, kind, str(original)[:80], str(replacement)[:80]))
 
 
@@ -320,26 +344,28 @@ MAX_REPAIR_ROUNDS = 8
 class Json(AnswerType[M]):
     """A JSON object that a pydantic model validates.
 
-    The parse steps are: the reply itself, a fenced code block, and the output of a JSON repair
-    library. Each step reads fields leniently (`lenient_fields`). If all steps fail, the engine
-    re-asks. If the last re-ask fails, the readable part of its reply is used. If nothing is
-    readable, the answer is `fallback_value`. Without a fallback value, the answer is `Missing`. A
-    fallback value is the minimal structure that the protocol documents, and carries `_parse_error`.
+        Json(Ballot, options={"votes.choice": ["yes", "no"]})
 
+    - `fallback_value`: the value if no reply can be read. Without it, the answer is `Missing`.
     - `validation_context`: data for the model's validators, such as the names of the speakers.
-    - `options`: allowed texts by dotted field path, such as `{"votes.choice": […]}`, for the
-      schema. Paths lead into nested models and lists. A validator may accept other spellings.
+    - `options`: the allowed texts of a field, for the schema.
     - `excluded_fields`: fields that are left out of the schema.
     - `schema`: a schema that replaces the schema of the model.
-    - `may_decline`: add a boolean field `declined` to the schema. A reply that sets the field is
-      `Missing`, regardless of other fields and of `fallback_value`.
-    - `total`: the required sum of the numbers, for the embedded respondent. A validator checks the
-      sum.
-    - `fields_for_people`: how a human's page shows the fields. The path of a field omits the
-      positions in lists. A name alone means all fields of that name.
+    - `may_decline`: whether the reply may set a field `declined`. The answer is then `Missing`.
+    - `total`: the required sum of the numbers, which a validator must check.
+    - `fields_for_people`: how a human's page shows the fields.
 
-    A field that repeats its description counts as empty (`answer_format`).
+    The path of a field is dotted and leads into nested models and lists.
     """
+
+    # The parse steps are: the reply itself, a fenced code block, and the output of a JSON repair
+    # library. Each step reads fields leniently (`lenient_fields`). If all steps fail, the engine
+    # re-asks. If the last re-ask fails, the readable part of its reply is used, then
+    # `fallback_value`. A fallback value is the minimal structure that the protocol documents, and
+    # carries `_parse_error`. A validator may accept other spellings than `options`. The embedded
+    # respondent uses `total`. In `fields_for_people`, paths omit the positions in lists, and a name
+    # alone means all fields of that name. A field that repeats its description counts as empty
+    # (`answer_format`).
 
     model: type[M]
     fallback_value: M | None = None
@@ -383,8 +409,8 @@ class Json(AnswerType[M]):
     ) -> ParsedAnswer[M] | ParseFailure | Missing:
         """Validate a JSON value, which may be a part of a larger reply, and return the answer.
 
-        `repair=False` rejects an invalid value instead of repairing it. `salvage` keeps the
-        readable part of a value that cannot be repaired.
+        - `salvage`: keep the readable part of a value that cannot be repaired.
+        - `repair`: repair an invalid value instead of rejecting it.
         """
         if self.may_decline and isinstance(value, dict):
             # Check this first: a speaker who declines may leave the other fields empty.
@@ -429,15 +455,21 @@ class Json(AnswerType[M]):
 
 @dataclass(frozen=True, slots=True)
 class JsonList(AnswerType[tuple[M, ...]]):
-    """A list of JSON objects that a pydantic model validates. The answer is a tuple.
+    """A list of JSON objects that a pydantic model validates.
 
-    The prompt asks for `{"items": […]}` because many endpoints accept only objects. `name` is the
-    key of the list. A bare list is parsed too. An item is dropped if it is invalid, if an earlier
-    item has the same `unique_key(item)`, or if there are already `max_items` items. Each dropped
-    item is a `Repair`. The reply fails to parse if fewer than `min_items` items are valid, or if it
-    has several items and none is valid. `fallback_value`, `validation_context`, `options` and
-    `excluded_fields` work as in `Json` and apply to one item.
+        JsonList(Idea, min_items=1, max_items=3)
+
+    - `name`: the key of the list in the reply.
+    - `unique_key`: returns what may occur only once in the list.
+    - `min_items`: the reply fails to parse with fewer valid items.
+    - `max_items`: further items are dropped.
+
+    The answer is a tuple. All other arguments work as in `Json` and apply to one item.
     """
+
+    # The prompt asks for `{"items": […]}` because many endpoints accept only objects. A bare list
+    # is parsed too. Each item that is invalid, a repetition or too many is dropped, which is a
+    # `Repair`. The reply also fails to parse if it has several items and none is valid.
 
     model: type[M]
     min_items: int = 0
@@ -532,10 +564,13 @@ class MapEntries(NamedTuple, Generic[T_co]):
 class JsonMap(AnswerType["MapEntries[M]"]):
     """A JSON object with one entry per key, such as one entry per resident.
 
-    Readable entries are kept, and the caller asks again for the other keys. The reply fails to
-    parse only if no entry is readable. `match_key(key_in_reply, keys)` returns the intended key, or
-    an empty string. If the reply is a list of objects, the key is in one of `name_fields`.
+    - `parts`: the answer type of each entry.
+    - `match_key`: returns the key that a key in the reply means, or an empty string.
+    - `name_fields`: the fields that may hold the key, if the reply is a list.
     """
+
+    # Readable entries are kept, and the caller asks again for the other keys. The reply fails to
+    # parse only if no entry is readable.
 
     parts: Mapping[str, Json[M]]
     match_key: Callable[[Any, Sequence[str]], str] = lambda name, keys: name if name in keys else ""
@@ -553,10 +588,8 @@ class JsonMap(AnswerType["MapEntries[M]"]):
         return _parse_json(reply, dict, self.read, NO_OBJECT)
 
     def read(self, value: Any) -> ParsedAnswer[MapEntries[M]] | ParseFailure:
-        """Validate a JSON value and return its entries.
-
-        The value may be a part of a larger reply.
-        """
+        """Return the entries in a JSON value."""
+        # The value may be a part of a larger reply.
         entries_by_key = self._entries_by_key(value)
         values: dict[str, M] = {}
         problems: dict[str, str] = {}
@@ -609,18 +642,19 @@ class JsonMap(AnswerType["MapEntries[M]"]):
 
 
 def pin_schema(title: str, description: str = "", config: ConfigDict | None = None) -> ConfigDict:
-    """Return a `model_config` that fixes the title and description of an answer model for requests.
+    """Return a `model_config` that fixes title and description of an answer model in requests.
 
-    `config`: other pydantic settings. The schema is part of the fingerprint of a request. With a
-    fixed title and description, renaming the class or editing its docstring does not affect paused
-    runs.
+    `config`: other pydantic settings.
     """
+    # The schema is part of the fingerprint of a request. With a fixed title and description,
+    # renaming the class or editing its docstring does not affect paused runs.
     extra: dict[str, JsonValue] = {"description": description} if description else {}
     return {**(config or {}), "title": title, "json_schema_extra": extra}
 
 
 def is_declined(value: object) -> bool:
-    """Return True if the field `declined` of a JSON reply is true, as a boolean or a text."""
+    """Return whether the field `declined` of a JSON reply is true."""
+    # As a boolean or a text.
     return value is True or (isinstance(value, str) and value.strip().casefold() in ("true", "yes"))
 
 
@@ -640,10 +674,7 @@ def _parse_json(
     read: Callable[[object], ParsedAnswer[T] | ParseFailure | Missing],
     problem: str,
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
-    """Return the first JSON value in a reply that `read` accepts, with its parse step.
-
-    If there is no such value, return a `ParseFailure` with the text `problem`.
-    """
+    # The first JSON value that `read` accepts, with its parse step. `problem` words the failure.
     failure = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
     for parse_step, candidate in json_candidates(
         reply, "{" if opening_characters is dict else "{["

@@ -1,9 +1,9 @@
-"""Answer types for choices and numbers.
+"""Answer types for choices and numbers."""
 
-A choice is one of the listed options, and a number is within bounds. Answers are never guessed.
-Each answer type tries parse steps from strict to lenient and reports the step that succeeded. A
-speaker can always reply with a way out, such as `declined`, and every schema allows these replies.
-"""
+# A choice is one of the listed options, and a number is within bounds. Answers are never guessed.
+# Each answer type tries parse steps from strict to lenient and reports the step that succeeded. A
+# speaker can always reply with a way out, such as `declined`, and every schema allows these
+# replies.
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 
 class Choice(AnswerType[str]):
-    """A choice of one option. The prompt lists the options in the given order.
+    """A choice of one option.
 
-    The parse steps are:
+        Choice(["yes", "no"])
 
-    - `exact`: the text of an option.
-    - `normalised`: the text of an option in another case, spelling or decoration.
-    - `number`: the number or letter of an option in the list.
-    - `named`: an option in a carrier phrase ("My answer is …"), in quotation marks, after its
-      label, or alone in every line.
+    - `options`: the options, in the order in which the prompt lists them.
+    - `with_labels`: whether the prompt numbers the options.
+    - `clarify`: whether an unclear reply leads to the question which option was meant.
 
-    A reply that fits two options is not parsed. After an unparsed reply, one `clarifying_answer`
-    asks the speaker which option the reply stated. With `clarify=False` the engine repeats the
-    question in plain text, as often as the caller allows.
-
-    The replies `none_of_these` and `declined` give a missing answer. If the prompt lists the
-    options without numbers (`with_labels=False`), a bare number is not an option.
+    The replies `none_of_these` and `declined` give a missing answer.
     """
+
+    # The parse steps are: `exact`, the text of an option. `normalised`, the text in another case,
+    # spelling or decoration. `number`, the number or letter of an option in the list. `named`, an
+    # option in a carrier phrase ("My answer is …"), in quotation marks, after its label, or alone
+    # in every line. A reply that fits two options is not parsed. With `clarify=False` the engine
+    # repeats the question in plain text, as often as the caller allows. Without labels, a bare
+    # number is not an option.
 
     __slots__ = ("_clarify", "_index", "_labelled", "options")
     kind = CHOICE
@@ -83,10 +83,7 @@ class Choice(AnswerType[str]):
 
     @property
     def configuration_error(self) -> str:
-        """The reason why the options cannot be parsed, such as two similar options.
-
-        An empty string if they can be parsed.
-        """
+        """The reason why the options cannot be told apart, or an empty string."""
         if not self.options:
             return "there are no options to choose from"
         # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
@@ -116,7 +113,8 @@ class Choice(AnswerType[str]):
 
     @property
     def clarifying_answer(self) -> Clarification | None:
-        """The follow-up question after an unparsed reply, or None with `clarify=False`."""
+        """The question after an unclear reply, or None if there is none."""
+        # None with `clarify=False`.
         return Clarification(self) if self._clarify else None
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
@@ -151,23 +149,21 @@ class Choice(AnswerType[str]):
 
     @property
     def ways_out(self) -> tuple[str, ...]:
-        """The replies that give a missing answer, such as `declined`, if they are not options."""
+        """The replies that give a missing answer, such as `declined`."""
+        # An option of this name is left out.
         options = {normalise_text(option).replace(" ", "_") for option in self.options}
         return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
 
     def describe_ways_out(self) -> str:
-        """Return the part of a sentence that lists the replies by which a speaker does not choose.
-
-        Each reply, such as `declined`, comes with its meaning.
-        """
+        """Return how a speaker can avoid a choice, as a part of a sentence."""
+        # Each reply, such as `declined`, comes with its meaning.
         return " or ".join(f"{way} if you {_WAY_OUT_MEANING[way]}" for way in self.ways_out)
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
-        """Return the options that a reply mentions anywhere, by their text or as `option 3`.
+        """Return the options that a reply mentions anywhere, by their text or as `option 3`."""
+        # The text of a short option may be part of a longer option. The short option then counts
+        # only if it also occurs elsewhere in the reply.
 
-        The text of a short option may be part of a longer option. The short option then counts only
-        if it also occurs elsewhere in the reply.
-        """
         # Most replies are the bare option, so the search is not needed.
         if reply in self._index.exact:
             return frozenset((reply,))
@@ -184,11 +180,8 @@ class Choice(AnswerType[str]):
         return frozenset(mentioned)
 
     def _in_quotation_marks(self, text: str) -> str | None:
-        """Return the option in quotation marks or in `Option 3: <its text>`, or None.
-
-        Returns None also if the reply mentions another option or contains a negation. The speaker
-        is then asked for clarification.
-        """
+        # Also in `Option 3: <its text>`. None if the reply mentions another option or contains a
+        # negation. The speaker is then asked for clarification.
         if len(text) > MAX_REPLY_CHARACTERS:
             return None
         mentioned = self.find_mentioned_values(text)
@@ -215,10 +208,7 @@ class Choice(AnswerType[str]):
         return option if re.search(quotation_pattern, folded_reply) else None
 
     def _repeated_option(self, text: str) -> str | None:
-        """Return the option if every line of a reply consists of this option, otherwise None.
-
-        Small models often repeat their answer over several lines.
-        """
+        # Small models often repeat their answer over several lines.
         if "\n" not in text or len(text) > MAX_REPLY_CHARACTERS:
             return None
         # A set, because a model may repeat one line hundreds of times. The recursion ends after one
@@ -230,11 +220,9 @@ class Choice(AnswerType[str]):
         return values.pop() if len(values) == 1 else None
 
     def _has_wrong_label(self, forms: Sequence[str], found: frozenset[str]) -> bool:
-        """Return True if a reply combines the text of one option with the label of another option.
-
-        The intended option is then unknown. `found` holds the options that the text of the reply
-        names. A leading 1 is ignored, because a reply may be a list with one entry.
-        """
+        # The text of one option with the label of another: the intended option is unknown. `found`
+        # holds the options that the text of the reply names. A leading 1 is ignored, because a
+        # reply may be a list with one entry.
         is_list_of_one = re.match(r"\W*1\b", forms[0])
         option_by_label = {
             label: option
@@ -262,11 +250,10 @@ class Choice(AnswerType[str]):
 
 @dataclass(frozen=True, slots=True)
 class Clarification(ClarifyingAnswer[str]):
-    """The follow-up question after an unparsed choice: which listed option did the speaker state?
+    """The question after an unclear choice: which listed option did the speaker state?"""
 
-    The reply is JSON and may also be a way out, such as `declined`. Some endpoints ignore the
-    schema, so a reply without JSON is parsed as well.
-    """
+    # The reply is JSON and may also be a way out, such as `declined`. Some endpoints ignore the
+    # schema, so a reply without JSON is parsed as well.
 
     choice: Choice
     kind: str = CHOICE
@@ -278,7 +265,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the reply. It allows every option, and replies such as `declined`."""
+        """The schema of the reply, which allows every option and words such as `declined`."""
         stated = {"type": "string", "enum": [*self.choice.options, *self.choice.ways_out]}
         return {
             "title": "Clarification",
@@ -317,7 +304,7 @@ class _Stated(BaseModel):
 
 
 class _OptionIndex(NamedTuple):
-    """A look-up table that finds the options of a choice by their normalised text."""
+    # Finds the options of a choice by their normalised text.
 
     # The options with each normalised text.
     by_form: dict[str, tuple[str, ...]]
@@ -360,11 +347,9 @@ def _build_index(options: tuple[str, ...]) -> _OptionIndex:
 
 
 def option_labels(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels by which the prompt lists the options.
-
-    Labels are numbers, or letters if an option looks like a number. The result is empty if an
-    option begins or ends with one of the needed letters.
-    """
+    """Return the labels by which the prompt lists the options."""
+    # Labels are numbers, or letters if an option looks like a number. The result is empty if an
+    # option begins or ends with one of the needed letters.
     return _labels_of(tuple(options))
 
 
@@ -385,7 +370,7 @@ def _labels_of(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> str:
-    """Return the options as lines. Each line begins with the label of the option or with a dash."""
+    """Return the options as lines, each with its label or a dash before it."""
     labels = option_labels(options) if with_labels else ()
     line_starts = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
     lines = zip(line_starts, options, strict=True)
@@ -464,7 +449,7 @@ IGNORED_DIFFERENCES = (
 
 
 def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs of options that a reply cannot distinguish, as indices from 0."""
+    """Return the pairs of options that a reply cannot distinguish, as positions from 0."""
     index = _build_index(tuple(sorted(set(options))))
     options_of_reply = [index.from_forms(forms_in_phrases(option)) for option in options]
     return [
@@ -502,12 +487,19 @@ WAY_OUT_HINT = f" If you cannot answer, reply with {CANNOT_SAY}."
 
 @dataclass(frozen=True, slots=True)
 class Number(AnswerType[float]):
-    """A number within inclusive bounds. With `integer`, fractions are rejected.
+    """A number within inclusive bounds.
 
-    The reply must be a single number, or a carrier phrase ("My answer is …") with one number.
-    Numbers inside prose are not used. The replies `cannot_say` and `declined` give a missing
-    answer.
+        Number(1, 5, integer=True)
+
+    - `low`: the lower bound, or None.
+    - `high`: the upper bound, or None.
+    - `integer`: whether fractions are rejected.
+
+    The replies `cannot_say` and `declined` give a missing answer.
     """
+
+    # The reply must be a single number, or a carrier phrase ("My answer is …") with one number.
+    # Numbers inside prose are not used.
 
     low: float | None = None
     high: float | None = None
@@ -522,7 +514,7 @@ class Number(AnswerType[float]):
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The lower and the upper bound. A missing bound is left out."""
+        """The lower and the upper bound, as far as they exist."""
         return tuple(f"{bound:g}" for bound in (self.low, self.high) if bound is not None)
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
@@ -565,11 +557,9 @@ class Number(AnswerType[float]):
 
     @property
     def last_reask(self) -> NumberInJson:
-        """The answer type of the last re-ask, which asks for a JSON object.
-
-        Small models may answer a number question in words, however often it is repeated. The JSON
-        schema prevents this at endpoints that enforce schemas.
-        """
+        """The answer type of the last re-ask, which asks for a JSON object."""
+        # Small models may answer a number question in words, however often it is repeated. The JSON
+        # schema prevents this at endpoints that enforce schemas.
         return NumberInJson(self)
 
     def find_mentioned_values(self, reply: str) -> frozenset[float]:
@@ -583,10 +573,8 @@ class Number(AnswerType[float]):
         return is_high_enough and (self.high is None or value <= self.high)
 
     def _has_ambiguous_separator(self, number_text: str) -> bool:
-        """Return True if the dot in a number may separate thousands, as in `1.000`.
-
-        The dot is ambiguous only if the number times 1,000 is within the bounds.
-        """
+        # The dot may separate thousands, as in `1.000`. That is possible only if the number times
+        # 1,000 is within the bounds.
         match = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", number_text)
         if match is None:
             return False
@@ -607,10 +595,10 @@ class Number(AnswerType[float]):
 
 @dataclass(frozen=True, slots=True)
 class NumberInJson(ClarifyingAnswer[float]):
-    """The last re-ask of a number: a JSON object with the number or a reply such as `declined`.
+    """The last re-ask of a number, which asks for a JSON object."""
 
-    Some endpoints ignore the schema, so a reply without JSON is parsed as well.
-    """
+    # The reply may also be a word such as `declined`. Some endpoints ignore the schema, so a reply
+    # without JSON is parsed as well.
 
     number: Number
     kind: str = NUMBER
@@ -622,7 +610,9 @@ class NumberInJson(ClarifyingAnswer[float]):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the reply: a number within the bounds, or a way out such as `declined`."""
+        """The schema of the reply, which allows numbers within the bounds and words such as
+        `declined`.
+        """
         bounds = {"minimum": self.number.low, "maximum": self.number.high}
         number = {
             "type": "integer" if self.number.integer else "number",

@@ -1,8 +1,7 @@
-"""Run a two-sided conversation, in which one speaker asks and the other answers.
+"""Run a conversation in which one speaker asks and the other answers."""
 
-The conversation ends with a signal or after a maximum number of questions. In studies with a
-moderator, clarification and Socratic questioning are such conversations.
-"""
+# The conversation ends with a signal or after a maximum number of questions. In studies with a
+# moderator, clarification and Socratic questioning are such conversations.
 
 from __future__ import annotations
 
@@ -61,19 +60,13 @@ class DialogueResult:
 
 
 def contains_signal(text: str, signal: str) -> bool:
-    """Return True if a reply gives the signal, in the forms that humans and models use.
-
-    The signal counts in three cases:
-
-    - A sentence or line consists of the signal alone, apart from case, quotation marks, Markdown
-      and closing punctuation.
-    - The speaker applies the signal to themselves in a sentence, as in "I am now satisfied".
-    - A sentence ends with the unchanged signal after a comma, colon, dash or bracket, as in "Thank
-      you: SATISFIED".
-
-    The signal does not count inside a sentence, in a question, negated or announced for later. A
-    signal before a question does not count either.
-    """
+    """Return whether a reply gives the signal that ends a dialogue."""
+    # The signal counts in three cases. A sentence or line consists of the signal alone, apart from
+    # case, quotation marks, Markdown and closing punctuation. Or the speaker applies the signal to
+    # themselves in a sentence, as in "I am now satisfied". Or a sentence ends with the unchanged
+    # signal after a comma, colon, dash or bracket, as in "Thank you: SATISFIED". The signal does
+    # not count inside a sentence, in a question, negated or announced for later. A signal before a
+    # question does not count either.
     sentences = [
         sentence for sentence in _SENTENCE.split(text.strip()) if re.search(r"\w", sentence)
     ]
@@ -139,12 +132,12 @@ async def interview(
     agenda: Agenda,
     **columns: Any,
 ) -> DialogueResult:
-    """Let `interviewer` question `interviewee` until the signal or the maximum number of questions.
+    """Let one speaker question the other until the signal or the maximum number of questions.
 
-    Each of the two speakers is shown their own system prompt and this dialogue. Each utterance is
-    recorded at once, with its `turn` from 1 and the study's own `columns` of the table
-    `utterances`. The signal is not recorded as an utterance.
+    `columns`: the study's own columns of the table `utterances`.
     """
+    # Each of the two speakers is shown their own system prompt and this dialogue. Each utterance is
+    # recorded at once, with its `turn` from 1. The signal is not recorded as an utterance.
     transcript, about = EMPTY_TRANSCRIPT, agenda.about
     # The opening prompt is part of the interviewer's history in each turn. It has no speaker id, so
     # it becomes a user message without a name.
@@ -179,9 +172,6 @@ async def interview(
 
 
 def _own_words(text: str, speaker: Speaker, other: Speaker) -> str:
-    """Return the part of a reply before a line that begins with the other speaker's name.
-
-    If the reply begins with this name, return the whole reply.
-    """
+    # Cut at a line that begins with the other speaker's name, unless it is the first.
     names = {other.name, other.role} - {speaker.name, speaker.role, ""}
     return text_before_other_speaker(text, names) or text

@@ -15,11 +15,10 @@ _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 
 
 def close_cut_json(reply: str) -> str:
-    """Mark the end of a JSON reply that the token limit truncated.
+    """Mark the end of a JSON reply that was cut off."""
+    # A truncated value must not pass as a complete value. For example, 1 may be the beginning of
+    # 15. A truncated text gets "…" at its end. A truncated number is removed.
 
-    A truncated value must not pass as a complete value. For example, 1 may be the beginning of 15.
-    A truncated text gets "…" at its end. A truncated number is removed.
-    """
     # Without its complete strings, a reply that still holds a quotation mark ends inside a string.
     inside_text = '"' in _WHOLE_TEXT.sub("", reply)
     if inside_text and not reply.rstrip().endswith(('"', "}", "]", "`")):
@@ -28,7 +27,7 @@ def close_cut_json(reply: str) -> str:
 
 
 def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
-    """Return the possible JSON values of a reply as pairs (parse step, value), strictest first.
+    """Return the JSON values that a reply may mean, as pairs (parse step, value), strictest first.
 
     `openings`: the characters with which a value may begin, such as `{[`.
     """
@@ -56,7 +55,7 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
 
 
 def _is_worth_repairing(reply: str) -> bool:
-    """Return True if a reply is small enough for the repair library to repair it quickly."""
+    # The repair library is slow for long replies and for many open brackets.
     unclosed = reply.count("{") - reply.count("}") + reply.count("[") - reply.count("]")
     return unclosed <= MAX_UNCLOSED_BRACES and len(reply) <= MAX_REPAIRABLE_CHARACTERS
 

@@ -1,8 +1,4 @@
-"""Build the JSON schemas of answers as they are sent to an endpoint.
-
-`json_schema` returns the schema of a pydantic model, for `Json` and `JsonList`. `object_schema`
-combines the schemas of an answer's properties.
-"""
+"""Build the JSON schemas of answers as they are sent to an endpoint."""
 
 from __future__ import annotations
 
@@ -22,11 +18,12 @@ def json_schema(
     options: Mapping[str, Sequence[str]] | None = None,
     excluded_fields: tuple[str, ...] = (),
 ) -> Schema:
-    """Return the JSON schema of a model for an endpoint.
+    """Return the JSON schema of a model for an endpoint, which callers must not change.
 
-    `options` and `excluded_fields` work as in `Json`. The schema is cached because building it
-    takes milliseconds. Callers must not change it.
+    - `options`: the allowed texts of each field.
+    - `excluded_fields`: the fields that are left out.
     """
+    # The schema is cached because building it takes milliseconds.
     allowed = tuple((path, tuple(texts)) for path, texts in (options or {}).items())
     return _build_schema(model, allowed, tuple(excluded_fields))
 
@@ -55,10 +52,8 @@ def _build_schema(
 
 
 class _SentSchemaGenerator(GenerateJsonSchema):
-    """The schema generator of pydantic. It leaves out the docstrings of some models.
-
-    These are models with a fixed title in `model_config` (see `answer_types.pin_schema`).
-    """
+    # Leaves out the docstrings of models with a fixed title in `model_config` (see
+    # `answer_types.pin_schema`).
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         sent_schema = super().model_schema(schema)
@@ -96,7 +91,7 @@ def _with_definitions_by_title(schema: Schema) -> Schema:
 
 
 def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple[Schema, str]:
-    """Return the object schema that contains the field at `path` (dotted), and the field's name."""
+    # Returns the object schema around the field, and the field's name. `path` is dotted.
     *parent_names, name = path.split(".")
     for parent_name in parent_names:
         schema = _unwrap_field_schema(schema["properties"][parent_name], definitions)
@@ -104,10 +99,7 @@ def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple
 
 
 def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
-    """Return the schema of a field's values.
-
-    For a list, this is the schema of an item. For a reference, it is the schema referred to.
-    """
+    # For a list, the schema of an item. For a reference, the schema referred to.
     while "type" not in node or node["type"] == "array":
         if "$ref" in node:
             node = definitions[node["$ref"].removeprefix("#/$defs/")]
@@ -119,10 +111,11 @@ def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
 
 
 def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
-    """Return the schema of an object. `parts` holds the schema of each property.
+    """Return the schema of an object.
 
-    Properties with equal schemas refer to one shared definition.
+    `parts`: the schema of each property.
     """
+    # Properties with equal schemas refer to one shared definition.
     definitions: Schema = {}
     properties: Schema = {}
     bodies = {

@@ -1,11 +1,12 @@
-"""Read the fields of a JSON reply leniently, if a model wrote a value in an unexpected form.
+"""Read the fields of a JSON reply if a model wrote a value in an unexpected form.
 
-`repair_fields` repairs a value that a pydantic model rejects, field by field. The function matches
-options in another spelling, reads numbers in words, converts booleans and texts, and makes lists
-from strings. An unreadable list entry or optional field is dropped. Each change is recorded as a
-repair. Values are never moved into their bounds, and no value is invented. The JSON answer types
-use `repair_fields`. Validators of studies use the functions for single values.
+The JSON answer types use `repair_fields`, and validators of studies use the other functions.
 """
+
+# `repair_fields` repairs a value that a pydantic model rejects, field by field. It matches options
+# in another spelling, reads numbers in words, converts booleans and texts, and makes lists from
+# strings. An unreadable list entry or optional field is dropped. Each change is recorded as a
+# repair. Values are never moved into their bounds, and no value is invented.
 
 from __future__ import annotations
 
@@ -69,11 +70,12 @@ def match_folded(raw: object, options: Sequence[str]) -> str | None:
 
 
 def read_number(raw: object, maximum: int | None = None) -> float | None:
-    """Return a number from digits, words or a position on a scale, or None.
+    """Return the number that a text such as `seven`, `4/5` or `7 out of 10` means.
 
-    Examples are `seven`, `4/5` and `7 out of 10`. `maximum` is the highest value of the scale in
-    the question. A position on a scale with another highest value is rejected.
+    Returns None for other texts. `maximum`: the highest value of the scale in the question.
     """
+    # A position on a scale with another highest value is rejected.
+
     # In Python, True is an int. A model that wrote `true` gave no number.
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
         return None
@@ -90,7 +92,7 @@ def read_number(raw: object, maximum: int | None = None) -> float | None:
 
 
 def read_switch(raw: object) -> bool | None:
-    """Return the boolean that a value means: a boolean itself, or a word such as yes or no.
+    """Return the boolean that a value such as `yes` means.
 
     Returns None for other values.
     """
@@ -100,10 +102,8 @@ def read_switch(raw: object) -> bool | None:
 
 
 def read_text(raw: object) -> str:
-    """Return any value as one text.
-
-    Entries of a list are joined, and None gives an empty string.
-    """
+    """Return any value as one text."""
+    # Entries of a list are joined, and None gives an empty string.
     if raw is None:
         return ""
     if isinstance(raw, str):
@@ -114,11 +114,9 @@ def read_text(raw: object) -> str:
 
 
 def read_list(raw: object) -> list[object]:
-    """Return any value as a list.
-
-    A text with bullets gives one entry per line. Any other value gives one entry. An empty value
-    gives no entry.
-    """
+    """Return any value as a list."""
+    # A text with bullets gives one entry per line. Any other value gives one entry. An empty value
+    # gives no entry.
     if isinstance(raw, list):
         return raw
     if isinstance(raw, str):
@@ -140,14 +138,14 @@ def repair_fields(
 ) -> object:
     """Return a repaired copy of a value that failed validation, or None if no repair is possible.
 
-    First, rejected values are converted to the expected types. Only if none can be converted,
-    rejected list entries and fields with an empty default are dropped.
-
     - `errors`: the errors of the validation.
     - `note`: a function that is called with each change.
     - `ways_out`: words that mean null in a nullable field.
-    - `salvage`: also set rejected fields to None if they are required and nullable.
+    - `salvage`: whether required fields may become null, too.
     """
+    # First, rejected values are converted to the expected types. Only if none can be converted,
+    # rejected list entries and fields with an empty default are dropped.
+
     # The caller records the original as a repair if it stays unreadable, so it must not change.
     repaired = copy.deepcopy(value)
     errors_with_paths = [(detail, _path_in(repaired, detail["loc"])) for detail in errors]
@@ -173,7 +171,7 @@ def repair_fields(
 def _repair_value(
     detail: ErrorDetails, raw: object, field: FieldInfo | None, ways_out: Sequence[str]
 ) -> Any:
-    """Return a value converted to the expected type, or `_UNREAD` if it cannot be converted."""
+    # `_UNREAD` if the value cannot be converted.
     error_type = detail["type"]
     means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_WORDS, *ways_out)
     if field is not None and _may_be_null(field) and means_nothing:
@@ -202,10 +200,7 @@ def _repair_value(
 def _drop_unreadable(
     model: type[BaseModel], value: Any, path: _Path, note: Note, *, salvage: bool
 ) -> bool:
-    """Drop the optional value at a path, or the nearest optional value that contains the path.
-
-    Returns True if a value was dropped. `note` is called with each dropped value.
-    """
+    # The optional value may contain the path. Returns whether a value was dropped.
     for end in range(len(path), 0, -1):
         parent_path = path[:end]
         field, raw = _field_at(model, parent_path), _value_at_path(value, parent_path)
@@ -234,7 +229,7 @@ def _may_be_null(field: FieldInfo) -> bool:
 
 
 def _field_at(model: type[BaseModel], path: _Path) -> FieldInfo | None:
-    """Return the field at the end of a path. Returns None for a list entry or an unknown field."""
+    # None for a list entry or an unknown field.
     models, field = [model], None
     for step in path:
         field = None
@@ -257,10 +252,7 @@ def _models_in(kind: object) -> list[type[BaseModel]]:
 
 
 def _path_in(value: Any, loc: Sequence[str | int]) -> _Path:
-    """Return the steps of a pydantic error location that exist as keys in the value.
-
-    Locations also contain the names of union alternatives, which are no keys.
-    """
+    # Locations also contain the names of union alternatives, which are no keys.
     path: list[str | int] = []
     for step in loc:
         inner_value = _value_at_path(value, (step,))

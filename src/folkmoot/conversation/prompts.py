@@ -1,16 +1,15 @@
-"""Prompts: one file each, rendered in a sandbox. The researcher's files can replace them.
+"""Prompts: one file each, in which the values of a study are filled in.
 
-A library combines the prompt folder of a study type with the folder that a study file names under
-`prompts:`. Files of the second folder have priority. Only `{{ variable }}` and `{% … %}` are
-interpreted. All other text is kept exactly.
-
-A text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts the
-shared prompt.
-
-A prompt may have wording for humans: `for_people` is true in a template while it is rendered for a
-human's page. Only models get format instructions, and lists of options that the page shows as
-buttons. The text for models does not depend on the wording for humans.
+The researcher's files can replace those of a study type.
 """
+
+# A library combines the prompt folder of a study type with the folder that a study file names under
+# `prompts:`. Files of the second folder have priority. Only `{{ variable }}` and `{% … %}` are
+# interpreted. All other text is kept exactly. A text that several prompts share is a separate
+# prompt. A line `{% include "name" %}` inserts it. A prompt may have wording for humans:
+# `for_people` is true in a template while it is rendered for a human's page. Only models get format
+# instructions, and lists of options that the page shows as buttons. The text for models does not
+# depend on the wording for humans.
 
 from __future__ import annotations
 
@@ -80,10 +79,9 @@ NUMBER_FILTERS = ("abs", "float", "int", "round")
 
 
 class Prompt(SourcedText):
-    """A rendered prompt, with the source of each part and with its cache breakpoints.
+    """A rendered prompt that knows where each of its parts comes from."""
 
-    A source says, for example, which reply a part quotes.
-    """
+    # A source says, for example, which reply a part quotes.
 
     __slots__ = ("cache_breakpoints", "for_people")
     # Ascending character offsets. The text before an offset may be repeated in other prompts.
@@ -111,7 +109,7 @@ class Prompt(SourcedText):
 def as_prompt(text: str, for_people: Prompt | None = None) -> Prompt:
     """Return a text as a `Prompt` that records the source of each of its parts.
 
-    `for_people` is the wording that humans read. None means that humans read the text itself.
+    `for_people`: the wording that humans read, or None if they read the text itself.
     """
     sourced = with_sources(text)
     return Prompt(sourced, sourced.spans, (), for_people)
@@ -123,11 +121,11 @@ def wording_for_people(text: str) -> str:
 
 
 class PromptLibrary:
-    """The prompts of one run. The researcher's files replace those of the study type.
+    """The prompts of one run."""
 
-    `renders_for_people` is True if prompts also get their wording for humans. Only a run in which
-    humans take part needs this wording.
-    """
+    # The researcher's files replace those of the study type. `renders_for_people` is True if
+    # prompts also get their wording for humans. Only a run in which humans take part needs this
+    # wording.
 
     renders_for_people = False
 
@@ -142,7 +140,8 @@ class PromptLibrary:
 
     @cached_property
     def prompt_files(self) -> dict[str, Path]:
-        """The file of each prompt by name. The name is the path below the folder, without `.md`."""
+        """The file of each prompt by name."""
+        # The name is the path below the folder, without `.md`.
         override_files = {
             name: path
             for name, path in _prompt_files(self.overrides).items()
@@ -158,10 +157,10 @@ class PromptLibrary:
     def render_prompt(self, name: str, /, **variables: object) -> Prompt:
         """Return the text of a prompt with its variables filled in.
 
-        White space at both ends is removed. The result keeps a note of the source of each part,
-        such as the reply that it quotes. Raises InputError if a prompt of the researcher fails, and
-        ProtocolError if a prompt of the study type fails.
+        Raises InputError if a prompt of the researcher fails, and ProtocolError for other prompts.
         """
+        # White space at both ends is removed. The result keeps a note of the source of each part,
+        # such as the reply that it quotes.
         template = self._templates.get(name)
         if template is None:
             template = self._templates[name] = self._compile(name)
@@ -189,7 +188,8 @@ class PromptLibrary:
             raise self._render_error(name, str(error) or type(error).__name__) from error
 
     def hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of each prompt file by name, for the pre-registered plan."""
+        """Return the SHA-256 of each prompt file by name."""
+        # For the plan.
         return {
             name: hashlib.sha256(path.read_bytes()).hexdigest()
             for name, path in self.prompt_files.items()
@@ -204,10 +204,8 @@ class PromptLibrary:
         return _find_variables(self._shipped_env, read_source(name, self.default_prompts))
 
     def find_problems(self) -> list[Problem]:
-        """Return all problems in the researcher's prompts.
-
-        Problems are unknown files, unknown variables and syntax errors.
-        """
+        """Return all problems in the researcher's prompts."""
+        # Problems are unknown files, unknown variables and syntax errors.
         if self.overrides is None:
             return []
         if not self.overrides.is_dir():
@@ -252,10 +250,7 @@ class PromptLibrary:
         ]
 
     def _find_replaced(self, name: str) -> str:
-        """Return the first of the researcher's files that affects a prompt, or an empty string.
-
-        A file affects the prompt if it replaces the prompt or a prompt that is included in it.
-        """
+        # A file affects the prompt if it replaces the prompt or a prompt that is included in it.
         if name not in self._replaced:
             parts = (name, *_INCLUDE.findall(_read_prompt(self.prompt_files[name])))
             replaced_parts = (
@@ -312,9 +307,9 @@ def _compile_source(source: str, untrusted: bool) -> CodeType:
 def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
     """Return a sandbox in which templates can loop, test and format.
 
-    `untrusted`: True for templates of a researcher. Such templates may contain only listed node
-    types, and their work is counted and limited.
+    `untrusted`: True for templates of a researcher.
     """
+    # Such templates may contain only listed node types, and their work is counted and limited.
     env = TemplateSandbox(
         ALLOWED_PROMPT_NODES if untrusted else (),
         trim_blocks=True,
@@ -337,7 +332,7 @@ def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
 
 
 def read_source(name: str, files: Mapping[str, Path]) -> str:
-    """Return the source of a prompt, with each include line replaced by the included prompt.
+    """Return the source of a prompt, with all included prompts in their places.
 
     Raises TemplateError if an included prompt does not exist or includes another prompt.
     """
@@ -359,11 +354,10 @@ def _find_variables(env: TemplateSandbox, source: str) -> frozenset[str]:
 
 @pass_context
 def mark_source(context: Context, value: object) -> str:
-    """Return the output of `{{ value }}` in a template.
+    """Return the output of `{{ value }}` in a template."""
+    # If it is known where the text comes from, two special characters enclose it. `read_marks` uses
+    # them to find where the text begins and ends.
 
-    If it is known where the text comes from, two special characters enclose it. `read_marks` uses
-    them to find where the text begins and ends.
-    """
     # A prompt may be part of another one, such as the system prompt of a later stage.
     text = with_sources(
         wording_for_people(value)
@@ -382,12 +376,14 @@ def mark_source(context: Context, value: object) -> str:
 
 
 def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
-    """Return a rendered text as a `Prompt`, without the special characters of `mark_source`.
+    """Return a rendered text as a `Prompt` that knows the source of each value.
 
-    These characters enclose the values of variables. `interpolated` holds these values in the order
-    of their beginnings. Raises ProtocolError if a filter changed an enclosed value. White space at
-    both ends is removed.
+    - `marked`: the text, with special characters around the values of variables.
+    - `interpolated`: these values, in order.
+
+    Raises ProtocolError if a filter changed an enclosed value.
     """
+    # `mark_source` writes the special characters. White space at both ends is removed.
     if not _MARKS.search(marked):
         return Prompt(marked.strip())
     pieces: list[str] = []
@@ -419,11 +415,11 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Adjust the positions of texts of known source, after both ends of a text were cut off.
+    """Move the positions of known texts after both ends of the text around them were cut off.
 
     - `spans`: the positions before the cut, with the sources.
     - `skipped`: the number of characters removed from the start.
-    - `length`: the length of the remaining text.
+    - `length`: the number of characters that remain.
     """
     for span in spans:
         start, end = max(0, span.start - skipped), min(length, span.end - skipped)
@@ -432,10 +428,9 @@ def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span
 
 
 def keep_source(change: Callable[..., str]) -> Callable[..., object]:
-    """Return a template filter that applies `change` to a text, and keeps the note of its source.
+    """Return a template filter that applies `change` to a text and keeps its source."""
+    # The source says, for example, which reply the text comes from.
 
-    The source says, for example, which reply the text comes from.
-    """
     # jinja2 passes its own argument (context or environment) to such filters first.
     text_index = 1 if hasattr(change, "jinja_pass_arg") else 0
 
@@ -455,7 +450,7 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
 
 
 def keep_number(change: Callable[..., object]) -> Callable[..., object]:
-    """Return a template filter that computes a number, and records who said the filter's input."""
+    """Return a template filter that computes a number and keeps the source of its input."""
 
     @wraps(change)
     def change_number_with_source(value: object, *arguments: Any, **keywords: Any) -> object:
@@ -481,7 +476,8 @@ def _join_limited(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON text that keeps the note of where each text in it comes from."""
+    # Keeps the note of where each text in the value comes from.
+
     # The JSON filter of jinja2 escapes <, > and & for web pages, which would change the wording.
     return concatenate_texts(_json_parts(value), plain=None)
 
@@ -508,10 +504,8 @@ def _json_parts(value: object) -> Iterator[object]:
 
 
 def escape_json(text: str) -> SourcedText:
-    """Return a text with the escapes of a JSON string, but without the quotation marks.
-
-    The result keeps the note of where the text comes from.
-    """
+    """Return a text with the escapes of a JSON string, but without the quotation marks."""
+    # The result keeps the note of where the text comes from.
     return escape_text(with_sources(text), lambda part: json.dumps(part, ensure_ascii=False)[1:-1])
 
 

@@ -1,10 +1,9 @@
-"""Reduce a short reply to its content, without decoration and carrier phrases.
+"""Reduce a short reply to its content, without decoration and phrases such as "My answer is"."""
 
-A carrier phrase is a phrase without meaning around an answer, such as "My answer is". Decoration
-is, for example, Markdown or quotation marks. A reply is reduced step by step, and each result is
-called a form of the reply. `choices.py` compares the forms with options and numbers. Prose is not
-searched for answers.
-"""
+# A carrier phrase is a phrase without meaning around an answer, such as "My answer is". Decoration
+# is, for example, Markdown or quotation marks. A reply is reduced step by step, and each result is
+# called a form of the reply. `choices.py` compares the forms with options and numbers. Prose is not
+# searched for answers.
 
 from __future__ import annotations
 
@@ -36,10 +35,8 @@ _UNIT = re.compile(r"\s*([%‰$€£¥])\s*")
 
 
 def normalise_text(text: str) -> str:
-    """Return a text with case, character width, quotation marks, dashes and spaces normalised.
-
-    Line breaks and other symbols are kept.
-    """
+    """Return a text in lower case with plain quotation marks, dashes and spaces."""
+    # Line breaks and other symbols are kept. The width of characters is normalised as well.
     text = _BESIDE_DIGIT.sub(" ", text.translate(_QUOTES))
     text = unicodedata.normalize("NFKC", text).casefold()
     # `casefold` can undo the normal form, so NFKC is applied a second time.
@@ -144,42 +141,35 @@ _NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS
 
 
 def undecorated_forms(text: str) -> list[str]:
-    """Return the normalised text, followed by its forms without Markdown and list numbers."""
+    """Return a text in lower case, then the texts that remain without Markdown and list numbers."""
     return _expand_forms(text, _DECORATIONS)
 
 
 def forms_in_phrases(text: str) -> list[str]:
-    """Return the normalised text, followed by its forms without decoration.
-
-    Decoration is Markdown, or a phrase such as "My answer is".
-    """
+    """Return a text in lower case, then the texts that remain without phrases around the answer."""
+    # Markdown and list numbers are removed as well.
     return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 
 
 def label_forms(text: str) -> list[str]:
-    """Return the texts that may be the bare number of an option in a reply, such as `Option 2`.
-
-    A number before other text is kept, because `Option 1, 2` does not mean option 2.
-    """
+    """Return the texts that may be the bare number of an option in a reply, such as `Option 2`."""
+    # A number before other text is kept, because `Option 1, 2` does not mean option 2.
     return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
-    """Return the texts that may be the bare answer in a reply to a number question.
+    """Return the texts that may be the bare number in a reply.
 
-    For the first list, decoration such as quotation marks is removed. For the second list, phrases
-    such as "My answer is" are removed as well.
+    The second list is without phrases such as "My answer is".
     """
+    # In both lists, decoration such as quotation marks is removed.
     bare = _expand_forms(text, _PLAIN_DECORATIONS)
     return bare, _expand_forms(text, (*_PLAIN_DECORATIONS, *_NUMBER_PHRASES))
 
 
 def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
-    """Return the normalised text, and each text that remains without what `patterns` match.
-
-    The result is empty if there would be more than `MAX_FORMS` texts. For a long text, only the
-    normalised text is returned.
-    """
+    # The result is empty if there would be more than `MAX_FORMS` texts. For a long text, only the
+    # normalised text is returned.
     whole_reply = normalise_text(text)
     forms = [whole_reply] if whole_reply else []
     if len(text) > MAX_REPLY_CHARACTERS:
@@ -234,5 +224,6 @@ _REFUSAL = re.compile(
 
 
 def looks_like_refusal(text: str) -> bool:
-    """Return True if the first 300 characters of a text refuse to answer, in English."""
+    """Return whether a text refuses to answer, in English."""
+    # Only its first 300 characters count.
     return bool(_REFUSAL.search(text.replace("’", "'")[:300]))

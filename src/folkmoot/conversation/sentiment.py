@@ -1,4 +1,4 @@
-"""The sentiment of a text by a lexicon, for focus groups and for the embedded coder."""
+"""The sentiment of a text, for focus groups and for the embedded coder."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
 
 def sentiment_score(text: str) -> float:
-    """Return VADER's compound score from −1 (negative) to 1 (positive), rounded to three decimals.
+    """Return the sentiment of a text from −1 for negative to 1 for positive.
 
     Source: Hutto & Gilbert (2014), VADER: a parsimonious rule-based model for sentiment analysis of
     social media text. ICWSM 8.
     """
+    # VADER's compound score.
     return round(float(_sentiment_analyzer().polarity_scores(text)["compound"]), 3)
 
 
 @cache
 def lexicon_version() -> str:
-    """Return the name and version of the lexicon behind `sentiment_score`."""
+    """Return the name and version of the word list behind `sentiment_score`."""
     return f"vader {version('vaderSentiment')}"
 
 

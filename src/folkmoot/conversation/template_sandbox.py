@@ -1,9 +1,8 @@
-"""A sandbox for templates of researchers.
+"""A sandbox for templates of researchers."""
 
-The sandbox of jinja2 keeps a template from Python internals, but a template can still fill the
-memory. So templates may contain only listed node types. Loop iterations, and operations that make
-text longer, are counted before they run.
-"""
+# The sandbox of jinja2 keeps a template from Python internals, but a template can still fill the
+# memory. So templates may contain only listed node types. Loop iterations, and operations that make
+# text longer, are counted before they run.
 
 from __future__ import annotations
 
@@ -84,11 +83,10 @@ _MAPPABLE_FILTERS = (
 
 
 class WorkCounter:
-    """Counts the work of one rendering and ends the rendering at a limit.
+    """Counts the work of filling in one template and stops it at a limit."""
 
-    `limit` is a number of written characters. A loop iteration counts as `LOOP_ITERATION_COST`
-    characters.
-    """
+    # `limit` is a number of written characters. A loop iteration counts as `LOOP_ITERATION_COST`
+    # characters.
 
     def __init__(self, limit: int = MAX_WORK) -> None:
         self.left = limit
@@ -100,11 +98,10 @@ class WorkCounter:
 
 
 class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """An immutable jinja2 sandbox in which undefined names are errors.
+    """A jinja2 sandbox in which undefined names are errors."""
 
-    `allowed` holds the node types that templates of a researcher may contain. If `allowed` is
-    given, each rendering needs a `WorkCounter` in the variable `WORK_VARIABLE`.
-    """
+    # `allowed` holds the node types that templates of a researcher may contain. If `allowed` is
+    # given, each rendering needs a `WorkCounter` in the variable `WORK_VARIABLE`.
 
     # jinja2 calls `call_binop` only for intercepted operators. Products and powers can fill the
     # memory, so they are checked in trusted templates too.
@@ -124,7 +121,8 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self.intercepted_unops = frozenset({"+", "-"})
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        """Return True if a template may use an attribute. The result is cached by type and name."""
+        """Return whether a template may use an attribute."""
+        # The result is cached by type and name.
         key = (type(obj), attr)
         if key not in self._safe:
             self._safe[key] = super().is_safe_attribute(obj, attr, value)
@@ -133,8 +131,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Compute an arithmetic operation on small numbers, or join two texts.
 
-        Raises SecurityError for large operands, because `"a" * 10**9` would fill the memory.
+        Raises SecurityError for large operands.
         """
+        # `"a" * 10**9` would fill the memory.
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             context[WORK_VARIABLE].spend_work(len(left) + len(right))
         elif not isinstance(left, Undefined) and not isinstance(right, Undefined):
@@ -147,15 +146,14 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return derive_number(super().call_binop(context, operator, left, right), (left, right))
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
-        """Compute a unary operation. The result keeps the note of where its operand comes from."""
+        """Compute an operation with one operand."""
+        # The result keeps the note of where its operand comes from.
         return derive_number(super().call_unop(context, operator, arg), (arg,))
 
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
-        """Concatenate the operands of the operator `~`.
-
-        The result keeps the note of where each operand comes from. In a template of a researcher,
-        the operation also counts towards the work limit.
-        """
+        """Return the joined operands of the operator `~`."""
+        # The result keeps the note of where each operand comes from. In a template of a researcher,
+        # the operation also counts towards the work limit.
         if self.allowed:
             context[WORK_VARIABLE].spend_work(sum(len(str(value)) for value in values))
         return concatenate_texts(values)
@@ -225,7 +223,7 @@ def _is_allowed_call(node: nodes.Call) -> bool:
 
 
 def _has_small_arguments(node: nodes.Filter) -> bool:
-    """Return True if a filter with these arguments cannot make a long text from a short one."""
+    # With these arguments, the filter cannot make a long text from a short one.
     if node.dyn_args or node.dyn_kwargs or node.name.startswith("_"):
         return False
     if node.name in _NON_GROWING_FILTERS:
@@ -255,7 +253,6 @@ def _wrap_in_counter(name: str, node: nodes.Node, growth: int) -> nodes.Filter:
 
 @pass_context
 def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
-    """Count the iterations of a loop towards the template's limit, and return the loop's items."""
     if isinstance(items, Undefined):
         return items
     # An iterator has no length. It is read into a list, which the loop then uses.
@@ -266,10 +263,7 @@ def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
 
 @pass_context
 def _count_filter_input(context: Context, value: object, growth: int) -> object:
-    """Count the work of a filter towards the template's limit, and return the filter's input.
-
-    The work is the largest output that the filter can have: `growth` times its input.
-    """
+    # The work is the largest output that the filter can have: `growth` times its input.
     if isinstance(value, Undefined):
         return value
     if isinstance(value, Iterator):
@@ -279,7 +273,7 @@ def _count_filter_input(context: Context, value: object, growth: int) -> object:
 
 
 def _mark_own_words(tree: nodes.Template) -> nodes.Template:
-    """Note that literal texts and loop numbers of a template are its own words, said by nobody."""
+    # Literal texts and loop numbers of a template are said by nobody.
     for output in tree.find_all(nodes.Output):
         output.nodes = [_own_words(node) for node in output.nodes]
     for assignment in tree.find_all(nodes.Assign):
@@ -326,10 +320,8 @@ def _work_size(value: object) -> int:
 
 
 class _KeepingSources(CodeGenerator):
-    """The code generator that compiles `~`, Jinja's operator to join texts, to a call of `joined`.
-
-    The joined text then keeps the note of where each part comes from.
-    """
+    # Compiles `~`, Jinja's operator to join texts, to a call of `joined`. The joined text then
+    # keeps the note of where each part comes from.
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self.write("environment.joined(context, (")

@@ -1,8 +1,7 @@
-"""Speakers, utterances and transcripts, and the messages that are built from them.
+"""Speakers, utterances and transcripts, and the messages that are built from them."""
 
-Utterances and transcripts are immutable. The history that a speaker is shown is always an explicit
-argument.
-"""
+# Utterances and transcripts are immutable. The history that a speaker is shown is always an
+# explicit argument.
 
 from __future__ import annotations
 
@@ -67,10 +66,9 @@ class Utterance(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """Where the text is recorded: in this utterance, if it was recorded and has an `id`.
-
-        Otherwise it is where the text was taken from: a reply, an answer or another utterance.
-        """
+        """Where the text of the utterance comes from."""
+        # It is this utterance, if it was recorded and has an `id`. Otherwise it is where the text
+        # was taken from: a reply, an answer or another utterance.
         if self.id:
             return Source("utterance", self.id, self.speaker_id)
         source = source_of(self.text)
@@ -80,17 +78,21 @@ class Utterance(NamedTuple):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The text for use in prompts, with this utterance as its source."""
+        """The text for use in prompts, which then know who said it."""
         return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
-        """Return `{role, content}`, the format of the original cross-pollination transcripts."""
+        """Return the utterance as a dictionary with the keys `role` and `content`."""
+        # This is the format of the original cross-pollination transcripts.
         return {"role": self.role, "content": self.text}
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """An immutable sequence of utterances. `+` returns a new transcript."""
+    """An unchangeable sequence of utterances.
+
+    longer = transcript + utterance
+    """
 
     utterances: tuple[Utterance, ...] = ()
 
@@ -123,9 +125,10 @@ class Transcript:
         return [utterance.to_source_json() for utterance in self.utterances]
 
     def to_rows(self, *, stage: str | None = None, **shared_columns: Any) -> list[dict[str, Any]]:
-        """Return one row per utterance, with `turn` counted from 1 and `shared_columns` added.
+        """Return one row per utterance, with its `turn` counted from 1.
 
-        `stage` replaces the stage of each utterance.
+        - `stage`: the stage of all rows, in place of that of each utterance.
+        - `shared_columns`: columns that are added to every row.
         """
         return [
             {
@@ -150,8 +153,9 @@ EMPTY_TRANSCRIPT = Transcript()
 def last_finish_reason(scope: object) -> str | None:
     """Return the finish reason of the last reply in a scope.
 
-    Returns None before the first reply, or if `scope` does not record finish reasons.
+    Returns None before the first reply.
     """
+    # Also if `scope` does not record finish reasons.
     finish_reason = getattr(scope, "finish", None)
     return finish_reason if isinstance(finish_reason, str) else None
 
@@ -174,15 +178,13 @@ def build_messages(
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    The speaker's utterances become `assistant` messages, and the utterances of other speakers
-    `user` messages. If the history holds more than one other speaker, each of their utterances
-    begins with the speaker's name. Neighbouring messages of one role are joined, because some
-    providers reject two in a row. An utterance without a speaker id is an earlier prompt, which
-    becomes a `user` message without a name.
-
-    `shows`: texts that occur in a prompt that was written without a template. Raises ValueError if
-    one of the texts does not occur.
+    `shows`: texts that a prompt without a template contains. Raises ValueError if one is missing.
     """
+    # The speaker's utterances become `assistant` messages, and the utterances of other speakers
+    # `user` messages. If the history holds more than one other speaker, each of their utterances
+    # begins with the speaker's name. Neighbouring messages of one role are joined, because some
+    # providers reject two in a row. An utterance without a speaker id is an earlier prompt, which
+    # becomes a `user` message without a name.
     spoken = [utterance for utterance in history.utterances if utterance.missing is None]
     has_several_speakers = (
         len({utterance.speaker_id for utterance in spoken} - {"", speaker.id}) > 1
@@ -258,10 +260,7 @@ def _spans_of_prompt(text: str) -> tuple[Span, ...]:
 
 
 def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
-    """Return the prompt with a note of which parts repeat a text in `shows`.
-
-    The study author lists there the texts that the prompt shows.
-    """
+    # The study author lists in `shows` the texts that the prompt shows.
     try:
         spans = find_exactly(prompt, shows)
     except ValueError as error:

@@ -320,12 +320,9 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of the parts of a run that its findings cover.
-
-    The view leaves out incomplete parts of an unfinished run. It also leaves out parts in which
-    a human failed a check, if the check excludes the part. The run itself is returned if no
-    part is left out, or if the study type has no parts.
-    """
+    """Return a view of the parts of a run that its findings cover, or the run itself."""
+    # The view leaves out incomplete parts of an unfinished run. It also leaves out parts in which a
+    # human failed a check, if the check excludes the part.
     if isinstance(run, PartsView):
         return run
     if not run.is_finished:
@@ -336,10 +333,8 @@ def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
 
 
 def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of the complete parts of a run that is known to be unfinished.
-
-    The manifest is not read, because an earlier process may have written it.
-    """
+    """Return a view of the complete parts of an unfinished run."""
+    # The manifest is not read, because an earlier process may have written it.
     parts = _parts_of(study, run)
     if parts is None:
         return run
@@ -348,7 +343,10 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
 
 
 def planned_parts(study: Study, run: RunFolder) -> frozenset[str]:
-    """Return the names of the planned parts of a run. Empty if the study type declares none."""
+    """Return the names of the planned parts of a run.
+
+    The result is empty if the study type declares no parts.
+    """
     parts = _parts_of(study, run)
     return frozenset() if parts is None else frozenset(parts.planned)
 
@@ -447,11 +445,12 @@ def load_installed_studies() -> tuple[list[Study], list[Problem]]:
 
 
 def load_study(path: Path, consent: Consent | None = None) -> Study:
-    """Return the STUDY of a Python file. The same content is executed once per process.
+    """Return the STUDY of a Python file.
 
-    `consent` is None if a caller in Python names the file. Raises InputError if the file cannot be
-    executed or defines no valid STUDY.
+    Raises InputError if the file cannot be executed or defines no valid STUDY.
     """
+    # The same content is executed once per process. `consent` is None if a caller in Python names
+    # the file.
     if not path.is_file():
         raise InputError(Problem(f"there is no file {path.resolve()}", key="study"))
     module = load_study_code(path, consent)
@@ -478,10 +477,9 @@ def _require_study(study: object, name: str) -> Study:
 
 
 def check_study(study: Study, name: str = "") -> None:
-    """Raise InputError with all reasons why an object cannot be a study type.
+    """Raise InputError with all reasons why an object cannot be a study type."""
+    # A protocol that is not async is such a reason.
 
-    A protocol that is not async is such a reason.
-    """
     # Decorators hide the function itself, with its line and its signature.
     protocol = inspect.unwrap(study.protocol)
     code = getattr(protocol, "__code__", None)

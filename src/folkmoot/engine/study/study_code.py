@@ -1,9 +1,8 @@
-"""Execute the Python code that a study file names, exactly as it was read and agreed to.
+"""Execute the Python code that a study file names, exactly as it was read and agreed to."""
 
-Each file is read once. The same bytes are hashed, passed to consent, compiled and executed.
-Python's own loader is not used, because it could execute a compiled file from `__pycache__` without
-consent. The same rules hold for modules beside the study file that its code imports.
-"""
+# Each file is read once. The same bytes are hashed, passed to consent, compiled and executed.
+# Python's own loader is not used, because it could execute a compiled file from `__pycache__`
+# without consent. The same rules hold for modules beside the study file that its code imports.
 
 from __future__ import annotations
 
@@ -24,7 +23,9 @@ from folkmoot.errors import InputError, Problem
 
 
 class AgreedSource(SourceFileLoader):
-    """A loader that compiles the bytes that the researcher agreed to, and not the file on disk."""
+    """A loader that compiles the code that the researcher agreed to."""
+
+    # The file on disk may have changed since then.
 
     def __init__(self, fullname: str, path: str, source: bytes) -> None:
         super().__init__(fullname, path)
@@ -40,10 +41,9 @@ class AgreedSource(SourceFileLoader):
 
 @dataclass
 class StudyCode:
-    """The study files of this process and the modules that they import from their folders.
+    """The study files of this process and the modules that they import from their folders."""
 
-    The object is a finder in `sys.meta_path`.
-    """
+    # The object is a finder in `sys.meta_path`.
 
     # Folder of a study file → the consent for its code. None if a caller in Python named the code.
     consents: dict[Path, Consent | None] = field(default_factory=dict)
@@ -54,9 +54,10 @@ class StudyCode:
     def load_module(self, path: Path, consent: Consent | None) -> ModuleType:
         """Return the module of a study file.
 
-        The file is executed, unless the same bytes were executed before. Raises InputError without
-        consent, and for a file that cannot be executed.
+        Raises InputError without consent, and for a file that cannot be executed.
         """
+        # The file is executed, unless the same bytes were executed before.
+
         # If the file is a symbolic link, both its folder and that of its target count.
         folders = {path.parent.resolve(), path.resolve().parent}
         path = path.resolve()
@@ -137,10 +138,8 @@ class StudyCode:
         )
 
     def _folder_of(self, origin: Path) -> Path | None:
-        """Return the folder of a study file that contains a module at any depth, or None.
-
-        Packages of a virtual environment in such a folder do not count.
-        """
+        # A module at any depth counts, but not the packages of a virtual environment in such a
+        # folder.
         location = _location_of(origin)
         # Symbolic links may lead into a study folder and out of it. So both the written folders and
         # their targets count.
@@ -155,19 +154,17 @@ class StudyCode:
 
 
 def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
-    """Return the module of a Python file. Execute the file unless this process has executed it.
+    """Return the module of a Python file, which is executed at most once per process.
 
-    `consent` is None if a caller in Python names the file. Raises InputError without consent, and
-    for a file that cannot be executed.
+    Raises InputError without consent, and for a file that cannot be executed.
     """
+    # `consent` is None if a caller in Python names the file.
     return _installed_finder().load_module(path, consent)
 
 
 def agreement_for_workers(path: Path) -> Consent:
-    """Return the consent with which workers of this run may execute the study file at `path`.
-
-    The consent holds only for the content that this process has executed.
-    """
+    """Return the consent with which workers of this run may execute a study file."""
+    # The consent holds only for the content that this process has executed.
     code = _installed_finder()
     versions = {str(file): digest for file, digest in code.digests.items()}
     consent = code.consents.get(path.resolve().parent)
@@ -190,7 +187,7 @@ def _paths_at_start() -> tuple[Path, ...]:
 
 
 def _location_of(origin: Path) -> Path:
-    """Return the path of a module. Symbolic links are resolved in its folder, not in its name."""
+    # Symbolic links are resolved in the folder of the module, not in its name.
     return origin.parent.resolve() / origin.name
 
 

@@ -1,9 +1,7 @@
-"""Load study files, and report all their problems with file, line and key.
+"""Load study files, and report all their problems with file, line and key."""
 
-The runner and the command line use `load_study_file`. A study type may read its own file types,
-such as workbooks. All other study files are YAML. If a file names no study type, the type is
-inferred from the keys.
-"""
+# A study type may read its own file types, such as workbooks. All other study files are YAML. If a
+# file names no study type, the type is inferred from the keys.
 
 from __future__ import annotations
 
@@ -75,21 +73,25 @@ class StudyFile:
 
     @property
     def study_folder(self) -> Path:
-        """The folder of the study file, to which paths in the file are relative."""
+        """The folder of the study file."""
+        # Paths in the file are relative to it.
         return self.path.parent
 
     @property
     def run_id(self) -> str:
-        """The name of the run folder, set by the study type. The default is the file's name."""
+        """The name of the run folder."""
+        # The study type may set it. The default is the file's name.
         return self.study.run_id(self.config) or self.path.stem
 
     def prompt_library(self) -> PromptLibrary:
-        """Return the prompts of the study. Prompts of the researcher replace shipped prompts."""
+        """Return the prompts of the study."""
+        # Prompts of the researcher replace shipped prompts.
         return build_prompt_library(self.study, self.config, self.study_folder)
 
 
 def build_prompt_library(study: Study, config: StudyConfig, folder: Path) -> PromptLibrary:
-    """Return the prompts of a study type. Paths in the configuration are relative to `folder`."""
+    """Return the prompts of a study type."""
+    # Paths in the configuration are relative to `folder`.
     override_folder = (folder / Path(config.prompts).expanduser()) if config.prompts else None
     return PromptLibrary(study.prompts, override_folder)
 
@@ -101,12 +103,13 @@ def load_study_file(
     models: bool = False,
     consent: Consent = NO_CONSENT,
 ) -> StudyFile:
-    """Load a study file and apply overrides `key=value` (dotted keys, YAML values).
+    """Load a study file and apply `overrides` such as `random_seed=7`.
 
-    If `models` is true, the models that the file names are checked as well. This check is not
-    needed if another model answers for every role. Raises InputError with all problems that can be
-    found at once.
+    `models`: whether to check the models, too. Raises InputError with all problems that can be
+    found.
     """
+    # Overrides have dotted keys and YAML values. The models need no check if another model answers
+    # for every role.
     path = Path(path)
     _require_file(path)
     reader = _find_file_loader(path)
@@ -137,9 +140,11 @@ def validate_settings(
 ) -> StudyConfig:
     """Return the configuration for a dictionary of settings from Python.
 
-    If `folder` is given, paths are relative to `folder`, and the checks of the study type are made
-    as well. Raises InputError with all problems.
+    Raises InputError with all problems.
     """
+    # If `folder` is given, paths are relative to it, and the checks of the study type are made as
+    # well.
+
     # A deep copy, because repairs during the checks change the data.
     tree = YamlTree(copy.deepcopy(dict(data)), {(): SourceLocation("", 0)})
     config, problems = _validate_config(study, tree, folder)
@@ -241,11 +246,9 @@ def _validate_tree(path: Path, study: Study, tree: YamlTree) -> StudyFile:
 def _validate_config(
     study: Study, tree: YamlTree, folder: Path | None
 ) -> tuple[StudyConfig | None, list[Problem]]:
-    """Return the configuration, or None, and all problems.
-
-    Checks of several keys run only when each key is valid. So invalid optional values are removed
-    after a failure, and the rest is validated again.
-    """
+    # The configuration is None if there is none. Checks of several keys run only when each key is
+    # valid. So invalid optional values are removed after a failure, and the rest is validated
+    # again.
     problems: list[Problem] = find_hidden_characters(tree)
     pruned = _strip_hidden_characters(tree.value) if problems else copy.deepcopy(tree.value)
     # Each pass converts values, removes keys or ends the loop. Removed keys can reveal new errors,
@@ -270,7 +273,7 @@ def _validate_config(
 
 
 def _strip_hidden_characters(value: Any) -> Any:
-    """Return the data without hidden characters, so that validation can find other problems."""
+    # Hidden characters are reported already. Without them, validation can find other problems.
     if isinstance(value, dict):
         return {
             _strip_hidden_characters(key): _strip_hidden_characters(item)
@@ -282,10 +285,7 @@ def _strip_hidden_characters(value: Any) -> Any:
 
 
 def _coerce_scalars(error: ValidationError, tree: YamlTree, data: object) -> bool:
-    """Convert unquoted values to the types that their keys expect.
-
-    Returns whether any value was converted.
-    """
+    # Returns whether any unquoted value was converted to the type that its key expects.
     changed = False
     for detail in error.errors(include_url=False, include_context=False):
         path = existing_path(data, detail["loc"])
@@ -303,10 +303,8 @@ def _coerce_scalars(error: ValidationError, tree: YamlTree, data: object) -> boo
 def _remove_invalid(
     error: ValidationError, model: type[StudyConfig], data: dict[str, object]
 ) -> bool:
-    """Remove unknown keys and invalid optional values, and return True.
-
-    Return False, with nothing removed, if another problem would remain.
-    """
+    # Removes unknown keys and invalid optional values. If another problem would remain, nothing is
+    # removed and the result is False.
     removable: list[KeyPath] = []
     for detail in error.errors(include_url=False, include_context=False):
         path = existing_path(data, detail["loc"])
@@ -396,7 +394,6 @@ def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
 
 
 def _respondent_problems(config: StudyConfig) -> list[Problem]:
-    """Return the problems of the key `respondent`: settings of the embedded respondent."""
     if not config.respondent:
         return []
     try:
@@ -409,10 +406,11 @@ def _respondent_problems(config: StudyConfig) -> list[Problem]:
 def resolve_study_type(tree: YamlTree, path: Path, consent: Consent) -> tuple[Study, bool]:
     """Return the study type of a file, and whether the type is certain.
 
-    The type is certain if the file names it or if the type claims the file (`Study.matches`).
-    Otherwise the type with the most keys in common is returned. Raises InputError if two types
-    share this highest number, or if the number is below two.
+    Raises InputError if no type or more than one fits the file.
     """
+    # The type is certain if the file names it or if the type claims the file (`Study.matches`).
+    # Otherwise the type with the most keys in common is returned, if no other type has as many and
+    # if there are at least two.
     name = tree.value.get("study")
     if name is not None:
         return _load_named_study(name, tree, path, consent), True
@@ -466,10 +464,13 @@ def _load_named_study(name: object, tree: YamlTree, path: Path, consent: Consent
 
 
 def _matching_key_count(study: Study, raw: Mapping[str, object]) -> int:
-    """Return the number of keys in a file that this study type adds to `StudyConfig`."""
+    # Keys that all study types have do not count.
     return len((set(study.config.model_fields) - set(StudyConfig.model_fields)) & set(raw))
 
 
 def missing_type_message(path: Path, names: str) -> Problem:
-    """Return the problem of a file that names no study type. `names` lists the study types."""
+    """Return the problem of a file that names no study type.
+
+    `names`: the study types, as a text.
+    """
     return Problem("is missing: name the study type", str(path), key="study", hint=names)
