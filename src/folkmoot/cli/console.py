@@ -186,7 +186,7 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
 
 
 def _exit_on_author_error(error: Exception) -> None:
-    # A mistake in a user's study code has its own exit code.
+    # A mistake in a user's study code ends with code 2, like a wrong study file.
     # This module is slow to import and needed only after an error.
     from folkmoot.engine.settings.author_errors import find_author_error
 

@@ -49,7 +49,7 @@ class Keys:
         return sorted(names | set(self.entered))
 
     def state(self, variable: str, folder: Path) -> str:
-        """Return `entered`, `set` or `missing` for the API key with this name."""
+        """Return `entered`, `set` or `missing` for the API key in this environment variable."""
         # A key is `set` if it is in the environment of this process or in `.env`.
         if variable in self.entered:
             return "entered"

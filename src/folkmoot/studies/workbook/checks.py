@@ -122,7 +122,7 @@ def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
-    """Yield each text as filled in before a run, with the address of its cell.
+    """Yield each text with placeholders as filled in before a run, with its cell's address.
 
     An ExpressionProblem takes the place of a text that cannot be filled in.
     """

@@ -387,7 +387,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
 
 
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
-    """Return the number of sessions in each treatment, for `folkmoot power`."""
+    """Return how many participants and sessions each treatment has, for `folkmoot power`."""
     settings = config.workbook.settings
     # A workbook without treatments counts as two arms, since power needs a comparison.
     treatment_count = max(2, len(config.workbook.treatments))

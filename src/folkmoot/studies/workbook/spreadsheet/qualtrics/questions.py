@@ -78,7 +78,7 @@ class Item:
     logic: Mapping[str, Any] = field(default_factory=dict)
 
     def literal_of(self, choice: str) -> tuple[str, str] | None:
-        """Return the operator and the text in quotes that test whether a choice was made.
+        """Return the operator and the value that test whether a choice was made.
 
         Returns None if no test identifies the choice.
         """
