@@ -1,6 +1,8 @@
-"""Participants: personas, their sources, the pool of personas, and assignment to conditions."""
-# The functions take plain values, and studies and the command line combine them. No module here
-# imports the engine. Only `sources.persona_hub.fetch_file` uses the network, and only functions
+"""Participants: personas, their sources, the pool of personas, and assignment to conditions.
+
+No module here imports the engine. Only `sources.persona_hub.fetch_file` uses the network.
+"""
+# The functions take plain values, and studies and the command line combine them. Only functions
 # with a path argument use the disk.
 
 from folkmoot.people.assignment import assign_conditions

@@ -1,7 +1,10 @@
-"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and those of other packages."""
-# A package registers a source as a function `(n, rng) -> list[Persona]` in the entry-point group
-# `folkmoot.personas`. Sources that read files or ask models (`table`, `persona_hub`) have other
-# settings, and their functions are called directly.
+"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and those of other packages.
+
+A package registers a function `(n, rng) -> list[Persona]` in the entry-point group
+`folkmoot.personas`.
+"""
+# Sources that read files or ask models (`table`, `persona_hub`) have other settings, and their
+# functions are called directly.
 
 from __future__ import annotations
 

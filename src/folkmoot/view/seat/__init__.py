@@ -1,6 +1,11 @@
-"""The pages of the seats, on which human participants read and answer."""
-# Start with `pages`. `question_page` shows a question and reads its form. `serving` runs the
-# server. The command line and programs in Python import this folder.
+"""The pages of the seats, on which human participants read and answer.
+
+- `pages`: where to start.
+- `question_page`: shows a question and reads its form.
+- `researcher`: the researcher's page on all seats.
+- `serving`: runs the server.
+"""
+# The command line and programs in Python import this folder.
 
 from folkmoot.view.seat.pages import create_seat_app
 from folkmoot.view.seat.serving import build_seat_host

@@ -1,5 +1,7 @@
-"""Grounded personas: participants drawn from a population that follows published, cited figures."""
-# Start with `PersonaGenerator`. A `Profile` is one participant. All figures are in `us.yaml`.
+"""Grounded personas: participants drawn from a population that follows published, cited figures.
+
+Start with `PersonaGenerator`. All figures are in `us.yaml`.
+"""
 
 from __future__ import annotations
 
