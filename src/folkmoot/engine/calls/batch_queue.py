@@ -68,7 +68,7 @@ EXPIRED_RESPONSE: HttpResponse = (
 
 
 class TooFewCallsForBatchError(FolkmootError):
-    """Too few calls wait for a batch, so they are sent one by one."""
+    """Too few calls wait for a batch, so each is sent directly."""
 
 
 @dataclass(slots=True)

@@ -594,7 +594,7 @@ def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
 
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
-    # Includes reasoning tokens.
+    # The limit includes reasoning tokens.
     get_limit = getattr(provider, "max_output_tokens", None)
     limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
     return limit

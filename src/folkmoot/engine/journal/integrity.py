@@ -157,7 +157,7 @@ def read_meta_value(db: sqlite3.Connection, key: str) -> str:
 
 def write_meta_value(db: sqlite3.Connection, key: str, value: str) -> None:
     """Store a hash in the table `meta`."""
-    # In the transaction that changed the hashed data.
+    # Call it in the transaction that changed the hashed data.
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 

@@ -46,7 +46,7 @@ def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None
 
     `number`: the row to replace, or None to add a row.
     """
-    # In the caller's transaction. A row without calls is deleted.
+    # The row is written in the caller's transaction. A row without calls is deleted.
     if number is None:
         db.execute(LOANS)
     if loan.calls:

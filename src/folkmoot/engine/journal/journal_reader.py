@@ -307,7 +307,7 @@ class JournalReader:
         return [row[0] for row in rows]
 
     def last_row(self) -> int:
-        """Return the number of the last written row, 0 for an empty journal."""
+        """Return the number of the last written row, or 0 for an empty journal."""
         return int(self._reader.execute("SELECT max(rowid) FROM entries").fetchone()[0] or 0)
 
     def read_batches(self) -> dict[str, BatchRecord]:
@@ -428,7 +428,7 @@ class JournalReader:
 
     def entries_in_scope(self, scope: str) -> Iterable[JournalEntry]:
         """Yield the entries of a scope and its child scopes, without requests."""
-        # In address order.
+        # The entries come in address order.
         where = "WHERE address >= ? AND address < ? ORDER BY address"
         # "0" is the character after "/", see `addresses_in_scope`.
         bounds = (f"{scope}/", f"{scope}0")

@@ -157,7 +157,7 @@ class Budget:
 
     def count_possible(self, amount: Amount) -> None:
         """Count the calls of a killed process as spent."""
-        # They may have been billed.
+        # The vendor may have billed them.
         self._possible = self._possible.add_amount(amount)
         self.spent_calls += amount.calls
         self.spent_usd += amount.usd

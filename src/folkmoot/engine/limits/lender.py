@@ -153,7 +153,7 @@ class Loan:
         self._admit_waiting_calls()
 
     def current_wish(self) -> LoanWish:
-        """Return for which calls this process wants permission now."""
+        """Return the calls that this process wants to send now."""
         # These are the calls that wait, and some calls in advance. The more calls start per second,
         # the more are asked for in advance.
         now = time.monotonic()
@@ -188,7 +188,7 @@ class Loan:
         return bool(self._waiting)
 
     def process_arrivals(self) -> None:
-        """Let waiting calls start that the last `receive_loan` permits."""
+        """Start the waiting calls that the last `receive_loan` permits."""
         self._take_arrivals()
 
     def apply_loan(self, lent: Amount, *, unpriced: bool = False) -> None:

@@ -261,7 +261,7 @@ class RateLimiter:
 
     def current_time(self) -> float:
         """Return the time by the limiter's clock, in seconds."""
-        # For `entered_at` of `record_rate_limit`.
+        # Callers pass this time to `record_rate_limit` as `entered_at`.
         return self._clock()
 
     def _raise_if_stopped(self) -> None:

@@ -296,7 +296,7 @@ class CountsSnapshot(NamedTuple):
 
 
 def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
-    # Equal for requests with similar replies.
+    # The key is equal for requests with similar replies.
     hints = request.hints
     address_kind = re.sub(r"\d+", "", address.rpartition("/")[0]), address.rpartition("/")[2]
     schema = json.dumps(request.schema, sort_keys=True) if request.schema is not None else ""

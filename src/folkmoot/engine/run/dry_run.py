@@ -553,7 +553,7 @@ def _reduce(study_file: StudyFile, limit: int) -> StudyFile:
 
 
 def _kinds_of_seats(study_file: StudyFile) -> set[tuple[str, str]]:
-    # Role and condition.
+    # Returns role and condition of each seat.
     seats = select_study_seats(study_file.study, study_file.config, study_file.study_folder)
     return {(seat.role, seat.condition) for seat in seats}
 
@@ -596,7 +596,7 @@ def _limit_size(study_file: StudyFile) -> int:
 
 
 def _smallest_limit(study_file: StudyFile, size: int) -> int:
-    # In participants or sessions.
+    # The size is a number of participants or sessions.
     # If it holds one participant of each condition, all lower limits give the same part.
     smallest_config = apply_limit(study_file, 1).config
     larger_limits = (

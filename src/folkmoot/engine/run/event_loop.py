@@ -186,7 +186,7 @@ def _run_with_stopper(main: Coroutine[object, object, None], stopper: RunStopper
 def handle_interrupt(context: RunContext, stopper: RunStopper) -> Iterator[None]:
     """Let the first Ctrl-C stop only new calls, while this context manager is open."""
 
-    # So no reply is lost.
+    # Replies in flight arrive, so no reply is lost.
     def stop_once() -> None:
         context.progress(Notice("stopping after the replies in flight", "warning"))
         context.stop_new_calls(KeyboardInterrupt())

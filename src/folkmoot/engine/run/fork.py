@@ -1,4 +1,4 @@
-"""Fork a finished run: repeat it with one reply replaced, dropped, or asked elsewhere."""
+"""Fork a finished run: repeat it with one reply replaced, dropped, or from another model."""
 
 # The fork takes every reply that does not depend on the changed reply from the journal of the
 # source run. The fork makes all other calls again. The source run stays unchanged.
@@ -144,7 +144,7 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
 def build_reply_change(
     run: RunFolder, folder: Path, address: str, replacement: ReplyReplacement
 ) -> ReplyChange:
-    """Return the checked change of one reply for a fork in `folder`.
+    """Check the change of one reply for a fork in `folder`, and return it.
 
     Raises InputError if the address has no question or is a repeated question.
     Raises InputError also if the replacement does not fit the reply.
@@ -269,7 +269,8 @@ def _is_structured(reply: str) -> bool:
 
 
 def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
-    # By utterance id. If `address` is the id of an utterance, only this utterance.
+    # The result maps utterance ids to texts. If `address` is itself an utterance id, the result
+    # holds only this utterance.
     if not run.has_table(UTTERANCES):
         return {}
     column = "utterance_id" if "#" in address else "address"
@@ -280,7 +281,8 @@ def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
 
 
 def _replace_text(value: object, text: str, words: str) -> tuple[object, int]:
-    # At any depth of a JSON value. Returns the new value and the number of replaced strings.
+    # Strings are replaced at any depth of the JSON value. Returns the new value and the number of
+    # replaced strings.
     if isinstance(value, str):
         return (words, 1) if value.strip() == text.strip() else (value, 0)
     if isinstance(value, Mapping):

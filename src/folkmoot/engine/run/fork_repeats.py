@@ -147,7 +147,7 @@ class _RepeatedFork:
 
 
 def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
-    # In USD. Raises StorageError if a cell has a call of unknown cost.
+    # The result is in USD. Raises StorageError if a cell has a call of unknown cost.
     total = 0.0
     for cell in grid.cells:
         other_run = grid.run(cell) if cell is not except_for else None

@@ -1,4 +1,4 @@
-"""Run a study many times: with different seeds and with crossed settings."""
+"""Run a study many times: with different seeds and all combinations of settings."""
 
 # A grid is a folder with `grid.json` and one run folder for each cell below `cells/`. Cells run
 # concurrently under one rate limiter and one budget, and the grid resumes as a whole. The cells of

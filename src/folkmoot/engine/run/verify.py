@@ -512,7 +512,7 @@ def _claims_differ_in_wording(recorded: Mapping[str, Any], rebuilt: Mapping[str,
 
 
 def _same_columns(run: RunFolder, rebuilt: RunFolder) -> bool:
-    # Apart from the descriptions of columns.
+    # The descriptions of columns are left out of the comparison.
     def without_meanings(value: object) -> object:
         if isinstance(value, Mapping):
             return {
