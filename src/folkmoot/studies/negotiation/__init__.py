@@ -1,9 +1,12 @@
-"""The study type `negotiation`: groups of travellers plan a trip under up to five conditions.
+"""Negotiation: groups of travellers plan a trip under up to five conditions.
 
-A mediator proposes each decision, and a deterministic rule can decide in its place. Every decision
-has an audit trail. `protocol` runs the study, `rules` holds the pure functions and `findings` the
-results.
+- `protocol`: the course of the study. Start here.
+- `rules`: the pure functions that decide.
+- `findings`: the results.
 """
+
+# A mediator proposes each decision, and a deterministic rule can decide in its place. Every
+# decision has an audit trail.
 
 from __future__ import annotations
 

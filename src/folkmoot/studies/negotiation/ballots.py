@@ -1,12 +1,10 @@
-"""Questions that each member answers alone: ballots, own scores, and the confirmation.
+"""Questions that each member answers alone: ballots, own scores and confirmations."""
 
-Before the mediation each member scores the options once. No other speaker sees these own scores.
-They measure satisfaction under all conditions. Options that are added later are scored later. After
-a topic is decided, each member confirms the recorded decision or refuses a part of it.
-
-Prompts list the possible values of an answer. If a part of an answer matches no listed value, the
-member is asked once more.
-"""
+# Before the mediation each member scores the options once. No other speaker sees these own scores.
+# They measure satisfaction under all conditions. Options that are added later are scored later.
+# After a topic is decided, each member confirms the recorded decision or refuses a part of it.
+# Prompts list the possible values of an answer. If a part of an answer matches no listed value, the
+# member is asked once more.
 
 from __future__ import annotations
 
@@ -93,9 +91,10 @@ async def ask_and_check(
 ) -> tuple[AskResult[M], Problems]:
     """Ask for a JSON reply, and ask once more if the reply has problems.
 
-    The second question names the problems. Return the last readable answer, and the problems of the
-    first reply. If the speaker then declines, return a missing answer with the reason `declined`.
+    The result is the last readable answer, and the problems of the first reply.
     """
+    # The second question names the problems. If the speaker then declines, the answer is missing
+    # with the reason `declined`.
     speaker, prompt, about, options = question
     first = await scope.ask_detailed(speaker, prompt, answer_type=answer, about=about)
     if isinstance(first.value, Missing) or first.parse_step in UNREAD_STEPS:
@@ -144,12 +143,12 @@ def _describe_problem(why: str, entries: Mapping[str, Sequence[str]]) -> Sourced
 async def collect_ballots(
     scope: Scope, case: Negotiation, topic: Topic, tally: Tally, proposal: str
 ) -> dict[str, BallotRead]:
-    """Ask every eligible member for a ballot, in separate conversations.
+    """Ask every eligible member for a ballot.
 
-    Return the ballots by member id. `proposal` is the mediator's proposal with its source. If an
-    entry matches no option in the prompt, the member is asked once more. If a member's ballot is
-    missing, the vote counts only the preference that the member has stated.
+    `proposal`: the mediator's proposal with its source.
     """
+    # If a member's ballot is missing, the vote counts only the preference that the member has
+    # stated.
     uses_scores = case.config.ballots == "scores"
 
     async def ask_for_ballot(member_scope: Scope, member: Member) -> BallotRead:
@@ -191,8 +190,9 @@ async def ask_for_options(
     answer: Json[M],
     parse: Callable[[M], BallotRead],
 ) -> BallotRead:
-    """Ask one member for a ballot or for scores, and once more if entries match no option."""
+    """Ask one member for a ballot or for scores."""
 
+    # If entries match no option, the member is asked once more.
     def find_problems(form: M) -> Problems:
         unmatched = parse(form).unmatched
         return {UNMATCHED: unmatched} if unmatched else {}
@@ -204,7 +204,7 @@ async def ask_for_options(
 
 
 def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
-    """Return `collected`, `partial` or `missing` if all, some or none of the ballots were read."""
+    """Return `collected`, `partial` or `missing` for all, some or no ballots."""
     cast_ballots = [
         ballot_read for ballot_read in ballots_read.values() if ballot_read.ballot is not None
     ]
@@ -218,10 +218,9 @@ def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
 
 
 def ballot_as_text(ballot: Ballot) -> str:
-    """Return a ballot as one line with the parts `top_choice`, `acceptable` and `hard_no`.
-
-    If scores were asked for, the parts are `scores` and `hard_no`. An empty part is "none".
-    """
+    """Return a ballot as one line of text."""
+    # Its parts are `top_choice`, `acceptable` and `hard_no`, or `scores` and `hard_no`. An empty
+    # part is "none".
     parts = {"top_choice": ballot.top_choice, "acceptable": ", ".join(ballot.acceptable)}
     if ballot.scores:
         parts = {
@@ -237,7 +236,7 @@ def ballot_as_text(ballot: Ballot) -> str:
 async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnScoresOfTopic]:
     """Ask all members to score the options that the statements name.
 
-    Return topic → member id → option → score.
+    The result maps topics to the scores of each member.
     """
 
     async def ask_member(at: Scope, member: Member) -> dict[str, dict[str, float]]:
@@ -360,13 +359,14 @@ async def collect_responses(
     members: Sequence[Member],
     round: int | None = None,
 ) -> list[DialogueTurn]:
-    """Ask members one after the other for a response to the mediator, and return their utterances.
+    """Ask members one after the other for a response to the mediator.
 
-    This is used with the setting `members_speak`. Otherwise the mediator writes the responses. Each
-    member is shown `heard` and the responses of the members asked before. A member without an
-    answer adds no utterance. `round` is the number of the feedback round, or None for responses to
-    the proposal.
+    - `heard`: what was said before.
+    - `round`: the feedback round, or None for responses to the proposal.
     """
+    # This is used with the setting `members_speak`. Otherwise the mediator writes the responses.
+    # Each member is shown `heard` and the responses of the members asked before. A member without
+    # an answer adds no utterance.
     topic, intent = case.topic(decision.topic), "user_feedback" if round else "user_respond"
     responses: list[DialogueTurn] = []
     for member in members:
@@ -392,11 +392,9 @@ async def collect_responses(
 
 
 async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Ask every member whether the recorded decision is the result of the dialogue.
-
-    A member answers yes or no, or refuses an option that the decision gives to this member. A
-    refusal is recorded but does not change the decision.
-    """
+    """Ask every member whether the recorded decision is the result of the dialogue."""
+    # A member answers yes or no, or refuses an option that the decision gives to this member. A
+    # refusal is recorded but does not change the decision.
     topic = case.topic(decision.topic)
     lines = (_show_line(case, topic, decision, line) for line in decision.lines)
     dialogue = [line for line in lines if line is not None]
@@ -462,10 +460,8 @@ def _with_refused(
 def _show_line(
     case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
 ) -> dict[str, str] | None:
-    """Return an utterance as prompts show it to members, or None if it is left out.
-
-    Members do not see terms of lexicon.yaml that the mediator used although C3 forbids them.
-    """
+    # Members do not see terms of lexicon.yaml that the mediator used although C3 forbids them. None
+    # if the utterance is left out.
     utterance = line.utterance
     name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))
     theory_terms = case.condition.synthesis == "raw" and case.find_terms(topic, line.text).theory
@@ -482,10 +478,7 @@ def _show_line(
 
 
 def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
-    """Return each answer by which a member can refuse options, with the options that it refuses.
-
-    For example, "refused: diner" refuses "diner".
-    """
+    # Each answer is mapped to the options that it refuses: "refused: diner" refuses "diner".
     received = tuple(
         dict.fromkeys(portion.option for portion in portions if member in portion.members)
     )

@@ -1,4 +1,4 @@
-"""The settings of a negotiation study file, their validators and the claims of the study."""
+"""The keys of a negotiation's study file, and the comparisons that the study declares."""
 
 from __future__ import annotations
 
@@ -352,7 +352,8 @@ class NegotiationConfig(CodingStudyConfig):
 
 
 def path_in(folder: Path, name: str) -> Path:
-    """Return a path from the study file. A relative path starts at the folder of the study file."""
+    """Return a path that a study file names."""
+    # A relative path starts at the folder of the study file.
     return folder / Path(name).expanduser()
 
 
@@ -366,11 +367,10 @@ COMPARED = {
 
 
 def declare_claims(config: NegotiationConfig) -> list[Claim]:
-    """Return the claims of a negotiation. They compare conditions within groups, in three measures.
-
-    Three comparisons of satisfaction are primary: C5 with C4, C4 with C3 and C3 with C2. All other
-    comparisons of adjacent conditions are secondary. Pairs that are not adjacent are exploratory.
-    """
+    """Return the comparisons that a negotiation declares before a run."""
+    # They compare conditions within groups, in three measures. Three comparisons of satisfaction
+    # are primary: C5 with C4, C4 with C3 and C3 with C2. All other comparisons of adjacent
+    # conditions are secondary. Pairs that are not adjacent are exploratory.
     steps = [(later, earlier) for earlier, later in pairwise(config.conditions)]
     primary_steps = steps[-MOST_PRIMARY:]
     main_measure = next(iter(COMPARED))

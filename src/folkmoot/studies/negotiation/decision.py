@@ -1,11 +1,10 @@
-"""The state of a negotiation: one group under a condition, and the audit trail of each decision.
+"""One group under a condition, and its decisions with their audit trails."""
 
-The module also writes decisions and promises as sentences. Later steps receive only these
-sentences, never a text that the mediator wrote.
-
-The file lexicon.yaml lists theory terms, such as strategy ids and operators. Under C3 the mediator
-must not use them. If it does, it is asked again, and terms in its final reply are recorded.
-"""
+# The module also writes decisions and promises as sentences. Later steps receive only these
+# sentences, never a text that the mediator wrote.
+# The file lexicon.yaml lists theory terms, such as strategy ids and operators. Under C3 the
+# mediator must not use them. If it does, it is asked again, and terms in its final reply are
+# recorded.
 
 from __future__ import annotations
 
@@ -64,25 +63,29 @@ PARTS = ("Conflict", "Strategy", "Decision", "Reason", "Next step")
 def format_contract(
     conflict: str, strategy: str, decision: str, reason: str, next_step: str
 ) -> str:
-    """Return an utterance of the mediator that explains a decision: five parts, one per line."""
+    """Return the mediator's explanation of a decision, with five parts on five lines."""
     parts = zip(PARTS, (conflict, strategy, decision, reason, next_step), strict=True)
     return "\n".join(f"{part}: {as_sentence(text) or 'None stated.'}" for part, text in parts)
 
 
 def parts_of(turn: str) -> dict[str, str]:
-    """Return the five parts of an utterance by heading ("Conflict", …), or {} if it lacks them."""
+    """Return the five parts of an explanation by heading, such as "Conflict".
+
+    The result is empty if the text lacks them.
+    """
     parts = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
     return parts if tuple(parts) == PARTS else {}
 
 
 def as_sentence(text: str) -> str:
-    """Return a text on one line with a closing mark. Return an empty text unchanged."""
+    """Return a text on one line that ends with a punctuation mark."""
+    # An empty text stays empty.
     line = " ".join(text.split())
     return line if not line or line[-1] in ".!?" else f"{line}."
 
 
 def conflict_part(topic: str, has_conflict: bool) -> str:
-    """Return the part "Conflict" of the mediator's utterance about a topic."""
+    """Return the line of the mediator's explanation on whether there is a conflict."""
     subject = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
     return f"Conflict is present in {subject}" if has_conflict else f"No conflict in {subject}"
 
@@ -92,10 +95,8 @@ _MARKS = re.compile('[“”„«»"]')
 
 
 def in_one_line(text: str) -> str:
-    """Return a member's text on one line, for use inside double quotation marks.
-
-    Double quotation marks in the text become single ones.
-    """
+    """Return a member's text on one line, for use inside double quotation marks."""
+    # Double quotation marks in the text become single ones.
     return _MARKS.sub("'", " ".join(text.split()))
 
 
@@ -109,7 +110,7 @@ _PROPER = re.compile(
 
 
 def restore_capitals(sentence: str) -> str:
-    """Return a sentence with capital letters in proper names ("American")."""
+    """Return a sentence with capital letters in proper names."""
     return _PROPER.sub(lambda match: match[0].capitalize(), sentence)
 
 
@@ -117,7 +118,7 @@ NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 
 
 class Share(NamedTuple):
-    """One portion of a decision (option, members and time) as texts for prompts."""
+    """One part of a decision as texts for prompts."""
 
     option: str
     who: str
@@ -128,7 +129,7 @@ class Share(NamedTuple):
 
 
 def share_of(group: Group, portion: Portion) -> Share:
-    """Return a portion (an option with its members and its time) as texts for prompts."""
+    """Return a part of a decision as texts for prompts."""
     everyone = len(portion.members) == len(group.members)
     who = (
         "everyone"
@@ -142,11 +143,11 @@ def share_of(group: Group, portion: Portion) -> Share:
 
 
 def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
-    """Return the decision of a fixed rule in one sentence, with members and times.
+    """Return the decision of a fixed rule in one sentence.
 
-    If `shown` gives the parts of the decision as texts with sources, the sentence keeps these
-    sources.
+    `shown`: the parts of the decision as texts with sources.
     """
+    # With `shown`, the sentence keeps the sources.
     if not outcome.portions:
         return NOTHING_DECIDED
     texts: list[object] = [_sentence_of(group, outcome.portions, shown)]
@@ -160,14 +161,17 @@ def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = (
 
 
 def render_decision(group: Group, portions: Sequence[Portion]) -> str:
-    """Return in one sentence who gets which option and when, or an empty string for no portions."""
+    """Return in one sentence who gets which option and when.
+
+    Returns "" for no portions.
+    """
     if not portions:
         return ""
     return str(_capitalise_sentence(_sentence_of(group, portions)))
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
-    """Return a sentence that says what a revised decision adds and removes."""
+    """Return a sentence on what a revision adds and removes."""
     old_portions, new_portions = (
         {(portion.option, portion.when, portion.members): portion for portion in some}
         for some in (before, after)
@@ -190,7 +194,7 @@ def _capitalise_sentence(sentence: SourcedText) -> SourcedText:
 def _sentence_of(
     group: Group, portions: Sequence[Portion], shown: Sequence[Share] = ()
 ) -> SourcedText:
-    """Return portions in words: "diner for everyone; barbecue for Child 1 (Day 2)"."""
+    # For example: "diner for everyone; barbecue for Child 1 (Day 2)".
     shares = shown or [share_of(group, portion) for portion in portions]
     if len(portions) > 1 and len({(portion.when, portion.members) for portion in portions}) == 1:
         options = enumerate_texts([share.option for share in shares])
@@ -211,9 +215,11 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return a sentence with the options that members get although they strongly reject them.
+    """Return a sentence on the options that members get against their firm no.
 
-    `overridden` maps options to member ids. Return an empty string if `overridden` is empty.
+    `overridden`: for each option, the ids of these members.
+
+    Returns "" if there are none.
     """
     clauses = (
         f"{option} against the firm no of "
@@ -225,9 +231,9 @@ def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]])
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
-    """Return a sentence with the promise to members who did not get their first choice.
+    """Return a sentence with the promise to members without their first choice.
 
-    `targets` maps member ids to the promised options.
+    `targets`: the promised option of each member.
     """
     by_option: dict[str, list[str]] = {}
     for member, option in targets.items():
@@ -243,9 +249,9 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
 
 @cache
 def lexicon_terms() -> tuple[str, ...]:
-    """Return the terms in lexicon.yaml, such as strategy ids and operators.
+    """Return the terms in lexicon.yaml.
 
-    Raises ValueError if lexicon.yaml lacks a strategy id or an operator of the strategy table.
+    Raises ValueError if a strategy id or an operator of the strategy table is missing.
     """
     terms = tuple(str(term) for term in packaged_yaml(__file__, "lexicon.yaml"))
     pattern = _terms_pattern(terms)
@@ -263,7 +269,7 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The terms of lexicon.yaml in a text, spelled as in the text."""
+    """The terms of lexicon.yaml that occur in a text, as the text spells them."""
 
     # The terms that are not in `quoted`.
     theory: tuple[str, ...] = ()
@@ -277,10 +283,9 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
-    """Return the terms of lexicon.yaml that occur in a text, in any spelling and inflection.
+    """Return the terms of lexicon.yaml that occur in a text.
 
-    `quotable` holds the members' texts and the options. Terms that also occur there are returned as
-    quoted.
+    `quotable`: the members' texts and the options. Terms that occur there count as quoted.
     """
     quotable_terms = {_term_of(term) for words in quotable for term in theory_words(words)}
     terms_found = theory_words(text)
@@ -293,7 +298,7 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 # Every reply about a topic is compared with the same statements, so their words are cached.
 @lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the terms of lexicon.yaml that occur in a text, spelled as in the text."""
+    """Return the terms of lexicon.yaml that occur in a text, as the text spells them."""
     return tuple(
         dict.fromkeys(
             match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))
@@ -309,7 +314,7 @@ def _plain_letters(text: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _term_of(written: str) -> str:
-    """Return the term of lexicon.yaml for a spelling of it ("vetoed" → "veto")."""
+    # The term for a spelling of it: "vetoed" is a spelling of "veto".
     terms = sorted(lexicon_terms(), key=lambda term: (-len(term), term))
     return next(term for term in terms if _terms_pattern((term,)).fullmatch(written))
 
@@ -364,7 +369,7 @@ OwnScoresOfTopic = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class DialogueTurn:
-    """One utterance of a dialogue, with its intent (such as `user_vote_lodging`) and its phase."""
+    """One utterance of a dialogue."""
 
     utterance: Utterance
     intent: str
@@ -372,7 +377,7 @@ class DialogueTurn:
 
     @property
     def speaker(self) -> str:
-        """The name of the speaker: System, or a member's name."""
+        """The name of the speaker. The mediator is called System."""
         return self.utterance.name
 
     @property
@@ -381,7 +386,7 @@ class DialogueTurn:
 
 
 class Origin(NamedTuple):
-    """The origin of an utterance: a reply, or a part of it."""
+    """Where an utterance comes from: a reply, or a part of it."""
 
     # The address of the reply.
     address: str = ""
@@ -397,7 +402,7 @@ class Origin(NamedTuple):
 def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> dict[str, Any]:
     """Return the columns that this study adds to a row of the table `utterances`.
 
-    `intent` is a key of `PHASES`, such as "user_vote".
+    `intent`: a key of `PHASES`, such as "user_vote".
     """
     return {
         "group_id": group.id,
@@ -412,7 +417,7 @@ def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Negotiation:
-    """One group under one condition, with the members' statements and own scores."""
+    """One group under one condition."""
 
     group: Group
     condition: Condition
@@ -424,30 +429,25 @@ class Negotiation:
 
     @property
     def compared_as(self) -> str:
-        """The id of the condition under which this dialogue is recorded.
-
-        It is C5 if the study runs C4 only as the start of C5.
-        """
+        """The id of the condition under which this dialogue is recorded."""
+        # It is C5 if the study runs C4 only as the start of C5.
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 
     @property
     def heard_members(self) -> tuple[Member, ...]:
-        """The members who take part: one if the condition hears only one member, otherwise all."""
+        """The members who take part."""
+        # One if the condition hears only one member, otherwise all.
         return self.group.members[:1] if self.condition.one_member else self.group.members
 
     @property
     def with_all_statements(self) -> Negotiation:
-        """A copy of this negotiation with the statements of all members.
-
-        If only one member takes part (C1), the measures still use the statements of all members.
-        """
+        """A copy of this negotiation in which all members take part."""
+        # If only one member takes part (C1), the measures still use the statements of all members.
         return replace(self, condition=CONDITIONS["C2"])
 
     def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
-        """Return the members who fill in a ballot on a topic.
-
-        On some topics only parents vote. On all other topics, all members who take part vote.
-        """
+        """Return the members who fill in a ballot on a topic."""
+        # On some topics only parents vote.
         strategy = strategy_for(self.group.type.id, topic.id)
         if strategy.operator != "parent_vote_lower_misery":
             return self.heard_members
@@ -462,7 +462,7 @@ class Negotiation:
         return next(topic for topic in self.topics if topic.id == id)
 
     def texts(self, topic: str) -> dict[str, str]:
-        """Return the stated preference of each member who takes part, by member id."""
+        """Return the preference of each member who stated one, by member id."""
         statements = self.stated[topic]
         return {
             member.id: str(statements[member.id].text)
@@ -476,7 +476,10 @@ class Negotiation:
         ballots: Mapping[str, Ballot] | None = None,
         more: Iterable[str] = (),
     ) -> Tally:
-        """Return the tally of a topic. Its options are those in statements, ballots and `more`."""
+        """Return the scores of all members for the options of a topic.
+
+        `more`: options beside those in statements and ballots.
+        """
         texts = self.texts(topic.id)
         options = dict.fromkeys([*candidate_options(topic.options, texts, ballots), *more])
         return count_votes(self.heard_members, texts, tuple(options), ballots)
@@ -487,10 +490,7 @@ class Negotiation:
         portions: Sequence[Portion],
         ballots: Mapping[str, Ballot] | None = None,
     ) -> dict[str, tuple[str, ...]]:
-        """Return option → members who get the option although they strongly reject it.
-
-        Options that only the mediator named are included.
-        """
+        """Return the members who get an option that they strongly reject, by option."""
         # An option that only the mediator named is not in the statements, so it is added to the
         # tally.
         options = dict.fromkeys(portion.option for portion in portions)
@@ -509,11 +509,9 @@ class Negotiation:
         return overridden
 
     def find_terms(self, topic: Topic, text: str) -> Terms:
-        """Return the terms of lexicon.yaml that occur in the mediator's text.
-
-        Terms that also occur in an option of the topic or in a member's statement are returned as
-        quoted.
-        """
+        """Return the terms of lexicon.yaml that occur in the mediator's text."""
+        # Terms that also occur in an option of the topic or in a member's statement are returned as
+        # quoted.
         statement_texts = [
             str(utterance.text)
             for of_topic in self.stated.values()
@@ -524,17 +522,18 @@ class Negotiation:
     def shuffled_names(
         self, topic: Topic, names: Sequence[str], who: str = "mediator"
     ) -> list[str]:
-        """Return member ids or options in a random order for the prompts to one speaker (`who`).
+        """Return member ids or options in a random order for prompts.
 
-        The order depends only on group, topic, `who` and name, so it is the same under every
-        condition.
+        `who`: the speaker who gets the prompts.
         """
+        # The order depends only on group, topic, `who` and name, so it is the same under every
+        # condition.
         draw_key = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
         # Each name has its own draw, so a further option does not change the order of the others.
         return sorted(names, key=lambda name: uniform_values(*draw_key, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
-        """Return the members who take part, in the order in which mediator prompts list them."""
+        """Return the members who take part, in the order of mediator prompts."""
         by_id = {member.id: member for member in self.heard_members}
         return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
 
@@ -547,10 +546,11 @@ class Negotiation:
         topic: Topic,
         origin: Origin | None = None,
     ) -> DialogueTurn:
-        """Record an utterance of a member (by id) or of the mediator (called System).
+        """Record an utterance of a member or of the mediator.
 
-        `intent` is a key of `PHASES`, such as "user_vote". `origin` is None if a program wrote the
-        text from data.
+        - `speaker`: a member id, or `SYSTEM` for the mediator.
+        - `intent`: a key of `PHASES`, such as "user_vote".
+        - `origin`: the reply with the text, or None for a text written from data.
         """
         # These texts are rendered. The text of a member is never changed.
         if speaker == SYSTEM or intent == "user_vote":
@@ -576,7 +576,7 @@ class Negotiation:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRound:
-    """One feedback round: the member asked, the result, and the change."""
+    """One feedback round: the member asked, the answer and the changes."""
 
     round: int
     target: str
@@ -600,7 +600,7 @@ class FeedbackRound:
 
 @dataclass(frozen=True, slots=True)
 class SlotDecision:
-    """The complete audit trail of one decision."""
+    """One decision with its complete audit trail."""
 
     topic: str
     # Who decided: single_user, preferences, synthesis, operator, vote or feedback.
@@ -662,15 +662,16 @@ class SlotDecision:
 
     @property
     def strategy_id(self) -> str | None:
-        """The id of the strategy, or None if the mediator follows no row of the strategy table."""
+        """The id of the strategy.
+
+        It is None if the mediator follows no row of the strategy table.
+        """
         return self.strategy.strategy_id if self.strategy else None
 
     @property
     def subgrouping_required(self) -> bool:
-        """True if the plan must split the group for this part of the trip.
-
-        The value depends only on strategy, slot and conflict, never on free text.
-        """
+        """True if the plan must split the group for this part of the trip."""
+        # The value depends only on strategy, slot and conflict, never on free text.
         return self._parts_by("subgroup_required")
 
     @property
@@ -684,11 +685,11 @@ class SlotDecision:
 
     @property
     def strategy_drifted(self) -> bool | None:
-        """True if the model named another strategy than the one that the strategy table assigns.
+        """True if the model named another strategy than the strategy table assigns.
 
-        Differences of spelling are ignored. The value is None if the table assigns no strategy or
-        the model's label could not be read.
+        It is None without an assigned strategy or without a readable name.
         """
+        # Differences of spelling are ignored.
         if self.strategy is None or self.proposed is None:
             return None
         return words_of(self.proposed) != words_of(self.strategy.strategy_id)
@@ -697,9 +698,10 @@ class SlotDecision:
     def statement_agrees(self) -> bool | None:
         """True if the mediator states the decision that the fixed rule made.
 
-        The value is None if one of the two is missing. It is also None if members voted after the
-        statement, because the mediator could not know the decision.
+        It is None if one of the two is missing.
         """
+        # It is also None if members voted after the statement, because the mediator could not know
+        # the decision.
         if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
             return None
         return same_allocation(self.stated.portions, self.outcome.portions)
@@ -714,9 +716,9 @@ class SlotDecision:
 
     @property
     def undecided_reason(self) -> str | None:
-        """The reason why nothing is decided: left_open, unreadable or declined.
+        """Why nothing is decided: left_open, unreadable or declined.
 
-        The value is None if something is decided.
+        It is None if something is decided.
         """
         if self.portions or self.source == "preferences":
             return None
@@ -726,7 +728,7 @@ class SlotDecision:
     def is_resolved(self) -> bool | None:
         """True if the last feedback round ended in agreement.
 
-        The value is None if there was no feedback or its result could not be read.
+        It is None without feedback or without a readable result.
         """
         return self.feedback[-1].resolved if self.feedback else None
 

@@ -1,4 +1,4 @@
-"""The exposure of members and mediator: the texts that the design shows in each prompt."""
+"""The texts that each prompt to members and mediator should contain."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NAMES = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of a source: a stated preference, the dialogue or a rule of a strategy.
+    """Return the kind of a text in a prompt, such as `DIALOGUE`.
 
-    Return an empty string for all other sources.
+    Returns "" for a text that exposure ignores.
     """
     if source.kind == "utterance":
         return PREFERENCES if source.id.startswith(quotes.PREFERENCES) else DIALOGUE
@@ -36,11 +36,9 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield a Decision for each stated preference, proposal, ballot, score and confirmation.
-
-    Feedback rounds are included. A Decision names the sources that the design shows in the prompt.
-    It also lists all other sources of the session that could be in the prompt.
-    """
+    """Yield the decisions of a run, with the texts that their prompts should contain."""
+    # A decision here is each stated preference, proposal, ballot, score, confirmation and feedback
+    # round. Each also lists all other sources of the session that could be in the prompt.
     types = dict(run.rows("groups", "group_id", "group_type"))
     conversations = _Conversations(run)
     for row in run.read_table("answers").iter_rows(named=True):
@@ -84,8 +82,6 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 class _Conversations:
-    """The ids of utterances by group, condition and topic."""
-
     def __init__(self, run: RunFolder) -> None:
         # (group, topic) → ids of stated preferences, by member id.
         self.stated: dict[tuple[str, str], dict[str, str]] = {}
@@ -104,11 +100,8 @@ class _Conversations:
                 self._said.setdefault((group, condition, topic), {})[id] = owner
 
     def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
-        """Return the owner of each utterance about a topic, by utterance id.
-
-        The members' first statements of their preferences are left out. The owner is the speaker,
-        or "" if the mediator wrote the utterance for a member.
-        """
+        # The members' first statements of their preferences are left out. The owner is the speaker,
+        # or "" if the mediator wrote the utterance for a member.
         # C5 continues C4, so it includes the utterances of C4.
         conditions = ("C4", "C5") if condition == "C5" else (condition,)
         utterances: dict[str, str] = {}
@@ -118,7 +111,7 @@ class _Conversations:
 
 
 def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """Return the terms that the mediator used although C3 forbids them, by group and topic."""
+    # The terms that the mediator used although C3 forbids them, by group and topic.
     if not run.has_table("decisions"):
         return {}
     rows = run.read_table("decisions").filter(pl.col("theory_words").fill_null("") != "")

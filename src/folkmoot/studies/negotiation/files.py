@@ -1,9 +1,8 @@
-"""The files of a session: dialogue, decisions, and input for two programs that plan trips.
+"""The files of a session, and the input for two programs that plan trips."""
 
-`planner_payload.json` follows the JSON Schema in this folder. The other input has the columns of
-TripCraft's query files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one row per group. Reference
-information in the researcher's trip file is exported unchanged.
-"""
+# `planner_payload.json` follows the JSON Schema in this folder. The other input has the columns of
+# TripCraft's query files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one row per group.
+# Reference information in the researcher's trip file is exported unchanged.
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ T = TypeVar("T")
 
 
 def sealed_group(group: Group) -> Mapping[str, object]:
-    """Return a group as the pre-registered plan stores it."""
+    """Return a group for the pre-registered plan."""
     members = [
         {
             "id": member.id,
@@ -63,7 +62,7 @@ def sealed_group(group: Group) -> Mapping[str, object]:
 def finish_session(
     scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip
 ) -> SessionResult:
-    """Record the decisions and the trip of a session, write its files and return its result."""
+    """Record the decisions and the trip of a session, and write its files."""
     group, condition = case.group, case.condition
     measures = [
         measure_decision(case, topic, slot_decision)
@@ -106,10 +105,11 @@ def finish_session(
 
 
 def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
-    """Record the measures of a session. This is done after all sessions of the group.
+    """Record the measures of a session.
 
-    `asked_again` holds the topics on which a question was asked again under any condition.
+    `asked_again`: the topics with a question that was asked again under any condition.
     """
+    # This is done after all sessions of the group.
     scope.record(measures_row(result.case, result.values()))
     if asked_again:
         values_without = result.values(asked_again)
@@ -117,7 +117,7 @@ def record_measures(scope: Scope, result: SessionResult, asked_again: Collection
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield the files of the whole run: the comparison, and TripCraft's input per condition."""
+    """Yield the path and content of each file that is computed from the tables."""
     conditions = run.plan["sealed"]["conditions"]["data"]
     trips = run.read_table(TripRow.table)
     for condition in conditions:
@@ -282,10 +282,12 @@ INSTRUCTIONS = {
 
 
 def planner_payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, object]:
-    """Return the content of planner_payload.json, the input of the program that plans the trip.
+    """Return the content of planner_payload.json.
 
-    Raises ProtocolError if the payload violates its schema, which would be a bug of this study.
+    Raises ProtocolError if the content violates its JSON schema.
     """
+    # The file is the input of the program that plans the trip. A violation would be a bug of this
+    # study.
     group = case.group
     data: dict[str, object] = {
         "group_id": group.id,
@@ -380,7 +382,7 @@ def validate_payload(data: object) -> None:
 
 @cache
 def payload_schema() -> dict[str, object]:
-    """Return the JSON schema (draft 2020-12) of planner_payload.json."""
+    """Return the JSON schema of planner_payload.json."""
     text = files(__package__).joinpath("planner_payload.schema.json").read_text(encoding="utf-8")
     data: dict[str, object] = json.loads(text)
     return data
@@ -434,9 +436,11 @@ Trip = Mapping[str, object]
 
 
 def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
-    """Return the rows of the researcher's trip file, or an empty list without one.
+    """Return the rows of the researcher's trip file.
 
     Raises InputError if the file cannot be read or has wrong columns.
+
+    The result is empty without a file.
     """
     if config.trip.file is None:
         return []
@@ -461,11 +465,9 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
 
 
 def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
-    """Return the row of the researcher's trip file for a group.
-
-    A row with the group's `group_id` has precedence. If there is no such row, groups take the rows
-    in turn by `index`. After the last row the first row is used again.
-    """
+    """Return the row of the researcher's trip file for a group."""
+    # A row with the group's `group_id` has precedence. If there is no such row, groups take the
+    # rows in turn by `index`. After the last row the first row is used again.
     group_trip = next((trip for trip in trips if trip.get("group_id") == group_id), None)
     return group_trip or (trips[index % len(trips)] if trips else {})
 
@@ -503,9 +505,9 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
 
 
 def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
-    """Return the persona line of TripCraft's input: type, purpose, spending and location.
+    """Return the line of TripCraft's input that describes the travellers.
 
-    If `location` is empty, the line lists the decided attractions.
+    `location`: the wish on locations, or "" for the decided attractions.
     """
     fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
     return "; ".join(
@@ -522,7 +524,7 @@ def _decided_options(decision: SlotDecision) -> str:
 def local_constraints(
     by_topic: Mapping[str, SlotDecision], transportation: str | None
 ) -> dict[str, object]:
-    """Return the decisions as local constraints in the input format of TripCraft, a travel planner.
+    """Return the decisions as constraints in the input format of TripCraft.
 
     A constraint is None if TripCraft has no term for the decided option.
     """
@@ -578,11 +580,9 @@ def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], state
 
 
 def tripcraft_csv(trips: pl.DataFrame) -> str:
-    """Return the rows as CSV text.
-
-    TripCraft's columns come first, in the order of its files. Columns with reference information
-    follow.
-    """
+    """Return the rows as CSV text."""
+    # TripCraft's columns come first, in the order of its files. Columns with reference information
+    # follow.
     references = [column for column in trips.columns if column.startswith(REFERENCE)]
     rows = trips.select(*TRIPCRAFT_COLUMNS, *references).fill_null("")
     return csv_text([rows.columns, *rows.iter_rows()])

@@ -1,4 +1,4 @@
-"""The findings of a finished negotiation study, computed from its tables."""
+"""The findings of a negotiation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _PROCESS = (
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """Return the findings: satisfaction, contrasts, conflicts, process, codes and decisions."""
+    """Return all findings of a run."""
     data = compare_conditions(run)
     decisions = read_table(run, DecisionRow)
     return kit.collect_findings(
@@ -389,10 +389,8 @@ def _theory_cells(rows: pl.DataFrame, condition: str) -> kit.Row:
 
 
 def _text_scoring(own: pl.DataFrame) -> Finding | None:
-    """Build the finding on how well two scores of the same option agree.
-
-    The rules of the source study compute one from the member's text. The member gave the other.
-    """
+    # The rules of the source study compute one score from the member's text. The member gave the
+    # other.
     comparable = own.filter(
         pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),
         pl.col("text_score").is_not_null(),
@@ -442,7 +440,7 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
 
 
 def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
-    """Build the finding on what other voting rules would decide on the same ballots."""
+    # What other voting rules would decide on the same ballots.
     keys = ["group_id", "condition", "topic"]
     voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
     rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))
@@ -478,11 +476,8 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
 
 
 def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
-    """Build the finding on decisions in which two ways to count the same ballots differ.
-
-    One way counts scores of all options. The other first converts the scores into ballots of the
-    source study: a top choice, acceptable options and firm rejections.
-    """
+    # One way counts scores of all options. The other first converts the scores into ballots of the
+    # source study: a top choice, acceptable options and firm rejections.
     # C5 uses the ballots of C4, so the ballots of one condition are counted.
     voting = decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
     scored_votes = decisions.filter(
@@ -594,7 +589,8 @@ GIVES = frozenset({"chosen", "later"})
 
 
 def coded_findings(run: RunFolder) -> Iterator[Finding]:
-    """Yield the findings from coded dialogues. Codes of the embedded coder are left out."""
+    """Yield the findings from coded dialogues."""
+    # Codes of the embedded coder are left out.
     codings = coding.read_codings(run)
     if (talks := codings.get("decision")) and talks.supports_findings and talks.codes_by_text:
         yield _against_the_record(talks, run.read_table("portions"), run.read_table("members"))
@@ -607,10 +603,7 @@ def coded_findings(run: RunFolder) -> Iterator[Finding]:
 def _against_the_record(
     codings: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
-    """Build the finding on how often the codes of a dialogue agree with the recorded decision.
-
-    It compares each option of each member.
-    """
+    # Each option of each member is compared with the recorded decision.
     member_names = members.select("group_id", "member_name", "member_id")
     ids = {(group, name): member_id for group, name, member_id in member_names.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")
@@ -689,7 +682,6 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
 
 
 def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
-    """Build the finding on how often the codes of dialogues agree with recorded conflicts."""
     rows = []
     judged = decisions.filter(~pl.col("parse_error"))
     for (condition,), selected in judged.group_by("condition", maintain_order=True):

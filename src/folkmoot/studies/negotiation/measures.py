@@ -1,10 +1,9 @@
-"""The measures of a negotiation: per decision, per session, and compared across conditions.
+"""The measures of decisions and sessions, compared across conditions."""
 
-Satisfaction comes from the members' own scores, which the researcher collects before the mediation
-and uses under all conditions. Other measures come from scores that a fixed rule gives to the
-members' texts. The unit of analysis is the group. `strict_tables` and `repeated_statements` prepare
-data for checks that all study types share.
-"""
+# Satisfaction comes from the members' own scores, which the researcher collects before the
+# mediation and uses under all conditions. Other measures come from scores that a fixed rule gives
+# to the members' texts. The unit of analysis is the group. `strict_tables` and
+# `repeated_statements` prepare data for checks that all study types share.
 
 from __future__ import annotations
 
@@ -62,15 +61,14 @@ def satisfaction_of_members(
 ) -> dict[str, float]:
     """Return each member's satisfaction with a decision, from the member's scores.
 
-    Args:
-        scores: member id → option → score.
-        portions: the parts of the decision (an option, its members and its time).
-        lowest: an option with this score or a lower one counts as rejected by the member.
+    - `portions`: the parts of the decision.
+    - `lowest`: an option with this score or a lower one counts as rejected.
 
-    Satisfaction is the mean score over the times at which the member gets an option. If there are
-    several options at one time, the best score counts, or the worst if the member rejects any of
-    them. Members are left out if they get no option or an option without a score.
+    Members are left out if they get no option or an option without a score.
     """
+    # Satisfaction is the mean score over the times at which the member gets an option. If there are
+    # several options at one time, the best score counts, or the worst if the member rejects any of
+    # them.
     result: dict[str, float] = {}
     for member, member_scores in scores.items():
         given_portions = [portion for portion in portions if member in portion.members]
@@ -97,12 +95,12 @@ def satisfaction_of_members(
 def why_unknown(
     group: Group, scores: Scores, slot_decision: SlotDecision, known: Collection[str]
 ) -> dict[str, str]:
-    """Return the reason why a member's satisfaction is unknown, for members not in `known`.
+    """Return why the satisfaction of members is unknown, by member id.
 
-    The result is by member id. A member without an option gets the reason why nothing was decided,
-    such as `left_open`. The reason is `unreadable` if a part of the mediator's statement could not
-    be read.
+    `known`: the members whose satisfaction is known.
     """
+    # A member without an option gets the reason why nothing was decided, such as `left_open`. The
+    # reason is `unreadable` if a part of the mediator's statement could not be read.
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
     )
@@ -127,7 +125,7 @@ def _is_partly_unread(slot_decision: SlotDecision) -> bool:
 
 
 def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, float]:
-    """Return member id → 1.0 if the member gets an option with a positive score, otherwise 0.0."""
+    # 1.0 if the member gets an option with a positive score, otherwise 0.0.
     return {
         member_id: float(
             any(
@@ -143,10 +141,11 @@ def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, f
 def text_scores_of(
     group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
 ) -> Scores:
-    """Return the vote parser's scores of stated preferences: member id → option → score.
+    """Return the scores that the vote parser gives to stated preferences, by member.
 
-    Options that occur only in `portions` are scored too. Members who stated nothing are left out.
+    Members who stated nothing are left out.
     """
+    # Options that occur only in `portions` are scored too.
     all_options = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
     return {
         member.id: text_scores(texts[member.id], all_options)
@@ -157,7 +156,10 @@ def text_scores_of(
 
 @dataclass(frozen=True, slots=True)
 class DecisionMeasures:
-    """The measures of one decision. A value is NaN if the measure does not apply."""
+    """The measures of one decision.
+
+    A value is NaN if the measure does not apply.
+    """
 
     satisfaction: ByMember
     # Member id → the reason why the satisfaction is unknown.
@@ -170,8 +172,9 @@ class DecisionMeasures:
     def satisfaction_with(self, member: str, **values: float) -> float:
         """Return a member's satisfaction, or a replacement if it is unknown.
 
-        `values`: reason why it is unknown → replacement. Return NaN if the reason has no
-        replacement.
+        `values`: the replacement for each reason why it is unknown.
+
+        Returns NaN if the reason has no replacement.
         """
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
@@ -179,11 +182,9 @@ class DecisionMeasures:
 def measure_decision(
     case: Negotiation, topic: Topic, slot_decision: SlotDecision
 ) -> DecisionMeasures:
-    """Return the measures of one decision.
-
-    Without mediation (C2) nothing is decided. The measures are then means over the stated first
-    choices, each measured as if it were the decision.
-    """
+    """Return the measures of one decision."""
+    # Without mediation (C2) nothing is decided. The measures are then means over the stated first
+    # choices, each measured as if it were the decision.
     # C1 hears one member, but it is measured by the statements of all.
     everyone = case.with_all_statements
     tally, texts, group = everyone.tally_topic(topic), everyone.texts(topic.id), case.group
@@ -263,7 +264,10 @@ def _satisfied_share(
 def session_measures(
     case: Negotiation, decisions: Sequence[SlotDecision], measured: Sequence[DecisionMeasures]
 ) -> dict[str, float]:
-    """Return the measures of a session by name. A value is NaN if the measure does not apply."""
+    """Return the measures of a session by name.
+
+    A value is NaN if the measure does not apply.
+    """
     member_means = _means_of_members(case, measured, left_open=LOWEST)
     # The bounds replace every unknown satisfaction by the lowest and by the highest score.
     unknown = ("left_open", "unreadable", DECLINED, UNKNOWN_OPTION, NOT_SCORED)
@@ -336,11 +340,8 @@ def session_measures(
 def _means_of_members(
     case: Negotiation, measured: Sequence[DecisionMeasures], **values: float
 ) -> list[float]:
-    """Return the mean satisfaction of each member over all decisions.
-
-    `values`: the number to use for an unknown satisfaction, by the reason why it is unknown.
-    Members with no number at all are left out.
-    """
+    # `values` gives the number to use for an unknown satisfaction, by the reason why it is unknown.
+    # Members with no number at all are left out.
     means = (
         _mean_of_known(
             decision_measures.satisfaction_with(member.id, **values)
@@ -352,10 +353,7 @@ def _means_of_members(
 
 
 class Figure(TypedDict):
-    """An estimate as JSON: value, 95 % interval, p-value and number of groups.
-
-    Unknown values are null.
-    """
+    """An estimate with its 95 % interval, p-value and number of groups."""
 
     estimate: float | None
     low: float | None
@@ -367,23 +365,19 @@ class Figure(TypedDict):
 
 
 class Difference(Figure):
-    """The difference of two conditions in one measure, paired within groups.
+    """The difference of two conditions in one measure, paired within groups."""
 
-    The value under the condition `minus` is subtracted from the value under the condition `of`.
-    """
-
+    # The value under the condition `minus` is subtracted from the value under the condition `of`.
     measure: str
     of: str
     minus: str
 
 
 class NotAskedAgain(TypedDict):
-    """The comparison of conditions, without decisions for which a question was asked again.
+    """The comparison of conditions without decisions that needed a repeated question."""
 
-    A question that was asked again under one condition removes the decision under all conditions of
-    the group.
-    """
-
+    # A question that was asked again under one condition removes the decision under all conditions
+    # of the group.
     # The number of decisions left out.
     decisions: int
     conditions: dict[str, dict[str, Figure]]
@@ -415,7 +409,7 @@ class SessionResult:
     def values(self, left_out: Collection[str] = ()) -> dict[str, float]:
         """Return the measures of the session by name.
 
-        Decisions on the topics in `left_out` do not count.
+        `left_out`: topics that do not count.
         """
         pairs = zip(self.decisions, self.measured, strict=True)
         kept_pairs = [
@@ -431,11 +425,12 @@ class SessionResult:
 
 
 def compare_conditions(run: RunFolder) -> Comparison:
-    """Return means per condition, paired differences and conflict rates of a run.
+    """Return means, paired differences and conflict rates of a run's conditions.
 
-    Means and differences have 95 % intervals clustered by group. All values can be written as JSON,
-    and unknown values are null.
+    Unknown values are null.
     """
+    # Means and differences have 95 % intervals clustered by group. All values can be written as
+    # JSON.
     conditions = run.plan["sealed"]["conditions"]["data"]
     return compare_measures(
         conditions,
@@ -451,9 +446,9 @@ def compare_measures(
     decisions: pl.DataFrame,
     not_asked_again: pl.DataFrame | None = None,
 ) -> Comparison:
-    """Return the comparison of conditions, computed from the tables of a run.
+    """Return the comparison of conditions from the tables of a run.
 
-    `not_asked_again`: the measures without decisions for which a question was asked again.
+    `not_asked_again`: the measures without decisions that needed a repeated question.
     """
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     values_of = _by_session(measures)
@@ -589,12 +584,12 @@ def _mean_by_key(rows: Sequence[ByMember]) -> dict[str, float]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the tables `confirmations` and `decisions` without the answers in `excluded`.
+    """Return the tables `confirmations` and `decisions` without some answers.
 
-    `excluded` holds the journal addresses of answers. In `confirmations`, excluded answers become
-    null. In `decisions`, a decision counts as refused only if an answer that is not excluded
-    refused it.
+    `excluded`: a table with the journal addresses of these answers.
     """
+    # In `confirmations`, excluded answers become null. In `decisions`, a decision counts as refused
+    # only if an answer that is not excluded refused it.
     # An address has the form `negotiation/group-condition/topic/confirm/member/ask0`.
     # If C5 does not change a decision of C4, members are not asked again. Their answers under C4
     # then count for C5 as well.
@@ -621,7 +616,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
-    """Return (group, condition, topic, member) for each address of an answer to a confirmation."""
+    # (group, condition, topic, member) for each address of an answer to a confirmation.
     confirmations = set[tuple[str, ...]]()
     for address in addresses:
         _, session, *rest = split_address(address)
@@ -632,21 +627,20 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
 
 
 def group_of_answer(row: Mapping[str, Any]) -> Hashable:
-    """Return the id of the group that gave an answer, from a row of `answers`.
+    """Return the id of the group that gave an answer.
 
-    The id is the same under all conditions.
+    `row`: a row of the table `answers`.
     """
+    # The id is the same under all conditions.
     part = str(part_of_stage(row))
     # The negotiation of a group is named by group and condition.
     return part.rpartition("-")[0] if row["stage"] == "negotiation" else part
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:
-    """Return pairs of two answers by the same member, for the measures of test and retest.
-
-    A pair holds two scores of one option: one from the member's text, one given by the member.
-    Other pairs hold the option that the member scored highest and the top choice on the ballot.
-    """
+    """Return pairs of answers by the same member to nearly the same question."""
+    # A pair holds two scores of one option: one from the member's text, one given by the member.
+    # Other pairs hold the option that the member scored highest and the top choice on the ballot.
     scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()
     )

@@ -1,8 +1,7 @@
-"""The steps that a mediator leads: the proposal and the feedback rounds.
+"""The steps that a mediator leads: the proposal and the feedback rounds."""
 
-In a feedback round one member reacts, and the mediator may revise the decision. An accepted
-revision replaces the whole decision. If a revision is rejected, the dialogue gives the reason.
-"""
+# In a feedback round one member reacts, and the mediator may revise the decision. An accepted
+# revision replaces the whole decision. If a revision is rejected, the dialogue gives the reason.
 
 from __future__ import annotations
 
@@ -127,9 +126,10 @@ async def ask_mediator(
 ) -> MediatorReply[M]:
     """Ask the mediator for a reply of the same type as `minimal`.
 
-    If the reply is missing or unreadable, `minimal` replaces it. `find_problems` returns the
-    problems of a readable reply. If there are any, the mediator is asked once more.
+    - `minimal`: replaces a missing or unreadable reply.
+    - `find_problems`: returns the problems of a readable reply.
     """
+    # If there are problems, the mediator is asked once more.
     topic = case.topic(vocabulary.topic)
     allowed = vocabulary.allowed_values
     allowed["dialogue.speaker"] = (SYSTEM, *_voiced_names(case))
@@ -159,7 +159,7 @@ async def ask_mediator(
 
 
 def _voiced_names(case: Negotiation) -> list[str]:
-    """Return the names of the members for whom the mediator may write utterances."""
+    # The mediator may write utterances for these members.
     return [] if case.config.members_speak else [member.name for member in case.heard_members]
 
 
@@ -168,7 +168,7 @@ def _voiced_names(case: Negotiation) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The mediator's parsed proposal for one decision."""
+    """The mediator's proposal for one decision."""
 
     has_conflict: bool
     conflict_description: str
@@ -192,9 +192,9 @@ class Proposal:
     asked_again: tuple[str, ...] = ()
 
     def line_origin(self, part: str, author: str = "") -> Origin:
-        """Return the origin of one utterance that the reply contains.
+        """Return where an utterance of the reply comes from.
 
-        `author` wrote the utterance.
+        `author`: who wrote the utterance.
         """
         return Origin(self.address, part, author, self.finish)
 
@@ -209,9 +209,8 @@ async def propose_decision(
 ) -> Proposal:
     """Ask the mediator for a proposal.
 
-    `strategy` is the strategy that the table assigns, or None if the mediator reasons freely.
-    `outcome` is the decision of a fixed rule for the mediator to explain, or None if there is none
-    yet.
+    - `strategy`: the strategy to follow, or None for free reasoning.
+    - `outcome`: the decision to explain, or None if there is none yet.
     """
     group = case.group
     variables: dict[str, object] = {
@@ -287,11 +286,13 @@ def say_for_members(
     lines: Sequence[tuple[str, str]],
     origin: Origin,
 ) -> list[DialogueTurn]:
-    """Record utterances that the mediator wrote for members, as (name, text) pairs in `lines`.
+    """Record utterances that the mediator wrote for members.
 
-    `intent` is the purpose of the utterances, such as "user_vote". `origin` says which reply they
-    come from. Each utterance gets its line number as part of the origin.
+    - `intent`: a key of `PHASES`, such as "user_vote".
+    - `lines`: pairs of a member's name and a text.
+    - `origin`: the reply with the utterances.
     """
+    # Each utterance gets its line number as part of the origin.
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [
         case.record_line(
@@ -331,11 +332,9 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Run feedback rounds until one is resolved or `max_feedback_rounds` is reached.
-
-    If the first choices do not conflict, or if the condition has no feedback, return the decision
-    unchanged.
-    """
+    """Run feedback rounds until one ends in agreement."""
+    # At most `max_feedback_rounds` are run. If the first choices do not conflict, or if the
+    # condition has no feedback, the decision stays unchanged.
     if not (case.has_feedback and decision.has_conflict):
         return decision
     topic, scope = case.topic(decision.topic), scope.child("feedback")
@@ -347,7 +346,7 @@ async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision)
 
 
 def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
-    """Return the member to ask next, and whether the decision left out this member."""
+    # The second value says whether the decision left out this member.
     asked_ids = {feedback_round.target for feedback_round in decision.feedback}
     texts = case.texts(topic.id)
     left_out_members = left_out(case.group, texts, decision.resolution_text)
@@ -552,11 +551,9 @@ def _revision_problem(
     stated: Settlement,
     reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the reason why a revision is rejected, and the options that caused this.
-
-    `standing` is the decision before the revision. `stated` is the revision. Both results are empty
-    if the revision is accepted or states nothing new.
-    """
+    # `standing` is the decision before the revision, and `stated` is the revision. The result names
+    # the options that caused the rejection. Both parts are empty if the revision is accepted or
+    # states nothing new.
     served_members = {member for portion in stated.portions for member in portion.members}
     if (
         stated.unread_count
@@ -608,10 +605,7 @@ def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement)
 
 
 def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
-    """Return the two branches of a split, or None if the decision does not split the group.
-
-    A split has two portions with different options. Each member who takes part is in exactly one.
-    """
+    # A split has two portions with different options. Each member who takes part is in exactly one.
     if len(portions) != 2:
         return None
     first_branch, second_branch = (Branch(portion.option, portion.members) for portion in portions)
@@ -626,7 +620,7 @@ def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Bra
 
 
 def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
-    """Fill all fields of a decision that follow from its portions and ballots."""
+    """Return a decision with all fields that follow from its portions and ballots."""
     tally = case.tally_topic(topic, slot_decision.cast)
     is_counted = (
         slot_decision.source == "vote"

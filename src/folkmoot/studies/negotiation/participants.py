@@ -1,9 +1,8 @@
-"""The groups of a run, generated or read from a file, and the speakers made from them.
+"""The groups of a run and their speakers."""
 
-YAML and JSON files hold a list of groups, directly or under `groups:`. Each group has `id`, `type`
-and `members`. A member has a role, a weight, and a persona or preferences. A CSV file has one row
-per member. All problems of a file are reported together, with their lines.
-"""
+# YAML and JSON files hold a list of groups, directly or under `groups:`. Each group has `id`,
+# `type` and `members`. A member has a role, a weight, and a persona or preferences. A CSV file has
+# one row per member. All problems of a file are reported together, with their lines.
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
 def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
     """Return the groups of a study, in order.
 
-    Raises InputError that lists all problems.
+    Raises InputError with all problems.
     """
     if isinstance(config.groups, str):
         return read_groups(path_in(folder, config.groups), config.weights)
@@ -60,10 +59,9 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 
 
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
-    """Return one seat per member. A human in a seat plays all conditions of the group.
-
-    Humans cannot take the seats if the mediator of a condition writes utterances for members.
-    """
+    """Return the seats that humans can take, one for each member."""
+    # A human in a seat plays all conditions of the group. Humans cannot take the seats if the
+    # mediator of a condition writes utterances for members.
     mediated = [condition for condition in config.conditions if condition not in ("C1", "C2")]
     closed_reason = ""
     if mediated and not config.members_speak:
@@ -84,10 +82,8 @@ def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
 
 
 def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> Group:
-    """Remove the drawn attributes of members whom humans play as themselves.
-
-    Such a member is named by role ("Parent 1") and is asked for preferences.
-    """
+    """Return the group without drawn attributes of members who are humans."""
+    # Such a member is named by role ("Parent 1") and is asked for preferences.
     roles = [member.role for member in group.members]
 
     def keep_if_simulated(number: int, member: Member) -> Member:
@@ -156,8 +152,6 @@ def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str
 
 
 class _Words(TypedDict):
-    """The descriptions in travellers.yaml, from which personas are put together."""
-
     # Role → descriptions such as "a 44-year-old electrician and father of two".
     lives: dict[str, list[str]]
     manners: list[str]
@@ -214,7 +208,8 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
 
 
 def mediator_speaker(scope: Scope) -> Speaker:
-    """Return the mediator, called System in dialogues, as a speaker with a system prompt."""
+    """Return the mediator as a speaker with a system prompt."""
+    # The mediator is called System in dialogues.
     return replace(SYSTEM_SPEAKER, system=scope.prompt("mediator_system"))
 
 
@@ -229,11 +224,11 @@ def build_group(
     stated: Sequence[MemberInput],
     weights: Mapping[str, float] | None = None,
 ) -> Group:
-    """Return a group. Its members get the ids `traveler_1` and so on, in the given order.
+    """Return a group whose members have ids such as `traveler_1`.
 
-    A member without a name is named by role ("Parent 1"). `weights` maps roles to weights. A
-    member's own weight has precedence. The default weight is 1.
+    `weights`: the weight of each role, for members without a weight.
     """
+    # A member without a name is named by role ("Parent 1"). The default weight is 1.
     by_role: dict[str, int] = {}
     members: list[Member] = []
     for number, stated_member in enumerate(stated, start=1):
@@ -264,11 +259,9 @@ def _by_role(kind: GroupType, role: str, number: int) -> str:
 
 
 def group_problems(group: Group, key: str) -> list[Problem]:
-    """Return the problems of a group.
-
-    The checks cover id, size, roles, names and weights. Either all members or no members must have
-    preferences.
-    """
+    """Return the problems of a group."""
+    # The checks cover id, size, roles, names and weights. Either all members or no members must
+    # have preferences.
     problems: list[Problem] = []
 
     def add_problem(message: str, hint: str = "") -> None:
@@ -335,8 +328,9 @@ MOST_BYTES = 20_000_000
 def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
     """Return the groups of a file, in order.
 
-    `weights` apply to members without a weight in the file. Raises InputError that lists all
-    problems.
+    `weights`: the weight of each role, for members without a weight.
+
+    Raises InputError with all problems.
     """
     name = str(path)
     try:
@@ -369,7 +363,7 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
 def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Group]:
     """Return the groups under the key `groups` of a YAML tree.
 
-    Raises InputError that lists all problems.
+    Raises InputError with all problems.
     """
     problems: list[Problem] = []
     groups: list[Group] = []

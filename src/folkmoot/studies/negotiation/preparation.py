@@ -1,4 +1,4 @@
-"""Functions that the engine calls before a run: checks, expected rows, limits, templates."""
+"""What happens before a run: checks, expected rows, limits and templates."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return the rows that the tables of a run must have, according to its pre-registered plan.
-
-    The table `measures` has one row per group and condition. The table `members` has one row per
-    member.
-    """
+    """Return the rows that the tables of a run must have."""
+    # The table `measures` has one row per group and condition. The table `members` has one row per
+    # member.
     rows = tuple(
         {"group_id": group["id"], "condition": condition, "group_type": group["type"]}
         for group in sealed.get("groups", [])
@@ -100,10 +98,8 @@ groups:
 
 
 def design_size(config: NegotiationConfig, folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`.
-
-    Every group takes part in all conditions.
-    """
+    """Return the size of the design for `folkmoot power`."""
+    # Every group takes part in all conditions.
     groups = groups_of(config, folder)
     members = round(fmean(len(group.members) for group in groups))
     key = ("groups_per_type", config.groups_per_type) if config.groups is None else ("", 0)

@@ -1,9 +1,8 @@
-"""The protocol of a negotiation, in the order of its stages.
+"""The protocol of a negotiation, in the order of its stages."""
 
-The groups are generated or read, and recorded before the first call. The members of a group state
-their preferences once. From these statements the group decides on all topics under every condition.
-The decisions are written to files for the program that plans the trip.
-"""
+# The groups are generated or read, and recorded before the first call. The members of a group state
+# their preferences once. From these statements the group decides on all topics under every
+# condition. The decisions are written to files for the program that plans the trip.
 
 from __future__ import annotations
 
@@ -96,7 +95,7 @@ from folkmoot.studies.negotiation.tables import PreferenceRow, record_groups
 
 
 async def run_protocol(session: Session[NegotiationConfig]) -> None:
-    """Run the study: preferences, own scores, decisions under each condition, coding."""
+    """Run the whole study."""
     config, conditions = session.config, session.config.conditions
     groups = [
         with_anonymous_humans(session, group) for group in groups_of(config, session.study_folder)
@@ -223,12 +222,10 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
 async def state_preferences(
     scope: Scope, group: Group, subjects: Sequence[Topic], days: int
 ) -> Statements:
-    """Return the stated preferences of the members of a group, by topic and member id.
+    """Return the preferences of a group's members, by topic and member id."""
 
-    The members are asked once, for all conditions. Preferences that the researcher gave are
-    recorded without a question.
-    """
-
+    # The members are asked once, for all conditions. Preferences that the researcher gave are
+    # recorded without a question.
     async def interview_member(member_scope: Scope, member: Member) -> Mapping[str, Utterance]:
         return await _interview_member(member_scope, group, member, subjects, days)
 
@@ -296,10 +293,8 @@ async def _interview_member(
 
 
 async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Decide one topic before any feedback rounds.
-
-    Return the decision with its dialogue.
-    """
+    """Return the decision on one topic, with its dialogue."""
+    # Feedback rounds come later.
     if case.condition.has_locked_strategy:
         decision = await _run_guided_mediator(scope, case, topic)
     elif case.condition.synthesis == "raw":
@@ -314,10 +309,9 @@ async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDec
 async def confirm_standing_decision(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Return the decision with the members' confirmations, if the condition has a mediator.
-
-    Members who have confirmed the decision already are not asked a second time.
-    """
+    """Return the decision with the members' confirmations."""
+    # Only conditions with a mediator have them. Members who have confirmed the decision already are
+    # not asked a second time.
     needs_confirmation = case.config.confirm and case.condition.synthesis != "none"
     if not needs_confirmation or decision.confirmed:
         return decision
@@ -409,7 +403,7 @@ def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
 
 
 async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Run guided synthesis (C4): the mediator proposes, members vote, and a fixed rule decides."""
+    # Guided synthesis (C4): the mediator proposes, members vote, and a fixed rule decides.
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days
     # Without a vote the operator decides first, and the mediator explains the result.
@@ -587,10 +581,8 @@ class Talks(NamedTuple):
 
 
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
-    """Return the texts of one session for the coders.
-
-    If there is no feedback, C4 and C5 share one dialogue. It is then coded only once, under C4.
-    """
+    """Return the texts of one session for the coders."""
+    # If there is no feedback, C4 and C5 share one dialogue. It is then coded only once, under C4.
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:
         text_id = f"{case.group.id}/{case.condition.id}/{slot_decision.topic}"
@@ -629,7 +621,8 @@ def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
 
 
 async def code_talks(session: Session[NegotiationConfig], talks: Sequence[Talks]) -> None:
-    """Code the texts of all sessions. If coding is off, only record the texts."""
+    """Code the texts of all sessions."""
+    # If coding is off, the texts are only recorded.
     for name, texts, rule in (
         (
             "conflict",

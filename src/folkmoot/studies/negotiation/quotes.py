@@ -1,7 +1,4 @@
-"""The texts that prompts show, with their sources: names, topics, options, rules and decisions.
-
-All functions `quote_…` return text that carries its source (`folkmoot.provenance`).
-"""
+"""The texts that prompts show, with their sources."""
 
 from __future__ import annotations
 
@@ -87,14 +84,14 @@ def quote_type(group: Group) -> str:
 
 
 def quote_member_groups(group: Group) -> str:
-    """Return the values that name several members, such as "everyone"."""
+    """Return the phrases that mean several members, such as "everyone", with their source."""
     return quote_value(describe_members(group), "value", cell_id("groups.member_groups", group.id))
 
 
 def quote_topic(topic: Topic, column: str) -> str:
     """Return the id, label or question of a topic, with its source.
 
-    `column` is `topic` (for the id), `label` or `question`.
+    `column`: `topic` for the id, `label` or `question`.
     """
     text: str = getattr(topic, "id" if column == "topic" else column)
     return quote_value(text, "material", cell_id(f"topics.{column}", topic.id))
@@ -113,7 +110,7 @@ def quote_strategy(strategy: Strategy) -> dict[str, str]:
 
 
 def quote_strategies(group: Group) -> list[dict[str, str]]:
-    """Return the rows of the strategy table for a group's type, with their sources."""
+    """Return the strategies for a type of group, with their sources."""
     return [
         quote_strategy(row) for (kind, _), row in strategy_table().items() if kind == group.type.id
     ]
@@ -123,10 +120,8 @@ def quote_strategies(group: Group) -> list[dict[str, str]]:
 
 
 def in_quotation_marks(utterance: Utterance) -> SourcedText:
-    """Return a member's utterance on one line in quotation marks.
-
-    The marks tell a model that the text is a quotation and not an instruction.
-    """
+    """Return a member's utterance on one line in quotation marks."""
+    # The marks tell a model that the text is a quotation and not an instruction.
     quoted = alter_text(utterance.quoted_text, in_one_line(utterance.text))
     return concatenate_texts(("“", quoted, "”"), plain=None)
 
@@ -134,17 +129,15 @@ def in_quotation_marks(utterance: Utterance) -> SourcedText:
 def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> SourcedText:
     """Return a member's stated preference in quotation marks.
 
-    Return "none stated" if the member stated none.
+    Returns "none stated" if the member stated none.
     """
     stated = case.stated[topic.id].get(member_id)
     return in_quotation_marks(stated) if stated else SourcedText("none stated")
 
 
 def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
-    """Return the name and the quoted preference of each member who stated one.
-
-    The members are in the order of the mediator's prompts.
-    """
+    """Return the name and preference of each member who stated one."""
+    # The members are in the order of the mediator's prompts.
     stated = case.stated[topic.id]
     return [
         {"name": quote_name(case.group, member.id), "text": in_quotation_marks(stated[member.id])}
@@ -157,7 +150,7 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
 
 
 def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
-    """Return the given usual options of a topic, with their sources."""
+    """Return usual options of a topic, with their sources."""
     return [
         quote_value(option, "option", cell_id("topics.options", topic.id)) for option in options
     ]
@@ -169,10 +162,9 @@ def quote_options(
     options: Iterable[str],
     came_up: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the given options of a topic, with their sources.
+    """Return options of a topic, with their sources.
 
-    `came_up` names the options that no stated preference mentions, with the condition that added
-    them.
+    `came_up`: the condition that added an option, for options that nobody stated.
     """
     entered_in = came_up or {}
     return [
@@ -188,7 +180,8 @@ def quote_options(
 
 
 def record_options(scope: Scope, case: Negotiation) -> None:
-    """Record the options that are named in the statements, once for all conditions."""
+    """Record the options that the stated preferences name."""
+    # They are recorded once for all conditions.
     for topic in case.topics:
         for option in case.with_all_statements.tally_topic(topic).options:
             ids = {**ids_of_decision(case, topic), "condition": BEFORE}
@@ -200,7 +193,7 @@ def record_late_options(
 ) -> SlotDecision:
     """Record the options that no stated preference named.
 
-    Return the decision with these options in its field `came_up`.
+    The result is the decision with these options in `came_up`.
     """
     stated = decision.stated.portions if decision.stated else ()
     named_options = [
@@ -227,11 +220,10 @@ def show_shares(
     *,
     stated: bool = False,
 ) -> tuple[Share, ...]:
-    """Record the shares of a decision, and return them with their sources for prompts.
+    """Record the parts of a decision, and return them with sources for prompts.
 
-    A share is an option with its members and its time. `step` names the prompts that show the
-    shares, such as `round1` (the first feedback round). `stated` is True if the mediator stated the
-    decision, and False if an operator decided it.
+    - `step`: the prompts that show them, such as `round1`.
+    - `stated`: True if the mediator stated the decision, False for an operator.
     """
     # A stated decision counts as text of the mediator, a decision of an operator as data.
     kind: Kind = "proposal" if stated else "value"
@@ -272,10 +264,10 @@ def show_sentence(
 ) -> str:
     """Record a sentence about a decision, and return it with its source for prompts.
 
-    `step` names the prompts that show the sentence, such as `round1` (the first feedback round).
-    `stated` is True if the mediator stated the decision. Parts of the sentence that already have a
-    source keep it.
+    - `step`: the prompts that show it, such as `round1`.
+    - `stated`: True if the mediator stated the decision.
     """
+    # Parts of the sentence that already have a source keep it.
     if not text:
         return ""
     row = ShownDecisionRow(**ids_of_decision(case, topic), step=step, text=str(text))
@@ -289,12 +281,14 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Return the members that a decision seems to leave out.
+    """Return the members whose stated preference shares no word with a decision.
 
-    No word of their stated preference occurs in `resolution`. Differences of case and simple
-    plurals are ignored. Stop words, words like "prefer", numbers and words for days and parts of
-    the trip do not count. Members without a stated preference are not returned.
+    `resolution`: the decision in words.
+
+    Members without a stated preference are not returned.
     """
+    # Differences of case and simple plurals are ignored. Stop words, words like "prefer", numbers
+    # and words for days and parts of the trip do not count.
     decided_words = _significant_words(resolution)
     return [
         member

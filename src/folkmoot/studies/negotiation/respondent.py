@@ -1,9 +1,8 @@
-"""How the embedded respondent plays travellers and the mediator in negotiations.
+"""How the embedded respondent plays travellers and the mediator in negotiations."""
 
-The respondent recognises statements, options, names and shares by the sources that these texts
-carry. It does not read instructions. The study's own rules (`rules.tally`) find the options in a
-statement.
-"""
+# The respondent recognises statements, options, names and shares by the sources that these texts
+# carry. It does not read instructions. The study's own rules (`rules.tally`) find the options in a
+# statement.
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ Reply = dict[str, object]
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
     """Return the part of the embedded respondent for this study.
 
-    `follows`: the chance (0 to 1) that the mediator gives a minority its first choice.
+    `follows`: the chance, from 0 to 1, that the mediator serves a minority.
     """
     return RespondentPart(
         option_names=_option_names,
@@ -65,7 +64,7 @@ def _option_names(config: NegotiationConfig) -> Sequence[str]:
 
 @cache
 def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
-    """Return the sentence templates by kind. Some kinds have one list for each voice."""
+    # Some kinds have one list for each voice.
     frames_by_kind: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(
         __file__, "respondent.yaml"
     )
@@ -90,14 +89,12 @@ def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
 
 
 def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """Return the texts in the request that quote a table column ("portions.option"), in order."""
     return [
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     ]
 
 
 def _last_key(passage: Passage) -> str:
-    """Return the last part of a passage's source id, such as a member id."""
     return passage.source.id.rpartition("/")[2]
 
 
@@ -117,10 +114,7 @@ def _usual_name(text: str, options: Sequence[str]) -> str:
 
 
 def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
-    """Return the options that the JSON schema of the answer allows in a field.
-
-    `model` is the answer type, or a model nested in it.
-    """
+    # `model` is the answer type, or a model nested in it.
     schema = mind.schema.get("$defs", {}).get(model, mind.schema)
     allowed = schema.get("properties", {}).get(field, {}).get("enum", ())
     return [option for option in allowed if option not in WAYS_OUT] or _listed_options(mind)
@@ -137,9 +131,9 @@ def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[st
 
 
 def answer_in_words(mind: SimulatedRespondent) -> str | None:
-    """Return a member's response to an announced decision, or a preference if none is announced.
+    """Return a member's reaction to a decision, or a preference before one is announced.
 
-    Return None if the request lists no options to prefer.
+    Returns None if the request lists no options.
     """
     utterances = of_kind(mind.reading.passages, "utterance")
     announcements = [
@@ -149,10 +143,7 @@ def answer_in_words(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_response(mind: SimulatedRespondent, announcement: str) -> str:
-    """Return a member's response to a decision that the mediator announces.
-
-    The member compares the announced options with the member's own stated preference.
-    """
+    """Return a member's response to a decision that the mediator announces."""
     scores = text_scores(
         " ".join(passage.text for passage in _stated_preferences(mind) if passage.own),
         mind.at.names,
@@ -165,9 +156,9 @@ def answer_response(mind: SimulatedRespondent, announcement: str) -> str:
 
 
 def answer_wish(mind: SimulatedRespondent) -> str | None:
-    """Return a member's preference among the listed options, in one to three sentences.
+    """Return a member's preference among the listed options.
 
-    Return None if the request lists no options.
+    Returns None if the request lists no options.
     """
     utilities = _option_liking(mind, _listed_options(mind))
     if not utilities:
@@ -186,9 +177,9 @@ def answer_wish(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_confirmation(mind: SimulatedRespondent) -> str | None:
-    """Return "yes" if the mediator named every option of the recorded decision, otherwise "no".
+    """Return "yes" if the mediator named every option of the decision, otherwise "no".
 
-    Return None if the question is not a confirmation.
+    Returns None if the question is not a confirmation.
     """
     if not {"yes", "no"} <= set(mind.reading.offered):
         return None
@@ -219,7 +210,7 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
 def _own_view(
     mind: SimulatedRespondent, model: str, field: str
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return (option → the member's liking, option → its score in the member's statement)."""
+    # (option → the member's liking, option → its score in the member's statement)
     options = _on_table(mind, model, field)
     stated_scores = text_scores(
         " ".join(passage.text for passage in _stated_preferences(mind) if passage.own), options
@@ -231,7 +222,7 @@ def _own_view(
 
 
 def answer_ballot(mind: SimulatedRespondent) -> Reply:
-    """Return a ballot that is consistent with the member's own statement."""
+    """Return a ballot that fits the member's own statement."""
     utilities, stated_scores = _own_view(mind, "BallotForm", "top_choice")
     ranked = sorted(utilities, key=lambda option: (-stated_scores[option], -utilities[option]))
     rejected = [option for option in ranked if stated_scores[option] < 0]
@@ -249,7 +240,7 @@ _NOTHING_ELSE: Reply = {"new_option": "", "objection": ""}
 
 
 def answer_scores(mind: SimulatedRespondent) -> Reply:
-    """Return scores that are consistent with the member's own statement."""
+    """Return scores that fit the member's own statement."""
     utilities, stated_scores = _own_view(mind, "Score", "option")
     scores = {option: max(-4, min(4, round(value))) for option, value in utilities.items()}
     rejected = [option for option in utilities if stated_scores[option] < 0]
@@ -258,10 +249,8 @@ def answer_scores(mind: SimulatedRespondent) -> Reply:
 
 
 def own_scores(mind: SimulatedRespondent) -> Reply:
-    """Return the fields of a member's own scores, which no other member is shown.
-
-    The reason names the option with the best score.
-    """
+    """Return a member's own scores with a reason."""
+    # The reason names the option with the best score.
     utilities, _ = _own_view(mind, "Score", "option")
     best = max(utilities, key=lambda option: utilities[option], default="")
     return {"reason": _fill_sentence(mind, "wish", W=best) if best else ""} | answer_scores(mind)
@@ -275,11 +264,7 @@ def _reaction_sentence(
     *,
     content: bool,
 ) -> str:
-    """Return a member's reaction to a decision that gives the options `received`.
-
-    `rejected` holds those that the member rejects. `content` is True if the member accepts a
-    decision without the first choice.
-    """
+    # `content` is True if the member accepts a decision without the first choice.
     if first_choice in received:
         return _fill_sentence(mind, "glad", W=first_choice or "")
     if rejected:
@@ -293,7 +278,7 @@ def _reaction_sentence(
 
 
 class Meeting:
-    """The data that a mediator finds in a request."""
+    """What a mediator finds in a request."""
 
     def __init__(self, mind: SimulatedRespondent) -> None:
         self.mind = mind
@@ -356,8 +341,7 @@ class Meeting:
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal that gives all members the most common first choice.
 
-        With probability `follows`, the other first choices are added on other days. Each is for the
-        members who want it.
+        `follows`: the chance that other first choices are added on other days.
         """
         first_choices = self.tally.first_choices()
         wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])
@@ -386,8 +370,7 @@ class Meeting:
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return the sentence with which a member reacts to a decision.
 
-        A member who does not get the first choice accepts this if `content` is True, and otherwise
-        asks for it.
+        `content`: True if the member accepts a decision without the first choice.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]
@@ -395,12 +378,11 @@ class Meeting:
 
 
 def _row_key(passage: Passage) -> str:
-    """Return the key of the row from which a passage was quoted."""
+    # The key of the row from which the passage was quoted.
     return passage.source.id.partition("/")[2]
 
 
 def _text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last text of the request that quotes this table column, or "" if none does."""
     return next((passage.text for passage in reversed(_shown_passages(mind, column))), "")
 
 
@@ -430,12 +412,11 @@ def _format_allocations(shares: Sequence[Reply]) -> str:
 
 
 def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
-    """Return the fields of a proposal.
+    """Return the mediator's proposal.
 
-    If the request shows the operator's decision, the mediator states this decision. Otherwise the
-    mediator proposes one. With probability `follows`, it adds first choices of minorities on other
-    days.
+    `follows`: the chance that first choices of minorities are added.
     """
+    # If the request shows the operator's decision, the mediator states this decision.
     meeting = Meeting(mind)
     shares = meeting.in_force or meeting.propose_shares(follows)
     wants = [
@@ -478,11 +459,11 @@ def _strategy_label(mind: SimulatedRespondent) -> str:
 
 
 def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
-    """Return the fields of the mediator's reply in a feedback round.
+    """Return the mediator's reply in a feedback round.
 
-    If the asked member does not get the first choice, the mediator adds this option on another day
-    with probability `follows`.
+    `follows`: the chance that the first choice of the asked member is added.
     """
+    # The option is added on another day.
     meeting = Meeting(mind)
     name, shares = meeting.asked, meeting.in_force
     first_choice = meeting.tally.first_choice(name) if name else None

@@ -1,8 +1,7 @@
-"""The lines that `folkmoot show RUN [ID]` adds for a negotiation.
+"""The lines that `folkmoot show` adds for a negotiation."""
 
-Without an id, the lines list the decisions of the groups. With an id such as
-`family_01/C5/cuisine`, the lines are the dialogue about that topic.
-"""
+# Without an id, the lines list the decisions of the groups. With an id such as
+# `family_01/C5/cuisine`, the lines are the dialogue about that topic.
 
 from __future__ import annotations
 
@@ -23,10 +22,9 @@ WIDTH = 72
 
 
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield the decisions of a run, or the dialogue that the key names.
+    """Yield the decisions of a run, or one dialogue.
 
-    Args:
-        key: the parts of the id (group, condition and slot), or nothing for all decisions.
+    `key`: group, condition and slot of the dialogue, or nothing for all decisions.
 
     Raises InputError if the run has no such group, condition or slot.
     """

@@ -1,4 +1,4 @@
-"""The tables of a negotiation, one class per table, and the functions that make their rows."""
+"""The tables of a negotiation, and the functions that make their rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OfGroup(Row):
 
 
 class OfSession(OfGroup):
-    """The columns that identify a session (a group under a condition)."""
+    """The columns that identify a group under a condition."""
 
     condition: str = column(
         "C1 single user, C2 no mediation, C3 raw, C4 guided, C5 guided with feedback"
@@ -69,7 +69,7 @@ class MemberRow(OfGroup, table="members", key=("group_id", "member_id")):
 
 
 class TopicRow(Row, table="topics", key=("topic",)):
-    """A topic with its label, question and usual options, as prompts quote them."""
+    """A topic with its label, question and usual options."""
 
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
@@ -79,7 +79,7 @@ class TopicRow(Row, table="topics", key=("topic",)):
 
 
 class StrategyRow(Row, table="strategies", key=("group_type", "topic")):
-    """A row of the strategy table, for the group types of the run."""
+    """A row of the strategy table."""
 
     group_type: str = column("type of group")
     topic: str = column("the decision")
@@ -105,7 +105,7 @@ class PreferenceRow(OfGroup, table="preferences"):
 
 
 class TalkRow(UtteranceRow):
-    """An utterance of a negotiation, with the columns of this study."""
+    """An utterance of a negotiation."""
 
     group_id: str = column("group of travellers")
     group_type: str = column("type of group")
@@ -125,8 +125,9 @@ class TalkRow(UtteranceRow):
 
 
 class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topic", "option")):
-    """One option that can be decided. `condition` is `all` if a statement named the option."""
+    """One option that can be decided."""
 
+    # The condition is `all` if a statement named the option.
     option: str = column("option under negotiation")
     usual: bool = column("whether it is one of the usual options of the topic")
 
@@ -153,7 +154,7 @@ class ShownShareRow(
     key=("group_id", "condition", "topic", "step", "share"),
     from_replies=True,
 ):
-    """One share of a decision in the prompts of one step."""
+    """One part of a decision in the prompts of one step."""
 
     step: str = column(
         "step of the prompts that contain the share: operator, round1, round2 … (feedback), or "
@@ -166,8 +167,9 @@ class ShownShareRow(
 
 
 class OwnScoreRow(OfGroup, table="own_scores"):
-    """One member's own score of one option. Only the researcher gets this score."""
+    """One member's own score of one option."""
 
+    # Only the researcher gets this score.
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
     entered: str = column(
@@ -245,7 +247,7 @@ class PortionRow(OfDecision, table="portions"):
 
 
 class ConfirmationRow(OfDecision, table="confirmations"):
-    """One member's answer to the question whether the record matches the dialogue."""
+    """One member's answer to the question whether the recorded decision is right."""
 
     member_id: str = column("id of the member in the group")
     confirmed: bool | None = column(
@@ -379,7 +381,7 @@ class SatisfactionRow(OfDecision, table="satisfaction"):
 
 
 class MeasuresRow(OfSession, table="measures"):
-    """The measures of a session: one group under one condition."""
+    """The measures of one group under one condition."""
 
     satisfaction: float | None = column(
         "mean member score of the decisions, −4 to 4; an open slot counts as −4"
@@ -421,21 +423,17 @@ class MeasuresRow(OfSession, table="measures"):
 
 
 class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
-    """The measures of a session, computed without decisions for which a question was asked again.
+    """The measures of a session without decisions that needed a repeated question."""
 
-    Such a decision is left out under all conditions of the group. A group without such decisions
-    has no row.
-    """
-
+    # A decision for which a question was asked again is left out under all conditions of the group.
+    # A group without such decisions has no row.
     left_out: int = column("decisions of the group that are left out")
 
 
 class TripRow(OfSession, table="trips"):
-    """The decisions of a session in the input format of TripCraft's planner.
+    """The decisions of a session in the input format of TripCraft's planner."""
 
-    The researcher's trip file may add columns with reference information.
-    """
-
+    # The researcher's trip file may add columns with reference information.
     org: str = column("where the trip starts")
     dest: str = column("where it goes")
     days: str = column("days")
@@ -470,7 +468,8 @@ _DTYPES = {"bool": pl.Boolean, "int": pl.Int64, "float": pl.Float64, "text": pl.
 
 
 def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
-    """Return a table of a run. Columns that an earlier version did not record are null."""
+    """Return a table of a run."""
+    # Columns that an earlier version did not record are null.
     kinds = {name: _DTYPES[kind] for name, kind in row.columns().items()}
     if not run.has_table(row.table):
         return pl.DataFrame(schema=kinds)
@@ -480,11 +479,11 @@ def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return the reason why a run has no usable result.
+    """Return why a run has no usable result.
 
-    A run is unusable if no preference or no reply of the mediator could be read. Return an empty
-    string for a usable run.
+    Returns "" for a usable run.
     """
+    # A run is unusable if no preference or no reply of the mediator could be read.
     if run.read_table("preferences")["text"].is_null().all():
         return "no stated preference could be read"
     mediated = run.read_table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
@@ -549,9 +548,9 @@ def decision_rows(
 ) -> Iterator[Row]:
     """Yield the rows of all tables about one decision.
 
-    All three measures are by member id. `satisfaction` has the known values, and `unknown` says why
-    the others are unknown. `covered` is 1 for members who get an option that they favour, and
-    otherwise 0.
+    - `satisfaction`: the known values, by member id.
+    - `unknown`: why the other values are unknown, by member id.
+    - `covered`: 1 for members who get an option that they favour, otherwise 0.
     """
     topic = case.topic(slot_decision.topic)
     decision_key = ids_of_decision(case, topic)
@@ -611,14 +610,17 @@ def decision_rows(
 
 
 def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
-    """Return the row with the measures of a session. NaN becomes an empty cell."""
+    """Return the row with the measures of a session.
+
+    NaN becomes an empty cell.
+    """
     return MeasuresRow.from_source(_finite_values(values), **ids_of(case))
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return a session's measures as a row, without decisions after a repeated question.
+    """Return a session's measures without decisions that needed a repeated question.
 
-    `left_out` is the number of those decisions.
+    `left_out`: the number of these decisions.
     """
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 

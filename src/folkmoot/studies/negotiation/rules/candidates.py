@@ -1,8 +1,7 @@
-"""The options on the table: the options that members' texts and ballots name or describe.
+"""The options that members' texts and ballots name or describe."""
 
-`candidate_options` collects these options before the vote is counted. `tally` scores each option in
-the texts and ballots.
-"""
+# `candidate_options` collects these options before the vote is counted. `tally` scores each option
+# in the texts and ballots.
 
 from __future__ import annotations
 
@@ -43,16 +42,16 @@ _OBJECT_STARTS = frozenset(_STARTS.split())
 def candidate_options(
     catalogue: Sequence[str], texts: Mapping[str, str], ballots: Mapping[str, Ballot] | None = None
 ) -> tuple[str, ...]:
-    """Return the options on the table (those that can be decided) in alphabetical order.
+    """Return the options that can be decided, in alphabetical order.
 
-    An option of the catalogue is on the table if at least one text names it, in favour or not. A
-    text that names none in favour adds an option in the member's own words. These are the words
-    after a positive cue (such as "prefer") up to the end of the clause. A text of at most three
-    words ("cheap, please") is taken as a whole.
-
-    Top choices and acceptable options of ballots are on the table as well. Options that differ only
-    in case, plurals or accents are one option. The order of members has no influence.
+    `catalogue`: the usual options of the topic.
     """
+    # An option of the catalogue is on the table if at least one text names it, in favour or not. A
+    # text that names none in favour adds an option in the member's own words. These are the words
+    # after a positive cue (such as "prefer") up to the end of the clause. A text of at most three
+    # words ("cheap, please") is taken as a whole.
+    # Top choices and acceptable options of ballots are on the table as well. Options that differ
+    # only in case, plurals or accents are one option. The order of members has no influence.
     candidates: dict[tuple[str, ...], str] = {}
     for text in texts.values():
         mentions = find_mentions(text, catalogue)
@@ -68,10 +67,9 @@ def candidate_options(
 
 
 def normalise_entry(entry: str) -> str:
-    """Return an entry of a ballot as an option: lower case, single spaces, no list marks.
+    """Return an entry of a ballot as an option in lower case.
 
-    Return an empty string if the entry is empty, says that there is no option, or has more than
-    `MOST_WORDS` words.
+    Returns "" if the entry names no option or has more than `MOST_WORDS` words.
     """
     text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
     text = " ".join(text.split())
@@ -92,10 +90,7 @@ def _add_candidate(
 
 
 def _own_words(text: str) -> set[str]:
-    """Return the options that a member describes in own words, such as phrases after "prefer".
-
-    A very short text without a word like "prefer" or "not" is itself an option.
-    """
+    # A very short text without a word like "prefer" or "not" is itself an option.
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
     if len(words) <= BARE_WORDS and not cues & set(words) and words not in NOTHING:
@@ -112,16 +107,13 @@ def _own_words(text: str) -> set[str]:
 
 
 def _wish_object(words: Sequence[str]) -> list[str]:
-    """Return the thing that is wished for, from the words after "prefer".
-
-    For example, "to visit the castle" gives "castle".
-    """
+    # The words after "prefer": "to visit the castle" gives "castle".
     with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
     return _between_small_words(words[2:] if with_object else words)
 
 
 def _as_written(phrase: Sequence[str], text: str) -> str:
-    """Return stemmed words with the endings that they have in the text: "tapas", not "tapa"."""
+    # Stemmed words get the endings that they have in the text: "tapas", not "tapa".
     written_forms: dict[tuple[str, ...], str] = {}
     for token in re.findall(r"[\w'’]+", text.casefold()):
         written_forms.setdefault(words_of(token), token)

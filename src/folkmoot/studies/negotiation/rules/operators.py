@@ -1,9 +1,8 @@
-"""The sixteen operators: rules that decide a topic from the scores of the members.
+"""The sixteen operators: rules that decide a topic from the scores of the members."""
 
-Each operator is a pure function of a tally. Ties are broken by the higher total score, then
-alphabetically. The parents' vote has another rule: the fewest strong rejections, then
-alphabetically.
-"""
+# Each operator is a pure function of a tally. Ties are broken by the higher total score, then
+# alphabetically. The parents' vote has another rule: the fewest strong rejections, then
+# alphabetically.
 
 from __future__ import annotations
 
@@ -22,12 +21,10 @@ SHARED, BRANCH = "shared backbone", "optional branch"
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """One option in a decision, with its members and its time.
+    """One option in a decision, with its members and its time."""
 
-    Portions with the same `when` apply at the same time, for example several house rules. Portions
-    with different times follow each other.
-    """
-
+    # Portions with the same `when` apply at the same time, for example several house rules.
+    # Portions with different times follow each other.
     option: str
     members: tuple[str, ...]
     when: str = WHOLE_TRIP
@@ -84,7 +81,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The inputs of a decision rule (operator) besides the members' scores."""
+    """What a rule needs to decide, besides the members' scores."""
 
     # The row of the strategy table.
     strategy: Strategy
@@ -95,10 +92,11 @@ class Case:
 def apply_operator(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> Outcome:
-    """Apply the decision rule (operator) of a strategy to a tally, for a trip of `days` days.
+    """Return the decision that the rule of a strategy makes.
 
-    Without a conflict, rules that split the group keep all members together.
+    `days`: the length of the trip.
     """
+    # Without a conflict, rules that split the group keep all members together.
     operator = strategy.operator
     if not tally.options:
         return Outcome(None, (), ("Nobody named an option.",), operator=operator)
@@ -116,11 +114,9 @@ def apply_operator(
 def counterfactual_outcomes(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> dict[str, Outcome]:
-    """Return the decision that each operator would make on this tally, by operator.
-
-    Some operators give members of one role (such as parents) the right to rule options out. If the
-    strategy table names no such role for an operator, all members have this right.
-    """
+    """Return the decision that each operator would make on the same scores."""
+    # Some operators give members of one role (such as parents) the right to rule options out. If
+    # the strategy table names no such role for an operator, all members have this right.
     binding = {
         row.operator: row.binding
         for (kind, _), row in strategy_table().items()
@@ -159,9 +155,9 @@ def pick_best(
 ) -> Pick:
     """Return the option with the highest key.
 
-    Ties are broken by total score, then alphabetically. If `by_score` is False, the total score is
-    not used.
+    `by_score`: True if the total score breaks ties.
     """
+    # Remaining ties are broken alphabetically.
     candidates = list(tally.options if options is None else options)
     keys = {option: key(option) for option in candidates}
     # Keys are tuples, so a later criterion decides only between options that are equal in the
@@ -189,8 +185,8 @@ def allocate_own_choices(
 ) -> Outcome:
     """Return an outcome that gives each option to the members listed for it.
 
-    `members_by_option` maps options to member ids. `chosen` is the option that sums up the outcome.
-    `pick` says which criterion decided, and by what lead.
+    - `chosen`: the option that sums up the outcome.
+    - `pick`: the criterion that decided, and its lead.
     """
     portions = tuple(
         Portion(option, tuple(member_ids)) for option, member_ids in members_by_option.items()
@@ -203,14 +199,14 @@ def allocate_own_choices(
 
 
 def format_names(tally: Tally, ids: Sequence[str]) -> str:
-    """Return the names of members for a sentence: "Parent 1 and Child 2"."""
+    """Return the names of members for a sentence, such as "Parent 1 and Child 2"."""
     return join_words([member.name for member in tally.voters if member.id in ids])
 
 
 def first_choice_groups(
     tally: Tally, voters: Sequence[Member] | None = None
 ) -> dict[str, list[str]]:
-    """Return first choice → ids of the members with this first choice. Options are alphabetical."""
+    """Return the members with each first choice, in alphabetical order of options."""
     return _by_option(tally.first_choices(voters))
 
 
@@ -228,7 +224,8 @@ def _by_option(choice: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def decide_by_approval(tally: Tally, case: Case) -> Outcome:
-    """Pick the option with the most approvals. A score above zero is an approval."""
+    """Pick the option with the most approvals."""
+    # A score above zero is an approval.
     pick = pick_best(tally, lambda option: (len(tally.supporting_voters(option)),))
     count, option = len(tally.supporting_voters(pick.option)), pick.option
     approval_text = f"{count} of {len(tally.voters)} members approve of {option}"
@@ -246,7 +243,8 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
 
 
 def least_misery(tally: Tally, case: Case) -> Outcome:
-    """Pick the option with the fewest strong rejections. Ties go to the highest minimum score."""
+    """Pick the option with the fewest strong rejections."""
+    # Ties go to the highest minimum score.
     pick = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)), tally.lowest_score(option))
     )
@@ -259,10 +257,8 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
 
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
-    """Pick the best option that all members support.
-
-    If there is none, pick the option with the fewest strong rejections.
-    """
+    """Pick the best option that all members support."""
+    # If there is none, the option with the fewest strong rejections is picked.
     shared_options = [
         option
         for option in tally.options
@@ -278,10 +274,8 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
 
 
 def higher_preference(tally: Tally, case: Case) -> Outcome:
-    """Pick, among the members' first choices, the option with the highest single score.
-
-    Members who wanted another option are promised it in return.
-    """
+    """Pick the first choice with the highest single score."""
+    # Members who wanted another option are promised it in return.
     first_choice_members = first_choice_groups(tally)
     strongest = {
         option: max(
@@ -315,11 +309,9 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
-    """Let only the parents vote, each for their own first choice.
-
-    Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If no
-    parent wants any option, the fewest strong rejections among the parents decide.
-    """
+    """Let only the parents vote, each for their own first choice."""
+    # Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If
+    # no parent wants any option, the fewest strong rejections among the parents decide.
     parents = tally.of_role(case.strategy.binding)
     votes_cast = {member.id: tally.first_choice(member.id) for member in parents}
     vote_counts = {
@@ -356,13 +348,11 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 
 
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
-    """Remove the options that a binding member strongly rejects, then pick from the rest.
-
-    Binding members have the role that decides under this strategy (such as parent). The pick is the
-    remaining option with their highest total score. House rules can apply together, so the decision
-    holds all remaining ones that a binding member supports. If no option remains, the least
-    rejected one is picked and the outcome is marked as infeasible.
-    """
+    """Pick the best option that no binding member strongly rejects."""
+    # Binding members have the role that decides under this strategy (such as parent). The pick is
+    # the remaining option with their highest total score. House rules can apply together, so there
+    # the decision holds all remaining rules that a binding member supports. If no option remains,
+    # the least rejected one is picked and the outcome is marked as infeasible.
     binding = tally.of_role(case.strategy.binding)
     removed = {
         option: rejecting
@@ -407,13 +397,11 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 
 
 def include_both(tally: Tally, case: Case) -> Outcome:
-    """Divide the group into two sides, and give each side its favourite option on separate days.
-
-    The sides are the two roles of the group. In a group with a single role, the members who want
-    the top option form one side, and all others the second. If both sides have the same favourite,
-    the second side gets its second-best option. Options that a member rejects and no member
-    supports are left out.
-    """
+    """Give each of two sides of the group its favourite option on separate days."""
+    # The sides are the two roles of the group. In a group with a single role, the members who want
+    # the top option form one side, and all others the second. If both sides have the same
+    # favourite, the second side gets its second-best option. Options that a member rejects and no
+    # member supports are left out.
     side_a, side_b = _opposing_sides(tally)
     bearable_options = [
         option
@@ -472,10 +460,8 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """Give all members one shared option, plus each member's own first choice.
-
-    The shared option is the one with the fewest strong rejections.
-    """
+    """Give all members one shared option, plus each member's own first choice."""
+    # The shared option is the one with the fewest strong rejections.
     frame = least_misery(tally, case)
     shared_option = frame.selected_option or ""
     pick = Pick(shared_option, frame.decided_by, frame.margin)
@@ -485,10 +471,8 @@ def self_select(tally: Tally, case: Case) -> Outcome:
 
 
 def individual_choice(tally: Tally, case: Case) -> Outcome:
-    """Give each member the member's first choice.
-
-    A member without a first choice gets the most common one.
-    """
+    """Give each member the member's first choice."""
+    # A member without a first choice gets the most common one.
     first_choice_members = first_choice_groups(tally)
     common_pick = pick_best(tally, lambda option: (len(first_choice_members.get(option, ())),))
     return allocate_own_choices(tally, _own_choices(tally, common_pick.option), None, common_pick)
@@ -501,10 +485,8 @@ def _own_choices(tally: Tally, fallback: str) -> dict[str, list[str]]:
 
 
 def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
-    """Give each day to one member in turn.
-
-    On a member's day, all members get that member's first choice.
-    """
+    """Give each day to one member in turn."""
+    # On a member's day, all members get that member's first choice.
     owners = list(tally.first_choices()) or [member.id for member in tally.voters]
     portions = []
     for day in range(case.days):
@@ -519,11 +501,10 @@ def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
 
 
 def log_roll(tally: Tally, case: Case) -> Outcome:
-    """Give each option to the member who values it most, then alternate these options by day.
-
-    Values are compared as shares of each member's positive scores. A member without any option then
-    gets the best-liked option that another member can spare.
-    """
+    """Give each option to the member who values it most."""
+    # The options then alternate by day. Values are compared as shares of each member's positive
+    # scores. A member without any option then gets the best-liked option that another member can
+    # spare.
     # The first step of Adjusted Winner (Brams & Taylor 1996).
     wins = _traded_options(tally)
     order = [member.id for member in tally.voters if wins[member.id]]
@@ -555,7 +536,7 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
 
 
 def _traded_options(tally: Tally) -> dict[str, list[str]]:
-    """Return the options that each member gets in a trade, the member's favourite first."""
+    # The member's favourite comes first.
     points = {member.id: _score_points(tally, member.id) for member in tally.voters}
     wins: dict[str, list[str]] = {member.id: [] for member in tally.voters}
     for option in tally.ranked_options():
@@ -578,7 +559,7 @@ def _traded_options(tally: Tally) -> dict[str, list[str]]:
 
 
 def _score_points(tally: Tally, voter: str) -> dict[str, float]:
-    """Return a voter's positive scores as shares of their sum, all 0 if no score is positive."""
+    # Positive scores as shares of their sum, all 0 if no score is positive.
     positive_scores = {option: max(0.0, tally.score_of(voter, option)) for option in tally.options}
     total = math.fsum(positive_scores.values())
     # Rounding makes equal shares compare as equal in spite of floating-point errors.
@@ -611,12 +592,10 @@ def _release_option(
 
 
 def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
-    """Let members with the same wishes form clusters, and give each cluster its option.
-
-    A cluster option is an option that is the first choice of two or more members. Each member joins
-    the cluster option that the member scores highest. A member who likes no cluster option gets the
-    member's own first choice.
-    """
+    """Give each cluster of members with the same wishes its option."""
+    # A cluster option is an option that is the first choice of two or more members. Each member
+    # joins the cluster option that the member scores highest. A member who likes no cluster option
+    # gets the member's own first choice.
     shared_options = [
         option for option, member_ids in first_choice_groups(tally).items() if len(member_ids) > 1
     ]
@@ -638,11 +617,9 @@ def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
 
 
 def shared_first(tally: Tally, case: Case) -> Outcome:
-    """Pick one shared option with the fewest strong rejections.
-
-    Members who strongly reject the shared option get their own first choices. All other members get
-    the shared option.
-    """
+    """Pick a shared option, with exceptions for members who strongly reject it."""
+    # The shared option has the fewest strong rejections. The exceptions are the members' own first
+    # choices.
     chosen, settled, margin = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)),)
     )
@@ -673,17 +650,16 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
 
 
 def decide_together(tally: Tally, case: Case) -> Outcome:
-    """Pick the least rejected option, because the members agree and no split is needed."""
+    """Pick the least rejected option for all members."""
+    # The members agree, so no split is needed.
     outcome = least_misery(tally, case)
     steps = ("Nobody wants to part, so all stay together.", *outcome.steps)
     return replace(outcome, steps=steps, fell_back_to="least_misery")
 
 
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
-    """Split the group into two branches, around the top two options of the tally.
-
-    Every member joins the branch with the option that the member prefers.
-    """
+    """Split the group into two branches, around the two best options."""
+    # Every member joins the branch with the option that the member prefers.
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
     totals = [tally.total(option) for option in tally.ranked_options()]
     # The lead of the second option over the third.
@@ -701,12 +677,10 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
-    """Give all members a shared option, and some members an optional branch.
-
-    The shared option has the fewest strong rejections. The branch is another option. It has the
-    highest total score among members who did not get their first choice. Those of them who support
-    it join the branch.
-    """
+    """Give all members a shared option, and some members an optional branch."""
+    # The shared option has the fewest strong rejections. The branch is another option. It has the
+    # highest total score among members who did not get their first choice. Those of them who
+    # support it join the branch.
     outcome = least_misery(tally, case)
     backbone = outcome.selected_option or ""
     portions = [allocate_to_all(tally, backbone, SHARED)]

@@ -1,8 +1,7 @@
-"""The JSON answer types of mediator and members, and the parsers of their answers.
+"""The answer types of mediator and members, and the parsers of their answers."""
 
-Under all conditions with a mediator, a decision is stated in the same JSON fields. No decision is
-read from prose. Members, options and times must be values from a list.
-"""
+# Under all conditions with a mediator, a decision is stated in the same JSON fields. No decision is
+# read from prose. Members, options and times must be values from a list.
 
 from __future__ import annotations
 
@@ -240,16 +239,13 @@ def json_answer(
     order: str = "source",
     fallback: M | None = None,
 ) -> Json[M]:
-    """Return the answer type of a reply, with listed values in its JSON schema.
+    """Return the answer type of a JSON reply.
 
-    Args:
-        model: the pydantic model of the reply.
-        options: path of a field, such as `decision.option` → its allowed values.
-        order: the order of the fields, `source` or `reason_first`.
-        fallback: the value that replaces an unreadable reply, or None for a missing answer.
-
-    The field `top_choice` also accepts answers such as "none of these".
+    - `options`: the allowed values of each field, such as `decision.option`.
+    - `order`: the order of the fields, `source` or `reason_first`.
+    - `fallback`: replaces an unreadable reply, or None for a missing answer.
     """
+    # The field `top_choice` also accepts answers such as "none of these".
     allowed = {
         path: with_ways_out(texts) if path.endswith("top_choice") else tuple(texts)
         for path, texts in options.items()
@@ -293,7 +289,10 @@ TIMES = "times (days or parts of a day)"
 
 
 def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Return the parsed ballot. Its entries are matched to `options`."""
+    """Return the parsed ballot.
+
+    `options`: the options that its entries may name.
+    """
     way_out = parse_way_out(form.top_choice)
     if way_out is not None and way_out.reason == DECLINED:
         return BallotRead(None, missing=DECLINED)
@@ -315,12 +314,10 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
 
 
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Return scores as a parsed ballot.
-
-    An option without a score entry is recorded as a problem, so that the question is asked again.
-    The option with the highest score is the top choice. Other options with scores above zero are
-    acceptable.
-    """
+    """Return scores as a parsed ballot."""
+    # An option without a score entry is recorded as a problem, so that the question is asked again.
+    # The option with the highest score is the top choice. Other options with scores above zero are
+    # acceptable.
     unmatched: list[str] = []
     scores: dict[str, float] = {}
     stated_options: set[str] = set()
@@ -352,9 +349,8 @@ def read_hard_no(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options that a member firmly rejects, and rejections that name no option.
 
-    `own_option` is a new option that the member adds to `options`, or "". Rejections come from the
-    fields `hard_no` and `objection` of the form. Entries of `hard_no` that name no option are also
-    added to `unmatched`.
+    - `unmatched`: gets the entries of `hard_no` that name no option.
+    - `own_option`: a new option of the member, or "".
     """
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
@@ -365,10 +361,8 @@ def read_hard_no(
 def _match_all(
     entries: Iterable[str], options: Sequence[str], unmatched: list[str], own: str = ""
 ) -> tuple[str, ...]:
-    """Return the distinct options that match entries. Add entries without a match to `unmatched`.
-
-    `own` is the new option of the same reply, or "". Entries such as "none of these" are skipped.
-    """
+    # Entries without a match are added to `unmatched`, and entries such as "none of these" are
+    # skipped. `own` is the new option of the same reply, or "".
     known_options = (*options, own) if own else tuple(options)
     matched: dict[str, None] = {}
     for entry in entries:
@@ -388,12 +382,14 @@ def _match_all(
 def sort_lines(
     dialogue: Sequence[Spoken], names: Sequence[str]
 ) -> tuple[str, list[tuple[str, str]], int]:
-    """Return (the mediator's opening, the members' lines, the number of dropped lines).
+    """Return the mediator's opening, the members' lines, and the number of dropped lines.
 
-    The mediator wrote all utterances in `dialogue`. The opening is the first utterance under its
-    own name (System). A member's line is (name, text). A line without text or with an unknown
-    speaker is dropped.
+    `names`: the names of the members.
+
+    A line is a name and a text.
     """
+    # The mediator wrote all utterances in `dialogue`. The opening is the first utterance under its
+    # own name (System). A line without text or with an unknown speaker is dropped.
     by_key = {fold_name(name): name for name in names}
     opening = ""
     lines: list[tuple[str, str]] = []
@@ -416,7 +412,7 @@ OPEN_TIME = "time left open"
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A decision, as parsed from a statement of the mediator."""
+    """A decision that the mediator stated."""
 
     # The options, each with its members and time.
     portions: tuple[Portion, ...] = ()
@@ -433,7 +429,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The values that a mediator's statement may name: options, members and times."""
+    """The options, members and times that a mediator's statement may name."""
 
     group: Group
     topic: str
@@ -446,7 +442,7 @@ class Vocabulary:
 
     @property
     def allowed_values(self) -> dict[str, Sequence[str]]:
-        """The allowed values of each field, for the JSON schema in the request."""
+        """The allowed values of each field of a reply."""
         names = [member.name for member in self.group.members]
         values: dict[str, Sequence[str]] = {
             "decision.option": (*self.options, NONE_OF_THESE),
@@ -456,12 +452,10 @@ class Vocabulary:
 
 
 def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
-    """Return the mediator's statement with the listed names of options, members and times.
-
-    Entries that differ only in times or only in members are merged. If a member gets several
-    options for the whole trip, each option gets a part of the trip. House rules are not divided in
-    this way, because several rules can apply at once.
-    """
+    """Return the decision that the mediator's reply states."""
+    # Entries that differ only in times or only in members are merged. If a member gets several
+    # options for the whole trip, each option gets a part of the trip. House rules are not divided
+    # in this way, because several rules can apply at once.
     group, in_force = vocabulary.group, vocabulary.in_force
     not_options: list[str] = []
     not_members: list[str] = []
@@ -509,7 +503,7 @@ def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
 
 
 def _option_of(share: Share, options: Sequence[str], forbidden: Sequence[str]) -> str | None:
-    """Return the option of an entry, or None if it names none or a forbidden one."""
+    # None if the entry names no option or a forbidden one.
     if share.option and parse_way_out(share.option) is None:
         return match_option(share.option, options)
     option = new_option_of(share.new_option, options)
@@ -548,19 +542,18 @@ def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
 
 
 def summary_option(portions: Sequence[Portion]) -> str | None:
-    """Return the option that most members get, or None for an empty decision.
+    """Return the option that most members get.
 
-    In a tie, the first of the tied options counts.
+    Returns None for an empty decision.
     """
+    # In a tie, the first of the tied options counts.
     receivers = _who_gets(portions)
     return max(receivers, key=lambda option: len(receivers[option]), default=None)
 
 
 def same_allocation(first: Sequence[Portion], second: Sequence[Portion]) -> bool:
-    """Return True if two decisions give each option to the same members.
-
-    Times are ignored.
-    """
+    """Return True if two decisions give each option to the same members."""
+    # Times are ignored.
     return _who_gets(first) == _who_gets(second)
 
 

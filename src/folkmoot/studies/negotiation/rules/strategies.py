@@ -1,9 +1,8 @@
-"""The design of the study: slots, topics, group types, conditions, strategies and groups.
+"""The design of the study: topics, group types, conditions, strategies and groups."""
 
-A slot is one of the seven parts of a trip that are decided. A topic is a slot, or one of the two
-parts of the slot lodging. The strategy table (strategies.csv, 5 × 8 rows) and the usual options
-(options.yaml) are data files.
-"""
+# A slot is one of the seven parts of a trip that are decided. A topic is a slot, or one of the two
+# parts of the slot lodging. The strategy table (strategies.csv, 5 × 8 rows) and the usual options
+# (options.yaml) are data files.
 
 from __future__ import annotations
 
@@ -24,16 +23,14 @@ TOPICS = (*SLOTS[:-1], *LODGING)
 
 
 def slot_of(topic: str) -> str:
-    """Return the slot of a topic (one of the seven parts of a trip that are decided).
-
-    The two topics of lodging belong to the slot `lodging`.
-    """
+    """Return the part of the trip that a topic belongs to."""
+    # The two topics of lodging belong to the slot `lodging`.
     return "lodging" if topic in LODGING else topic
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One part of the trip to decide: its name in prompts, the question to members, and options."""
+    """One part of the trip to decide, with its question to members and its options."""
 
     id: str
     label: str
@@ -48,7 +45,7 @@ class Topic:
 def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
     """Return the eight topics in order.
 
-    `overrides`: topic → options that replace its usual options.
+    `overrides`: the options of topics, in place of the usual ones.
     """
     own_options = overrides or {}
     return tuple(
@@ -123,10 +120,11 @@ _ROLE_ALIASES = {
 
 
 def group_type(name: str) -> GroupType:
-    """Return the group type with this name or alias. Case and spacing do not matter.
+    """Return the group type with this name or alias.
 
     Raises ValueError if the name is unknown.
     """
+    # Case and spacing do not matter.
     id = _TYPE_ALIASES.get(_comparison_key(name), _comparison_key(name))
     for kind in GROUP_TYPES:
         if kind.id == id:
@@ -136,7 +134,8 @@ def group_type(name: str) -> GroupType:
 
 
 def role_id(name: str) -> str:
-    """Return the id of a role from its name. Case, spacing and plural do not matter."""
+    """Return the id of a role from its name."""
+    # Case, spacing and plural do not matter.
     return _ROLE_ALIASES.get(_comparison_key(name), _comparison_key(name))
 
 
@@ -206,7 +205,8 @@ class Strategy:
 
     @property
     def votes(self) -> bool:
-        """True if members fill in ballots under this strategy when there is a conflict."""
+        """True if members fill in ballots under this strategy."""
+        # They do so only when there is a conflict.
         return self.operator in VOTE_OPERATORS
 
 
@@ -215,23 +215,27 @@ _COLUMNS = tuple(field.name for field in fields(Strategy))
 
 
 def strategy_for(group_type: str, topic: str) -> Strategy:
-    """Return the strategy for a topic in groups of a type. Raises KeyError for unknown ids."""
+    """Return the strategy for a topic in groups of a type.
+
+    Raises KeyError for unknown ids.
+    """
     return strategy_table()[group_type, topic]
 
 
 @cache
 def strategy_table() -> Table:
-    """Return the strategy table of the package, after checking it."""
+    """Return the strategy table of the package."""
     return read_table(files(__package__).joinpath("strategies.csv").read_text(encoding="utf-8"))
 
 
 def read_table(text: str) -> Table:
-    """Return a strategy table from CSV text. Raises ValueError that lists all problems.
+    """Return a strategy table from CSV text.
 
-    The table must have one row for each pair of a group type (5) and a topic (8). Operators must be
-    known. A binding role (one that may rule options out) must exist in the group type. The
-    operators `hard_constraint` and `parent_vote_lower_misery` need a binding role.
+    Raises ValueError with all problems.
     """
+    # The table must have one row for each pair of a group type (5) and a topic (8). Operators must
+    # be known. A binding role (one that may rule options out) must exist in the group type. The
+    # operators `hard_constraint` and `parent_vote_lower_misery` need a binding role.
     columns, rows = read_csv(text, "strategies.csv")
     if columns != _COLUMNS:
         raise ValueError(f"strategy table: columns must be {', '.join(_COLUMNS)}")
@@ -303,7 +307,7 @@ class Member:
 
     @property
     def full_description(self) -> str:
-        """The description of the persona from which a model plays the member."""
+        """The text from which a model plays the member."""
         return self.persona.rstrip() or f"a traveller, {self.name}."
 
 

@@ -1,9 +1,8 @@
-"""The vote parser: score each option in members' texts and ballots, and count the scores.
+"""The scores of options in members' texts and ballots, without model calls."""
 
-The parser compares words without differences of case, accents and width, and without plural and
-third-person endings. No model is called. `candidates` finds the options on the table. The file
-docs/decisions/0010-vote-parser.md covers cases that the source study leaves open.
-"""
+# The parser compares words without differences of case, accents and width, and without plural and
+# third-person endings. `candidates` finds the options on the table. The file
+# docs/decisions/0010-vote-parser.md covers cases that the source study leaves open.
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ _OR, _BETWEEN = frozenset({"or", "nor"}), frozenset({",", "or", "nor", "a", "an"
 # The same words come up in every text and option of a run, so stems and folded phrases are cached.
 @lru_cache(maxsize=50_000)
 def stem_word(word: str) -> str:
-    """Return a word without its plural or third-person ending ("diners" → "diner")."""
+    """Return a word without its ending: "diners" gives "diner"."""
     word = word.removesuffix("'s")
     if len(word) > 4 and word.endswith(("ches", "shes", "sses", "xes", "zes")):
         return word[:-2]
@@ -66,11 +65,9 @@ _STOP_STEMS = frozenset(stem_word(stop_word) for stop_word in STOP_WORDS)
 
 
 def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the clauses of a text, each as a tuple of words (see `words_of`).
-
-    A clause ends at a line end or a punctuation mark, but not at a comma or point inside a number.
-    The words "but" and "and not" begin a new clause.
-    """
+    """Return the clauses of a text, each as words in a common form."""
+    # A clause ends at a line end or a punctuation mark, but not at a comma or point inside a
+    # number. The words "but" and "and not" begin a new clause.
     return tuple(part for words in _split_sentences(text) for part in _comma_parts(words))
 
 
@@ -111,29 +108,29 @@ def _normalise_text(text: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def words_of(phrase: str) -> tuple[str, ...]:
-    """Return the words of a phrase in a common form, for comparisons ("Diners" → "diner").
-
-    Differences of case, accents and simple endings are removed.
-    """
+    """Return the words of a phrase in a common form: "Diners" gives "diner"."""
+    # Differences of case, accents and simple endings are removed.
     return tuple(stem_word(text) for text in _TOKEN.findall(_normalise_text(phrase)) if text != ",")
 
 
 def fold_option(text: str) -> tuple[str, ...]:
-    """Return the words of an option for comparisons: "Sushis" and "sushi" give the same result."""
+    """Return the words of an option for comparisons."""
+    # "Sushis" and "sushi" give the same result.
     return tuple(word.rstrip("s") or word for word in words_of(text))
 
 
 def match_option(entry: str, options: Iterable[str]) -> str | None:
-    """Return the listed option that an entry names, or None.
+    """Return the listed option that an entry names.
 
-    Differences of case, accents and plural endings are ignored.
+    Returns None if it names none.
     """
+    # Differences of case, accents and plural endings are ignored.
     folded = fold_option(entry)
     return next((option for option in options if folded and fold_option(option) == folded), None)
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the words of a text (see `words_of`) without stop words and cues ("not", "prefer")."""
+    """Return the words of a text without words such as "the", "not" and "prefer"."""
     ignored = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
     return frozenset(
         word for clause in split_clauses(text) for word in clause if word not in ignored
@@ -153,8 +150,6 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A clause of stemmed words."""
-
     words: tuple[str, ...]
     # For each word its option, or None.
     taken: tuple[str | None, ...]
@@ -163,7 +158,7 @@ class _Clause:
     spans: tuple[tuple[int, int, str], ...]
 
     def cue_near(self, start: int, end: int) -> bool:
-        """Return whether a negation cue (such as "not") is near the words from `start` to `end`."""
+        # A negation cue is a word such as "not".
         window = range(max(0, start - WINDOW), min(len(self.words), end + WINDOW))
         return any(self.taken[i] is None and self.words[i] in NEGATION_CUES for i in window)
 
@@ -173,10 +168,8 @@ class _Clause:
 
 
 def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
-    """Return every full mention of an option, in the order of the text.
-
-    Longer options take precedence: "brew pub" does not mention "pub".
-    """
+    """Return every full mention of an option, in the order of the text."""
+    # Longer options take precedence: "brew pub" does not mention "pub".
     mentions: list[Mention] = []
     for clause in _parse_clauses(text, options):
         for start, end, option in clause.spans:
@@ -186,16 +179,13 @@ def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
 
 
 def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
-    """Return the score of each option in a text, in the order of options.
-
-    An option that is named in full gets +2. A negation cue (such as "not") near a mention adds −4.
-    A positive cue (such as "prefer") before a mention without a negation adds +2. Each of the three
-    is added at most once. In a list of options ("A or B"), a cue near the list counts for all of
-    its options.
-
-    An option that is not named gets +1 for each distinct word in common with the text. Stop words,
-    words of other options and negated words do not count.
-    """
+    """Return the score of each option in a text."""
+    # An option that is named in full gets +2. A negation cue (such as "not") near a mention adds
+    # −4. A positive cue (such as "prefer") before a mention without a negation adds +2. Each of the
+    # three is added at most once. In a list of options ("A or B"), a cue near the list counts for
+    # all of its options.
+    # An option that is not named gets +1 for each distinct word in common with the text. Stop
+    # words, words of other options and negated words do not count.
     clauses = _parse_clauses(text, options)
     mentions_of: dict[str, list[Mention]] = {}
     for mention in find_mentions(text, options):
@@ -222,7 +212,8 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
 
 
 def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that a text names and never negates, in the order of first mention."""
+    """Return the options that a text names and never negates."""
+    # They are in the order of first mention.
     mentions = find_mentions(text, options)
     rejected = {mention.option for mention in mentions if mention.negated}
     return tuple(
@@ -231,10 +222,7 @@ def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
-    """Return the words outside of option names, by kind.
-
-    The kinds are "refused" (near a negation), "wanted" (after a wish) and "plain".
-    """
+    # The kinds are "refused" (near a negation), "wanted" (after a wish) and "plain".
     words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
     for clause in clauses:
         for i, word in enumerate(clause.words):
@@ -266,11 +254,9 @@ def _parse_clauses_once(text: str, options: tuple[str, ...]) -> tuple[_Clause, .
 def _claim_words(
     words: Sequence[str], by_length: dict[int, dict[tuple[str, ...], str]]
 ) -> list[tuple[int, int, str]]:
-    """Assign words to options and return (start, end, option) for each option that is named.
-
-    Longer options take precedence, then those further left. `by_length` maps a number of words to
-    the options of that length, by their words.
-    """
+    # (start, end, option) for each option that is named. Longer options take precedence, then those
+    # further left. `by_length` maps a number of words to the options of that length, by their
+    # words.
     taken = [False] * len(words)
     spans: list[tuple[int, int, str]] = []
     for length in sorted(by_length, reverse=True):
@@ -308,11 +294,8 @@ def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]
 
 
 def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[list[int]]:
-    """Return the lists of options in a sentence ("A, B, or C"), as indices of `spans`.
-
-    Commas join options only if "or" or "and" closes the list. In the ambiguous "No A, B and C" they
-    separate the options.
-    """
+    # The options of a list ("A, B, or C") are indices of `spans`. Commas join options only if "or"
+    # or "and" closes the list. In the ambiguous "No A, B and C" they separate the options.
     runs: list[list[int]] = []
     for i, (start, _, _) in enumerate(spans):
         gap = set(words[spans[i - 1][1] : start]) if i else {"."}
@@ -326,10 +309,7 @@ def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -
 def _kept_together(
     words: Sequence[str], spans: Sequence[tuple[int, int, str]], run: list[int]
 ) -> list[list[int]]:
-    """Divide neighbouring options of a sentence into lists ("A, B or C" is one list).
-
-    `run` and the result hold indices of `spans`.
-    """
+    # "A, B or C" is one list. `run` and the result hold indices of `spans`.
     gaps = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
     first = spans[run[0]][0]
     words_before = set(words[max(0, first - WINDOW) : first])
@@ -369,7 +349,7 @@ Voters = Sequence[Member]
 class Tally:
     """The scores of every member for every option.
 
-    Methods with a parameter `voters` count all voters if it is None.
+    `voters`: in all methods, None means all voters.
     """
 
     # Options are in alphabetical order, voters in the order of their ids.
@@ -393,7 +373,8 @@ class Tally:
         return math.fsum(weighted_scores) / math.fsum(member.weight for member in self.voters)
 
     def rejecting_voters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
-        """Return the ids of the voters who strongly reject the option (score at most −2)."""
+        """Return the ids of the voters who strongly reject the option."""
+        # A strong rejection is a score of −2 or less.
         selected = self._selected_voters(voters)
         return tuple(
             member.id for member in selected if self.score_of(member.id, option) <= STRONG_REJECTION
@@ -403,7 +384,8 @@ class Tally:
         return min(self.score_of(member.id, option) for member in self._selected_voters(voters))
 
     def supporting_voters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
-        """Return the ids of the voters who approve of the option (score above zero)."""
+        """Return the ids of the voters who approve of the option."""
+        # An approval is a score above zero.
         return tuple(
             member.id
             for member in self._selected_voters(voters)
@@ -411,12 +393,13 @@ class Tally:
         )
 
     def first_choice(self, voter: str) -> str | None:
-        """Return the option that a voter wants most, or None if no score is above zero.
+        """Return the option that a voter wants most.
 
-        The option is the top choice of the ballot, otherwise the one with the highest score. Ties
-        go to the option that the text names first, then to the higher total score, then
-        alphabetically.
+        Returns None if no score is above zero.
         """
+        # The option is the top choice of the ballot, otherwise the one with the highest score. Ties
+        # go to the option that the text names first, then to the higher total score, then
+        # alphabetically.
         wanted = [option for option in self.options if self.score_of(voter, option) > 0]
         ballot_choice = self.top.get(voter)
         if ballot_choice in wanted or not wanted:
@@ -426,7 +409,7 @@ class Tally:
         )
 
     def first_choices(self, voters: Voters | None = None) -> dict[str, str]:
-        """Return voter id → first choice, for the voters with a first choice."""
+        """Return the first choice of each voter who has one, by voter id."""
         selected = self._selected_voters(voters)
         return {
             member.id: wish
@@ -435,17 +418,19 @@ class Tally:
         }
 
     def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
-        """Return voter id → first choice, for voters who want another option than `selected`."""
+        """Return the first choices of voters who want another option than `selected`."""
         return {
             member_id: wish for member_id, wish in self.first_choices().items() if wish != selected
         }
 
     def ranked_options(self, voters: Voters | None = None) -> tuple[str, ...]:
-        """Return the options from the highest to the lowest total score. Ties are alphabetical."""
+        """Return the options from the highest to the lowest total score."""
+        # Ties are alphabetical.
         return tuple(sorted(self.options, key=lambda option: (-self.total(option, voters), option)))
 
     def of_role(self, role: str) -> tuple[Member, ...]:
-        """Return the voters with a role, or all voters if `role` is `all` or ""."""
+        """Return the voters with a role."""
+        # `all` and "" mean all voters.
         return tuple(member for member in self.voters if role in ("all", "", member.role))
 
     @property
@@ -464,9 +449,9 @@ def count_votes(
     options: Sequence[str],
     ballots: Mapping[str, Ballot] | None = None,
 ) -> Tally:
-    """Return the tally of the votes of `members`.
+    """Return the scores of all members for all options.
 
-    `texts` maps member ids to preference texts, for the members who stated one.
+    `texts`: the stated preferences by member id.
     """
     sorted_options = tuple(sorted(options))
     voters = tuple(sorted(members, key=lambda member: natural_sort_key(member.id)))
@@ -483,13 +468,11 @@ def count_votes(
 
 
 def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
-    """Return one member's scores: the scores of the text, changed by the ballot.
-
-    Scores on the ballot replace those of the text. A ballot without scores adds 1 to each
-    acceptable option. Its top choice gets at least the score of every acceptable option. A top
-    choice that the text does not name gets at least 2. An option that the ballot firmly rejects
-    always gets −2 or less.
-    """
+    """Return one member's scores from the text and the ballot."""
+    # Scores on the ballot replace those of the text. A ballot without scores adds 1 to each
+    # acceptable option. Its top choice gets at least the score of every acceptable option. A top
+    # choice that the text does not name gets at least 2. An option that the ballot firmly rejects
+    # always gets −2 or less.
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
         return result
@@ -519,7 +502,7 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Return which of the best-scored options the text names first, or None if it names none."""
+    # Among the options with the best score, the one that the text names first.
     highest = max(scores.values(), default=0)
     return next(
         (option for option in all_named(text, tuple(scores)) if scores[option] == highest), None
@@ -532,7 +515,7 @@ def all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
 
 
 class OptionDetails(TypedDict):
-    """The scores of one option in a vote, by member."""
+    """The scores of one option in a vote."""
 
     option: str
     total_score: float
@@ -541,7 +524,7 @@ class OptionDetails(TypedDict):
 
 
 class VoteSummary(TypedDict):
-    """The audit trail of a vote, with the field names of the source study."""
+    """The record of a vote, with the field names of the source study."""
 
     method: str
     strategy_id: str
@@ -566,10 +549,11 @@ class Coverage(TypedDict):
 def summarise_vote(
     tally: Tally, strategy_id: str, selected: str | None, ballots: str
 ) -> VoteSummary:
-    """Return the audit trail of a vote for the program that plans the trip.
+    """Return the record of a vote.
 
-    `ballots` is the state of the ballots: `collected`, `partial` or `missing`.
+    `ballots`: `collected`, `partial` or `missing`.
     """
+    # The record is for the program that plans the trip.
     is_parent_vote = strategy_id == "parent_vote_lower_misery"
     return {
         "method": "deterministic_vote_parser",
@@ -606,10 +590,11 @@ def describe_coverage(
 ) -> Coverage | None:
     """Return the promise to members who did not get their first choice.
 
-    `given` maps members to the options that the decision gives them. A member who already gets the
-    first choice is promised nothing. Return None if no option is selected, or if no member is
-    promised anything.
+    `given`: the options that the decision gives to each member.
+
+    Returns None if no option is selected or no member is promised anything.
     """
+    # A member who already gets the first choice is promised nothing.
     unmet_choices = tally.unmet_first_choices(selected)
     targets = {
         member_id: wish
@@ -628,21 +613,21 @@ OPEN_ANCHORS = ("own choice", "another choice")
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One of the two groups of a split: its option (`anchor`) and the member ids."""
+    """One of the two branches into which a group splits."""
 
     anchor: str
     members: tuple[str, ...]
 
 
 def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
-    """Return groups A and B of a split, for the top two options.
+    """Return the two branches of a split, for the two best options.
 
-    Each member joins the group of the option that the member prefers. With equal scores, members at
-    even positions join A, and those at odd positions join B. The tally needs at least two members.
-
-    If a group would be empty, it gets the member with the smallest difference of scores. In a tie
-    it gets the last of these members.
+    There must be at least two members.
     """
+    # Each member joins the group of the option that the member prefers. With equal scores, members
+    # at even positions join A, and those at odd positions join B.
+    # If a group would be empty, it gets the member with the smallest difference of scores. In a tie
+    # it gets the last of these members.
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     # `voters` are sorted by id, so the position of a voter does not depend on the order of the
     # input.

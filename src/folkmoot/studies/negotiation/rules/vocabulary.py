@@ -1,9 +1,8 @@
-"""The listed values of ballots and decision statements: options, members and times.
+"""The options, members and times that ballots and stated decisions may name."""
 
-An entry matches a listed value only if both are equal after folding. Folding removes differences of
-case, accents, width, simple plurals and closing marks. The parser never searches for a value inside
-an entry, because "anything but sushi" does not mean sushi.
-"""
+# An entry matches a listed value only if both are equal after folding. Folding removes differences
+# of case, accents, width, simple plurals and closing marks. The parser never searches for a value
+# inside an entry, because "anything but sushi" does not mean sushi.
 
 from __future__ import annotations
 
@@ -33,11 +32,12 @@ _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all d
 
 
 def new_option_of(entry: str, options: Iterable[str]) -> str | None:
-    """Return the option that an entry for a new option names, or None if it names none.
+    """Return the option that an entry for a new option names.
 
-    If a listed option fits the entry, its listed name is returned. An empty entry names none, and
-    so does one that only refers to listed options ("anything but sushi").
+    Returns None if it names none.
     """
+    # If a listed option fits the entry, its listed name is returned. An empty entry names none, and
+    # so does one that only refers to listed options ("anything but sushi").
     known = tuple(options)
     if option := match_option(entry, known):
         return option
@@ -53,20 +53,18 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
 
 
 def is_empty(entry: str) -> bool:
-    """Return True if an entry for a new option is blank or says that there is none."""
+    """Return True if an entry is blank or says that there is no option."""
     return not entry.strip() or parse_way_out(entry) is not None or words_of(entry) in NOTHING
 
 
 def fold_name(name: str) -> str:
-    """Return a member's name for comparison: lower case, single spaces, no underscores."""
+    """Return a member's name in a common form for comparisons."""
     return " ".join(name.replace("_", " ").casefold().split())
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return phrase → member ids, for phrases that mean several members, such as "the parents".
-
-    There is one phrase for all members, and one for each role with several (but not all) members.
-    """
+    """Return phrases such as "the parents", with the ids of the members they mean."""
+    # There is one phrase for all members, and one for each role with several (but not all) members.
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:
         ids = tuple(member.id for member in group.members if member.role == role.id)
@@ -80,9 +78,9 @@ def _plural_form(noun: str) -> str:
 
 
 def match_members(entry: str, group: Group) -> tuple[str, ...]:
-    """Return the ids of the members that an entry names, or an empty tuple if it names none.
+    """Return the ids of the members that an entry such as "everyone" names.
 
-    The entry may be a name or a word for several members (such as "everyone").
+    The result is empty if it names none.
     """
     folded = fold_name(entry.strip(" .,;:!"))
     if folded in _EVERYONE:
@@ -113,13 +111,14 @@ _DAY_RANGE = re.compile(r"(\d+)\s*(?:-|–|to|through)\s*(\d+)")
 
 
 def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None:
-    """Return a time in its standard spelling, or None if the text is not a time.
+    """Return a time in its standard spelling.
 
-    Args:
-        text: the time as the mediator wrote it.
-        days: length of the trip in days. Days after the trip are not accepted.
-        in_force: the times of the current decision, which a revision may repeat unchanged.
+    - `days`: the length of the trip in days.
+    - `in_force`: the times of the current decision.
+
+    Returns None if the text is not a time of the trip.
     """
+    # A revision may repeat the times of the current decision unchanged.
     time_text = " ".join(text.strip(" .;,()").split())
     folded = time_text.casefold()
     if folded in _WHOLE_TRIP:
@@ -146,7 +145,8 @@ def _listed_days(text: str, numbers: Sequence[int]) -> set[int]:
 
 
 def format_days(day_numbers: Iterable[int], days: int) -> str:
-    """Return days as a time, such as "Day 1 and Day 3", or as the whole trip if all are given."""
+    """Return days as a time, such as "Day 1 and Day 3"."""
+    # All days together are the whole trip.
     sorted_days = sorted(set(day_numbers))
     if days > 1 and sorted_days == list(range(1, days + 1)):
         return WHOLE_TRIP
@@ -154,14 +154,14 @@ def format_days(day_numbers: Iterable[int], days: int) -> str:
 
 
 def describe_members(group: Group) -> str:
-    """Return the phrases that mean several members ("everyone"), as one text for a prompt."""
+    """Return the phrases that mean several members, as one text for a prompt."""
     return join_words(list(groups_of_members(group)))
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
     """Return the text that asks again about entries that match no listed value.
 
-    `unmatched` maps the kind of value that is expected (such as option) to these entries.
+    `unmatched`: these entries by the kind of value that is expected.
     """
     return join_texts(
         " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())
