@@ -1,7 +1,6 @@
-"""Agreement of coders (Krippendorff's alpha) and of a participant's repeated answers (kappa).
+"""Agreement of coders (Krippendorff's alpha) and of a participant's repeated answers (kappa)."""
 
-If a model codes text, alpha compares the model with a second model, a second draw or a human.
-"""
+# If a model codes text, alpha compares the model with a second model, a second draw or a human.
 
 from __future__ import annotations
 
@@ -23,16 +22,19 @@ Z = 1.959963984540054
 
 
 def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
-    """Return Krippendorff's alpha: 1 if coders agree fully, 0 if they agree as often as by chance.
+    """Return Krippendorff's alpha: 1 if coders agree fully, 0 if only as often as by chance.
 
-    `ratings` (coders, units) are numbers, with NaN if a coder did not code a unit. Convert other
-    codes to numbers first: any numbers for `nominal`, ascending numbers for `ordinal`. The result
-    is NaN if no unit has two codes, or if all codes are equal. In the second case, chance agreement
-    cannot be separated from real agreement.
+        krippendorff_alpha([[1, 2, 2, 1], [1, 2, 2, 1]])  # 1.0
 
-    Customary limits of alpha are .80 for conclusions and .667 for tentative conclusions.
-    Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
+    - `ratings`: codes as numbers, shape (coders, units). NaN if a coder did not code a unit.
+    - `level`: `nominal` for any numbers, `ordinal` for ascending numbers, `interval` for amounts.
+
+    Customary limits are .80 for conclusions and .667 for tentative conclusions. NaN if no unit has
+    two codes, or if all codes are equal.
+
+    Source: Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
     """
+    # If all codes are equal, chance agreement cannot be separated from real agreement.
     values, by_unit = _by_unit(ratings)
     return float(_alpha_values(by_unit.sum(axis=0), values, level))
 
@@ -47,13 +49,16 @@ def krippendorff_interval(
     level: Level = "nominal",
     clusters: Sequence[Hashable] = (),
 ) -> Estimate:
-    """Return `krippendorff_alpha` with a 95 % interval.
+    """Return Krippendorff's alpha with a 95 % interval.
 
-    `ratings` (coders, units): see `krippendorff_alpha`. `clusters` (units,): the independent group
-    of each unit, such as the text that was coded. Without `clusters`, every unit is independent.
-    The interval is NaN if there are fewer than five clusters. For nominal codes, it is also NaN if
-    fewer than ten codes differ from the most frequent code.
+    - `ratings`: codes as numbers, shape (coders, units).
+    - `clusters`: the independent group of each unit, shape (units,). Default: every unit is
+      independent.
+
+    The interval is NaN with fewer than five clusters or too few rare codes.
     """
+    # For nominal codes, at least ten codes must differ from the most frequent code. A cluster is,
+    # for example, the text that was coded.
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)
     alpha = float(_alpha_values(total, values, level))
@@ -74,11 +79,8 @@ def krippendorff_interval(
 
 
 def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[float, float]:
-    """Return the lower and upper bound of alpha for nominal codes.
-
-    `parts` (clusters, values, values): how often two codes occur together in each cluster. `units`:
-    the number of units with at least two codes.
-    """
+    # For nominal codes. `parts` (clusters, values, values): how often two codes occur together.
+    # `units`: the number of units with at least two codes.
     codes = parts.sum(axis=(1, 2))
     apart = codes - np.trace(parts, axis1=1, axis2=2)
     share = float(apart.sum() / codes.sum())
@@ -98,10 +100,8 @@ def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[flo
 def _interval_of_distances(
     alpha: float, parts: FloatArray, values: FloatArray, level: Level
 ) -> tuple[float, float]:
-    """Return the lower and upper bound of alpha for ordinal or interval codes, or NaN for both.
-
-    `parts` (clusters, values, values): how often two codes occur together in each cluster.
-    """
+    # For ordinal or interval codes. `parts` (clusters, values, values): how often two codes occur
+    # together.
     if alpha >= 1:
         # Perfect agreement: every jackknife value is 1, so there is no variance to use.
         return math.nan, math.nan
@@ -115,10 +115,8 @@ def _interval_of_distances(
 
 
 def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the distinct codes, and for each unit how often each pair of codes occurs together.
-
-    `ratings` has the shape (coders, units). The counts have the shape (units, values, values).
-    """
+    # Returns the distinct codes, and how often each pair of codes occurs together: (units, values,
+    # values).
     codes = np.asarray(ratings, float)
     if codes.ndim != 2:
         raise ValueError(f"ratings must be (coders, units), got shape {codes.shape}")
@@ -127,11 +125,8 @@ def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 
 def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) -> FloatArray:
-    """Return Krippendorff's alpha of each coincidence matrix.
-
-    `coincidences` (…, values, values): entry (a, b) is the weight of the pairs of codes a and b.
-    Alpha is NaN for a matrix without pairs or with only one value.
-    """
+    # `coincidences` (…, values, values): entry (a, b) is the weight of the pairs of codes a and b.
+    # Alpha is NaN for a matrix without pairs or with only one value.
     per_value = coincidences.sum(axis=-1)
     n = per_value.sum(axis=-1)
     delta = _squared_distances(values, per_value, level)
@@ -142,11 +137,8 @@ def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) ->
 
 
 def _coincidence_matrices(codes: FloatArray, values: FloatArray) -> FloatArray:
-    """Return for each unit how often two codes occur together: (units, values, values).
-
-    Each pair of codes has the weight 1/(m − 1), where m is the number of codes of the unit. A unit
-    with fewer than two codes has only zeros.
-    """
+    # Returns (units, values, values). Each pair of codes has the weight 1/(m − 1), where m is the
+    # number of codes of the unit. A unit with fewer than two codes has only zeros.
     counts = np.array([(codes == value).sum(axis=0) for value in values], float).T.reshape(
         -1, len(values)
     )
@@ -181,16 +173,22 @@ def kappa_of_possible(
     questions: Sequence[Hashable] = (),
     who: Sequence[Hashable] = (),
 ) -> Estimate:
-    """Return how well two answers of each participant agree: Cohen's kappa over its maximum.
+    """Return how well two answers of each participant agree, from 0 by chance to 1.
 
-    0: the two answers of a participant agree no more than answers of two random participants. 1:
-    they agree as much as the two distributions of answers allow. So a move of all participants to
-    one option does not lower the result. The result is NaN if the maximum is hardly above chance.
+        kappa_of_possible(["yes", "no", "no"], ["yes", "no", "yes"])
 
-    `questions` (n,): the question of each pair of answers. Chance agreement is computed within
-    questions. `who` (n,): the participant, needed if a participant answered several questions.
-    Cohen (1960), doi:10.1177/001316446002000104.
+    - `first`, `last`: the two answers, shape (n,).
+    - `questions`: the question of each pair of answers, shape (n,).
+    - `who`: the participant, shape (n,). Needed if a participant answered several questions.
+
+    NaN if the answers leave hardly any room for agreement beyond chance.
+
+    Formula: Cohen's kappa divided by its largest possible value. Source: Cohen (1960),
+    doi:10.1177/001316446002000104.
     """
+    # The largest value is computed from the two distributions of answers, so a move of all
+    # participants to one option does not lower the result. Chance agreement is computed within
+    # questions.
     n = len(first)
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
@@ -222,10 +220,7 @@ def kappa_of_possible(
 def _tables_of(
     first: Sequence[Hashable], last: Sequence[Hashable], questions: Sequence[Hashable]
 ) -> list[FloatArray]:
-    """Return a table of counts for each question.
-
-    First answers are in rows and last answers in columns.
-    """
+    # One table for each question, with first answers in rows and last answers in columns.
     pairs: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
     for one, other, question in zip(first, last, questions, strict=True):
         pairs.setdefault(question, []).append((one, other))
@@ -240,10 +235,8 @@ def _tables_of(
 
 
 def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
-    """Return chance agreement, largest possible agreement, and the standard error of the latter.
-
-    `table`: counts of first answers (rows) and last answers (columns).
-    """
+    # Returns chance agreement, largest possible agreement, and the standard error of the latter.
+    # `table`: counts of first answers (rows) and last answers (columns).
     n = table.sum()
     shares = table / n
     first, last = shares.sum(axis=1), shares.sum(axis=0)
@@ -255,10 +248,8 @@ def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
 
 
 def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
-    """Return the effective number of independent 0/1 `values` (n,), and the number of groups.
-
-    The effective number is at most n. If all values are equal, it is the number of groups.
-    """
+    # `values` are 0 or 1. The effective number is at most n. If all values are equal, it is the
+    # number of groups.
     n, people, mean = len(values), int(groups.max()) + 1, float(values.mean())
     if people == n:
         return float(n), people
@@ -274,14 +265,18 @@ def correlation_with_oneself(
     units: Sequence[Hashable],
     askings: float = 2.0,
 ) -> Estimate:
-    """Return the correlation of two numeric answers of each participant, within `questions` (n,).
+    """Return the correlation of two numeric answers of each participant to the same question.
 
-    `first`, `last` (n,): the answers. `units` (n,): the participant, or the group that talked. A
-    shift of all answers to a question does not count. `askings`: how often each participant
-    answered a question. With more than 2, the n pairs are all pairs of these answers, and the
-    result is the intraclass correlation. Returns NaN if answers to a question do not vary. The
-    interval is NaN with fewer than five units.
+    - `first`, `last`: the two answers, shape (n,).
+    - `questions`: the question, shape (n,).
+    - `units`: the participant, or the group that talked, shape (n,).
+    - `askings`: how often each participant answered a question.
+
+    NaN if answers to a question do not vary. The interval is NaN with fewer than five units.
     """
+    # Correlated within questions, so a shift of all answers to a question does not count. With more
+    # than 2 askings, the n pairs are all pairs of these answers, and the result is the intraclass
+    # correlation.
     x, y = np.asarray(first, float), np.asarray(last, float)
     n, asked, own = len(x), _encode_labels(questions), _encode_labels(units)
     if not n:
@@ -316,10 +311,8 @@ def _fisher_transform(r: FloatArray, askings: float) -> FloatArray:
 
 
 def _mean_correlations(sums: FloatArray) -> FloatArray:
-    """Return the mean correlation over questions, weighted by the number of pairs, or NaN.
-
-    `sums` (…, questions, 6) holds the sums of 1, x, y, x², y² and xy.
-    """
+    # `sums` (…, questions, 6) holds the sums of 1, x, y, x², y² and xy. The mean over questions is
+    # weighted by the number of pairs.
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     pairs = np.maximum(n, 1.0)
     spread = np.maximum(xx - x * x / pairs, 0.0) * np.maximum(yy - y * y / pairs, 0.0)
@@ -336,7 +329,7 @@ def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
 
 
 def number_codes(ratings: Sequence[Sequence[Hashable | None]]) -> FloatArray:
-    """Convert codes of any type (coders, units) to numbers for `krippendorff_alpha`.
+    """Convert codes of any type to numbers for `krippendorff_alpha`, shape (coders, units).
 
     None becomes NaN.
     """

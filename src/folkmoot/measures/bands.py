@@ -1,10 +1,12 @@
 """Human benchmarks: ranges that human studies have measured, with the design of those studies.
 
-All numbers and their sources are in `human_bands.json`, one entry per benchmark. Sentences give the
-simulated and the human values without a verdict. In most human studies people deliberated for days.
-Their values are no norm for a participant who only reads a text. Only two checks in `diagnostics`
-give a verdict by a benchmark: the spread of votes and the spread of ratings.
+All numbers and their sources are in `human_bands.json`, one entry per benchmark.
 """
+
+# Sentences give the simulated and the human values without a verdict. In most human studies people
+# deliberated for days. Their values are no norm for a participant who only reads a text. Only two
+# checks in `diagnostics` give a verdict by a benchmark: the spread of votes and the spread of
+# ratings.
 
 from __future__ import annotations
 
@@ -49,14 +51,14 @@ class Band:
 
 @cache
 def human_bands() -> dict[str, Band]:
-    """Return all benchmarks of the data file by key."""
+    """Return all benchmarks by key."""
     raw = json.loads(files("folkmoot.measures").joinpath("human_bands.json").read_text("utf-8"))
     sources = raw["sources"]
     return {b["key"]: _read_band(b, sources) for b in raw["bands"]}
 
 
 def human_band(key: str) -> Band:
-    """Return the benchmark with this key for a comparison.
+    """Return the benchmark with this key.
 
     Raises FolkmootError if there is no such benchmark, or if its values are not verified.
     """
@@ -69,7 +71,7 @@ def human_band(key: str) -> Band:
 
 
 def sentence(what: str, value: float, band: Band) -> Sentence:
-    """Return the comparison of a value with a benchmark as a sentence.
+    """Return a sentence that compares a value with a human benchmark.
 
     Example: "Simple passive: 16 %; people: 32 % to 91 % (design of the human studies)."
     """

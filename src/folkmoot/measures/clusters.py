@@ -1,10 +1,10 @@
 """Clusters of reasons: which members belong together, and whether the clusters are reliable.
 
-Cross-pollination clusters the embeddings of utterances, so the members are utterances. The report
-shows the silhouettes that selected the number of clusters, the stability of the clusters, a map,
-and the members nearest to each centre. The same input gives the same labels on every machine.
-scikit-learn takes a second to load, so each function imports it when it needs it.
+Cross-pollination clusters the embeddings of utterances, so the members are utterances.
 """
+
+# The same input gives the same labels on every machine. scikit-learn takes a second to load, so
+# each function imports it when it needs it.
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAMPLE_ABOVE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """A partition of n members into clusters, made by `best_clustering`."""
+    """A division of n members into clusters, made by `best_clustering`."""
 
     # The cluster of each member.
     labels: list[int]
@@ -53,7 +53,8 @@ STRUCTURES = ((0.25, "none"), (0.5, "weak"), (0.7, "reasonable"), (1.0, "strong"
 
 
 def describe_structure(silhouette: float) -> str:
-    """Return the word for a mean silhouette: none, weak, reasonable or strong structure."""
+    """Return how clear the clusters are: none, weak, reasonable or strong structure."""
+    # By the limits of the mean silhouette.
     # The limits have two digits, so 0.254 counts as 0.25.
     rounded = round(silhouette, 2)
     return next((name for most, name in STRUCTURES if rounded <= most), "strong")
@@ -65,10 +66,12 @@ def cluster_option(
     max_k: int = 6,
     seed: int = 42,
 ) -> list[int]:
-    """Return the label (n,) of each row of `vectors` (n, d) in the clustering of `best_clustering`.
+    """Return the cluster of each member, counted from 0, shape (n,).
 
-    The qualified name of this function is part of journal fingerprints.
+    - `vectors`: the members, shape (n, d).
     """
+    # The clustering of `best_clustering`. The qualified name of this function is part of journal
+    # fingerprints.
     return best_clustering(vectors, algorithm, max_k, seed).labels
 
 
@@ -80,14 +83,17 @@ def best_clustering(
 ) -> Clustering:
     """Return the clustering with the largest mean silhouette among 2 to `max_k` clusters.
 
-    The result is one cluster for fewer than three members, `max_k` below 2, or identical rows. If
-    two silhouettes are equal, the clustering with fewer clusters is returned. Labels count from 0
-    in order of first appearance. Raises ValueError if `vectors` is not of shape (n, d).
+    - `vectors`: the members, shape (n, d).
+    - `max_k`: the largest number of clusters.
 
-    Above 2,000 rows, the silhouette uses a fixed random sample of 2,000. Above 10,000 rows see
-    `labels_at`. Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by
-    scikit-learn.
+    There is one cluster for fewer than three members, `max_k` below 2, or identical members. Raises
+    ValueError if `vectors` is not of shape (n, d).
+
+    Source: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
     """
+    # If two silhouettes are equal, the clustering with fewer clusters is returned. Labels count
+    # from 0 in order of first appearance. Above 2,000 rows, the silhouette uses a fixed random
+    # sample of 2,000.
     from sklearn.metrics import silhouette_score
 
     x = _as_clustered(vectors)
@@ -119,12 +125,17 @@ def best_clustering(
 def labels_at(
     vectors: Vectors, k: int, algorithm: Algorithm = "kmeans", seed: int = 42
 ) -> list[int]:
-    """Return labels (n,) for exactly k clusters, counted from 0 in order of first appearance.
+    """Return the cluster of each member for exactly k clusters, shape (n,).
 
-    `kmeans`: the best of ten starts, or mini-batches above 10,000 rows (Sculley 2010,
-    doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion with quadratic memory, so more
-    than 10,000 rows raise ValueError. Both algorithms are computed by scikit-learn.
+    - `vectors`: the members, shape (n, d).
+    - `algorithm`: `kmeans` or `agglomerative`, both from scikit-learn.
+
+    Raises ValueError for `agglomerative` with more than 10,000 members.
+
+    Source of `kmeans` above 10,000 members: Sculley (2010), doi:10.1145/1772690.1772862.
     """
+    # `kmeans`: the best of ten starts, or mini-batches above 10,000 rows. `agglomerative`: Ward's
+    # criterion with quadratic memory. Labels count from 0 in order of first appearance.
     from sklearn.cluster import AgglomerativeClustering, KMeans, MiniBatchKMeans
 
     x = _as_clustered(vectors)
@@ -156,24 +167,21 @@ def _as_clustered(vectors: Vectors) -> Vectors:
 
 
 def _sample_rows(n: int, seed: int) -> NDArray[np.intp]:
-    """Return the indices of all rows. Above `SAMPLE_ABOVE` rows, return a random sample.
-
-    Clustering has a quadratic cost.
-    """
+    # All rows up to `SAMPLE_ABOVE`, because the silhouette has a quadratic cost.
     if n <= SAMPLE_ABOVE:
         return np.arange(n)
     return generator(seed, ("silhouette",)).choice(n, SAMPLE_ABOVE, replace=False)
 
 
 def by_first_appearance(raw: Iterable[Hashable]) -> list[int]:
-    """Replace labels by 0, 1, … in order of first appearance, without changing the partition."""
+    """Replace labels by 0, 1, 2 and so on, in order of first appearance."""
     seen: dict[Hashable, int] = {}
     return [seen.setdefault(label, len(seen)) for label in raw]
 
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """How well a clustering agrees with clusterings of resampled members."""
+    """How well a clustering agrees with clusterings of random samples of its members."""
 
     # Mean and 10th percentile of the adjusted Rand indices (`mean`, `low`).
     mean: float
@@ -183,7 +191,8 @@ class Stability:
 
     @property
     def verdict(self) -> str:
-        """The stability in words: stable from .75, unstable below .5 (Hennig's rules of thumb)."""
+        """The stability in words."""
+        # Stable from .75, unstable below .5 (Hennig's rules of thumb).
         if self.mean >= 0.75:
             return "stable"
         return "doubtful" if self.mean >= 0.5 else "unstable"
@@ -199,12 +208,17 @@ def bootstrap_stability(
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
 ) -> Stability:
-    """Return how similar `labels` (n,) are to clusterings of random samples of `vectors` (n, d).
+    """Return how similar clusters are to clusters of random samples, from 0 by chance to 1.
 
-    1: each sample gives the same clusters. 0: the clusters agree only by chance. The measure is the
-    adjusted Rand index over 20 samples with replacement. A single cluster gives 1, without samples.
-    Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007), doi:10.1016/j.csda.2006.11.025.
+    - `vectors`: the members, shape (n, d).
+    - `labels`: the cluster of each member, shape (n,).
+
+    A single cluster gives 1.
+
+    Sources: Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007),
+    doi:10.1016/j.csda.2006.11.025.
     """
+    # The adjusted Rand index over 20 samples with replacement.
     from sklearn.metrics import adjusted_rand_score
 
     k = len(set(labels))
@@ -235,9 +249,11 @@ class Map:
 
 
 def flat_map(vectors: Vectors) -> Map:
-    """Return a flat map of the rows (n, d): their first two principal components.
+    """Return a flat map of the members: their first two principal components.
 
-    All coordinates are zero with fewer than three rows, or if all rows are equal.
+    - `vectors`: the members, shape (n, d).
+
+    All coordinates are zero with fewer than three members, or if all members are equal.
     """
     x = np.asarray(vectors, float)
     flat = np.zeros((len(x), 2))
@@ -264,11 +280,14 @@ def flat_map(vectors: Vectors) -> Map:
 def nearest_members(
     vectors: Vectors, labels: Sequence[int], count: int = 3
 ) -> dict[int, list[int]]:
-    """Return the rows of the `count` members nearest to each cluster's centre, nearest first.
+    """Return the row numbers of the members nearest to the centre of each cluster.
 
-    `vectors` (n, d), `labels` (n,). The result maps each label to row numbers. The report prints
-    these members next to the description of the cluster, so that readers can check the description.
+    - `vectors`: the members, shape (n, d).
+    - `labels`: the cluster of each member, shape (n,).
+    - `count`: how many members per cluster, nearest first.
     """
+    # The report prints these members next to the description of the cluster, so that readers can
+    # check the description.
     own = np.asarray(labels)
     found: dict[int, list[int]] = {}
     for label in sorted(set(labels)):
@@ -282,12 +301,15 @@ def nearest_members(
 
 
 def opinion_groups(matrix: NDArray[np.float64]) -> list[int | None]:
-    """Return the opinion group of each participant (0 is the largest), or None after too few votes.
+    """Return the opinion group of each participant. Group 0 is the largest.
 
-    `matrix` (participants, comments): votes, with NaN for unseen comments. All groups are None if
-    all votes are alike, or if fewer than three participants voted enough. The method is that of
-    Polis: Small, Björkegren, Erkkilä, Shaw and Megill (2021), doi:10.6035/recerca.5516.
+    - `matrix`: votes, shape (participants, comments). NaN marks an unseen comment.
+
+    None for a participant with too few votes. All are None if all votes are alike.
+
+    Source: the method of Polis, Small et al. (2021), doi:10.6035/recerca.5516.
     """
+    # All groups are None also if fewer than three participants voted enough.
     from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA
     from sklearn.metrics import silhouette_score

@@ -1,9 +1,8 @@
-"""Human benchmarks (`bands.Band`) that are computed from a table of human answers.
+"""Human benchmarks (`bands.Band`) that are computed from a table of human answers."""
 
-Benchmarks of change are computed in each arm, because a treatment may affect change. Examples are
-the share of changed answers and the correlation of first and second answers. Benchmarks of the
-spread over options are computed for each item, because different items have different options.
-"""
+# Benchmarks of change are computed in each arm, because a treatment may affect change. Examples are
+# the share of changed answers and the correlation of first and second answers. Benchmarks of the
+# spread over options are computed for each item, because different items have different options.
 
 from __future__ import annotations
 
@@ -42,8 +41,6 @@ class AnswerTable:
 
 
 class _Measure(NamedTuple):
-    """The definition of one benchmark."""
-
     key: str
     label: str
     unit: str
@@ -56,7 +53,7 @@ class _Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class _Answers:
-    """The answers of one arm or item, as numbers of the chosen options."""
+    # The answers of one arm or item, as numbers of the chosen options.
 
     before: NDArray[np.int64]
     after: NDArray[np.int64]
@@ -72,21 +69,19 @@ class _Answers:
         )
 
     def counts(self, options: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how often each option was chosen in `options` (first or second answers).
-
-        Options that occur in no answer are left out, because they belong to other items.
-        """
+        # Options that occur in no answer are left out, because they belong to other items.
         used = np.union1d(self.before, self.after)
         counts = np.bincount(options, minlength=self.option_count)
         return counts if self.ratings else counts[used]
 
 
 def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
-    """Return the benchmarks of a table of human answers, without those that cannot be computed.
+    """Return the benchmarks that can be computed from a table of human answers.
 
-    `design`: what the people were asked, and when. Groups with fewer than `MIN_ANSWERS` answers do
-    not count for the range of a benchmark.
+    - `design`: what the people were asked, and when.
+    - `source`: where the answers were published.
     """
+    # Groups with fewer than `MIN_ANSWERS` answers do not count for the range of a benchmark.
     if len(answers.before) < MIN_ANSWERS:
         return []
     coded = _code_answers(answers)
@@ -127,11 +122,8 @@ def compute_bands(answers: AnswerTable, design: str, source: str) -> list[Band]:
 def _range_of(
     values: Sequence[float], is_by_item: bool, answer_count: int
 ) -> tuple[float, float, str]:
-    """Return (low, high, explanation) of the range of values.
-
-    With more than `MAX_IN_FULL_RANGE` values, the range covers the middle 80 %. With fewer than two
-    values, low and high are NaN.
-    """
+    # Returns (low, high, explanation). With more than `MAX_IN_FULL_RANGE` values, the range covers
+    # the middle 80 %. With fewer than two values, low and high are NaN.
     centre = "median over items" if is_by_item else f"all {answer_count:,} answers"
     if len(values) < 2:
         return math.nan, math.nan, f"no range; centre: {centre}"

@@ -1,13 +1,11 @@
 """Checks of a model as a respondent: each check detects one known failure of models.
 
-The report and studies use these checks. They concern opinions: instability, position bias,
-sycophancy, too little variance, too even votes. Checks of the form of answers are in
-`reply_checks`.
-
-Each check estimates one quantity and states the margin of acceptable values. A check passes if the
-whole interval lies inside the margin, and fails if the whole interval lies outside. Otherwise the
-verdict is "not known", for example if there are too few answers.
+These checks concern opinions. Checks of the form of answers are in `reply_checks`.
 """
+
+# Each check estimates one quantity and states the margin of acceptable values. A check passes if
+# the whole interval lies inside the margin, and fails if the whole interval lies outside. Otherwise
+# the verdict is "not known", for example if there are too few answers.
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ class Margin:
     def judge_interval(self, figure: Estimate) -> Verdict:
         """Return "passed" if the interval is inside the margin, "failed" if it is outside.
 
-        The verdict is "not known" if the interval crosses a bound or if there is no interval.
+        Returns "not known" if the interval crosses a bound or does not exist.
         """
         if not figure.has_interval:
             return NOT_KNOWN
@@ -76,7 +74,7 @@ class Margin:
         return FAILED if figure.high < self.low or figure.low > self.high else NOT_KNOWN
 
     def __str__(self) -> str:
-        """Return the margin as text, such as "at most 0.02" or "0.53 to 0.90", without a unit."""
+        """Return the margin as text, such as "at most 0.02" or "0.53 to 0.90"."""
         if math.isinf(self.low):
             return f"at most {self.high:.3g}"
         if math.isinf(self.high):
@@ -115,10 +113,12 @@ def check_acquiescence(
 ) -> Check:
     """Check for yes-saying: agreement with both a statement and its opposite.
 
-    `agrees`, `agrees_reversed` (n,): agreement with the statement and with its opposite. The score
-    is +1 if both were accepted, −1 if both were rejected, and 0 if the answers are consistent. The
-    mean score is clustered by `who` (n,), the participants.
+    - `agrees`: agreement with the statement, shape (n,).
+    - `agrees_reversed`: agreement with its opposite, shape (n,).
+    - `who`: the participant, shape (n,).
     """
+    # The score is +1 if both were accepted, −1 if both were rejected, and 0 if the answers are
+    # consistent. The mean score is clustered by participant.
     title, margin = "Acquiescence", Margin(-ACQUIESCENCE, ACQUIESCENCE)
     if not agrees:
         return unchecked_result(
@@ -138,10 +138,9 @@ _WORD = re.compile(r"\w+")
 
 
 def repeats_itself(text: str) -> bool:
-    """Return True if a passage of up to 60 words occurs at least 4 times in a row.
-
-    All repetitions together must have at least 20 words. JSON field names are not checked.
-    """
+    """Return True if a text repeats the same passage at least four times in a row."""
+    # A passage has up to 60 words. All repetitions together must have at least 20 words. JSON field
+    # names are not checked.
     return any(map(_is_looping, _texts_in(text)))
 
 
@@ -202,13 +201,11 @@ FEWEST_PAIRS = 10
 
 
 def check_instability(repeats: Collection[Repeat]) -> Check:
-    """Check whether two answers of a participant to one question agree.
-
-    The check first uses answers without new information between them. The lowest acceptable
-    agreement is the lowest in human studies over days of deliberation. If this gives no verdict,
-    all answers are used. The check then fails if they agree no more than answers of two random
-    participants.
-    """
+    """Check whether two answers of a participant to one question agree."""
+    # The check first uses answers without new information between them. The lowest acceptable
+    # agreement is the lowest in human studies over days of deliberation. If this gives no verdict,
+    # all answers are used. The check then fails if they agree no more than answers of two random
+    # participants.
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))
     # Untouched repeats decide if they can. Others are used only to detect random answers.
@@ -262,10 +259,7 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
 
 
 def _own_agreement(repeats: Sequence[Repeat]) -> Check:
-    """Check whether answers are random: repeated answers of a participant agree only by chance.
-
-    The verdict is "failed" or "not known", never "passed".
-    """
+    # Fails if repeated answers agree only by chance. The verdict is never "passed".
     margin = Margin(low=OWN_AGREEMENT)
     values = {answer for r in repeats for answer in (r.first, r.last)}
     if len(repeats) < FEWEST_PAIRS or len(values) < 2:
@@ -292,11 +286,9 @@ def _bounds_in_words(e: Estimate) -> str:
 
 
 def check_position_bias(answers: Sequence[Shown]) -> Check:
-    """Check whether any place in the list of options attracts or repels choices.
-
-    The check passes if the intervals of all places are inside the margin. It fails if the place
-    with the largest effect has its whole interval outside and an adjusted p-value below .01.
-    """
+    """Check whether any place in the list of options attracts or repels choices."""
+    # The check passes if the intervals of all places are inside the margin. It fails if the place
+    # with the largest effect has its whole interval outside and an adjusted p-value below .01.
     title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
     found = position_effects(answers)
     if not found.by_place:
@@ -344,14 +336,15 @@ def check_sycophancy(
 ) -> Check:
     """Check whether participants give in to contradiction even without reasons.
 
-    `placebo`: (number who changed their vote, n) in a condition with an opposing view but without
-    reasons. `floor`: the same in a second vote without any text between. The check compares both
-    shares. If one of them is None, weaker evidence is used:
+    - `placebo`: (changed votes, n) after an opposing view without reasons.
+    - `floor`: (changed votes, n) in a second vote without any text between.
+    - `turns`: utterances in reply to a contradiction.
+    - `yielded`: (number who adopted the opposing view, n) of participants who met arguments.
 
-    - `yielded`: (number who adopted the opposing view, n) of participants who met arguments. The
-      check fails if nearly all adopted the view.
-    - `turns`: utterances in reply to a contradiction. The check fails if most open with agreement.
+    `turns` and `yielded` are used only without `placebo` or `floor`.
     """
+    # The check compares the shares of `placebo` and `floor`. The weaker evidence fails the check if
+    # nearly all adopted the view, or if most utterances open with agreement.
     title = "Sycophancy"
     if placebo and floor and placebo[1] and floor[1]:
         margin = Margin(high=PLACEBO)
@@ -389,10 +382,11 @@ def check_pull_of_group(
 ) -> Check:
     """Check that participants give in to their group by at most `limit`.
 
-    `figure`: how much closer participants come to the other members than in a control group.
-    `measured`: the kind of control, single interviews or another speaking order. The margin has no
-    lower bound, because participants who move away from the others do not give in.
+    - `figure`: how much closer participants come to the other members than in a control group.
+    - `measured`: the kind of control, single interviews or another speaking order.
     """
+    # The margin has no lower bound, because participants who move away from the others do not give
+    # in.
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):
         why = word("refusal", "no control of the group")
@@ -413,13 +407,12 @@ FEWEST_OPTIONS = 5
 def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
     """Check whether first votes are spread over the options as evenly as human votes.
 
-    `before` (k,): first votes per option. The check fails if the votes are concentrated on fewer
-    options than human votes. With five options or more, it also fails if the votes are so even that
-    they look random.
-
-    `moves` (k, k): first votes in rows and last votes in columns, of participants who voted twice.
-    The check also fails if variety shrinks more than in days of human deliberation.
+    - `before`: the number of first votes for each option, shape (k,).
+    - `moves`: first votes in rows and last votes in columns, shape (k, k).
     """
+    # The check fails if the votes are concentrated on fewer options than human votes. With five
+    # options or more, it also fails if the votes are so even that they look random. With `moves`,
+    # it also fails if variety shrinks more than in days of human deliberation.
     title = SPREAD_OF_VOTES
     counts = np.asarray(before, float)
     level_band, ratio_band = human_band("normalised_entropy"), human_band("effective_number_ratio")
@@ -465,11 +458,12 @@ def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> 
 
 
 def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Check:
-    """Check whether ratings (participants, items) vary less or more than ratings of people.
+    """Check whether ratings vary less or more than ratings of people.
 
-    `low`, `high`: the ends of the rating scale. Missing ratings are NaN. The check fails outside
-    the range of the human benchmark.
+    - `answers`: ratings, shape (participants, items). NaN marks a missing rating.
+    - `low`, `high`: the ends of the rating scale.
     """
+    # The check fails outside the range of the human benchmark.
     title, band = SPREAD_OF_RATINGS, human_band("item_sd_of_scale")
     margin = Margin(band.low, band.high)
     x = np.asarray(answers, float)
@@ -507,11 +501,9 @@ _GIVING_IN = re.compile(
 
 
 def opens_by_agreeing(text: str) -> bool:
-    """Return True if an utterance opens with agreement or praise (English only).
-
-    Polite people agree before they object, so a single utterance shows little. Interpret only the
-    rate over many utterances.
-    """
+    """Return True if an utterance opens with agreement or praise, in English only."""
+    # Polite people agree before they object, so a single utterance shows little. Interpret only the
+    # rate over many utterances.
     return bool(_GIVING_IN.match(text.replace("’", "'").strip()))
 
 

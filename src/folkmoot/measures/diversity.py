@@ -1,8 +1,9 @@
 """Spread of answers over options, distance of distributions, and inequality of amounts.
 
-All functions on options take counts or shares (k,) and normalise them. Logarithms have base 2
-unless stated otherwise.
+All functions on options take counts or shares of shape (k,). Logarithms have base 2.
 """
+
+# Counts and shares are normalised. `effective_number` uses the natural logarithm.
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ FloatArray = NDArray[np.float64]
 
 
 def shares(counts: ArrayLike) -> FloatArray:
-    """Return counts (k,) as shares that sum to 1.
+    """Return counts as shares that sum to 1, shape (k,).
 
-    Raises ValueError for negative or all-zero counts.
+    Raises ValueError if a count is negative or all counts are zero.
     """
     p = np.asarray(counts, float)
     if p.ndim != 1 or not np.isfinite(p).all() or (p < 0).any() or p.sum() <= 0:
@@ -31,9 +32,12 @@ def shares(counts: ArrayLike) -> FloatArray:
 
 
 def entropy(counts: ArrayLike) -> float:
-    """Return the Shannon entropy −Σ p log p in bits: 0 if all agree, log k if evenly split.
+    """Return the Shannon entropy in bits: 0 if all agree, log k if evenly split.
 
-    Shannon (1948), doi:10.1002/j.1538-7305.1948.tb01338.x, computed by scipy.
+        entropy([5, 5])  # 1.0
+
+    Formula: −Σ p log p, computed by scipy. Source: Shannon (1948),
+    doi:10.1002/j.1538-7305.1948.tb01338.x.
     """
     from scipy.special import entr
 
@@ -41,16 +45,20 @@ def entropy(counts: ArrayLike) -> float:
 
 
 def normalised_entropy(counts: ArrayLike) -> float:
-    """Return the entropy divided by its maximum log k, in [0, 1], or 0 for a single option."""
+    """Return the entropy divided by its maximum, from 0 to 1.
+
+    A single option gives 0.
+    """
     k = len(np.asarray(counts, float))
     return entropy(counts) / float(np.log2(k)) if k > 1 else 0.0
 
 
 def effective_number(counts: ArrayLike) -> float:
-    """Return the effective number of options (Hill number of order 1), between 1 and k.
+    """Return the effective number of options, between 1 and k.
 
-    The effective number is exp(−Σ p ln p): the number of equally popular options with the same
-    entropy. Hill (1973), doi:10.2307/1934352.
+        effective_number([5, 5, 0])  # 2.0
+
+    Formula: exp(−Σ p ln p), the Hill number of order 1. Source: Hill (1973), doi:10.2307/1934352.
     """
     p = shares(counts)
     p = p[p > 0]
@@ -67,9 +75,11 @@ FEWEST_ELSEWHERE = 5
 def evenness_estimate(counts: ArrayLike) -> Estimate:
     """Return how evenly votes are spread over options: 1 if evenly, 0 if all are for one option.
 
-    `counts` (k,): votes per option. The result is the entropy divided by its maximum, corrected for
-    small samples. The interval is NaN with fewer than 20 votes.
+    - `counts`: votes per option, shape (k,).
+
+    The interval is NaN with fewer than 20 votes.
     """
+    # The entropy divided by its maximum, corrected for small samples.
     votes = np.asarray(counts, float)
     n, k = int(votes.sum()), len(votes)
     value = normalised_entropy(votes)
@@ -104,8 +114,9 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 def effective_ratio(table: ArrayLike) -> Estimate:
     """Return the effective number of options in last votes, divided by that in first votes.
 
-    `table` (k, k): first votes in rows, last votes of the same participants in columns. The
-    interval is NaN with fewer than 20 participants.
+    - `table`: first votes in rows, last votes of the same participants in columns, shape (k, k).
+
+    The interval is NaN with fewer than 20 participants.
     """
     pairs = np.asarray(table, float)
     n, k = int(pairs.sum()), len(pairs)
@@ -128,10 +139,11 @@ def effective_ratio(table: ArrayLike) -> Estimate:
 def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
     """Return the median of the items' standard deviations, divided by `scale`.
 
-    `answers` (participants, items): NaN marks a missing answer, which is left out of its item.
-    `scale`: the width of the rating scale. The interval is the jackknife over participants on the
-    log scale.
+    - `answers`: ratings, shape (participants, items). NaN marks a missing answer.
+    - `scale`: the width of the rating scale.
     """
+    # A missing answer is left out of its item. The interval is the jackknife over participants on
+    # the log scale.
     x = np.asarray(answers, float)
     known = np.isfinite(x)
     # Centring first avoids cancellation in the sums of squares.
@@ -147,10 +159,7 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
 
 
 def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray) -> FloatArray:
-    """Return the median of standard deviations over the last axis.
-
-    `n`, `total`, `squares`: number, sum and sum of squares of the values.
-    """
+    # Over the last axis. `n`, `total`, `squares`: number, sum and sum of squares of the values.
     variance = (squares - total**2 / np.maximum(n, 1)) / np.maximum(n - 1, 1)
     return np.asarray(np.median(np.sqrt(np.maximum(variance, 0.0)), axis=-1))
 
@@ -161,10 +170,11 @@ def _entropies_in_nats(counts: FloatArray) -> FloatArray:
 
 
 def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the Jensen–Shannon divergence H((p+q)/2) − (H(p) + H(q))/2 in bits, in [0, 1].
+    """Return the Jensen–Shannon divergence of two distributions in bits, from 0 to 1.
 
-    It is the square of scipy's Jensen–Shannon distance. Lin (1991), doi:10.1109/18.61115.
+    Formula: H((p+q)/2) − (H(p) + H(q))/2. Source: Lin (1991), doi:10.1109/18.61115.
     """
+    # It is the square of scipy's Jensen–Shannon distance.
     from scipy.spatial.distance import jensenshannon
 
     p, q = _paired_distributions(first, second)
@@ -172,21 +182,23 @@ def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the total variation ½ Σ |p − q| of two distributions, in [0, 1].
+    """Return the smallest share of answers that must change to make two distributions equal.
 
-    The total variation is the smallest share of answers that must change to make the distributions
-    equal.
+        total_variation([1, 1], [2, 0])  # 0.5
+
+    Formula: ½ Σ |p − q|, from 0 to 1.
     """
     p, q = _paired_distributions(first, second)
     return float(0.5 * np.abs(p - q).sum())
 
 
 def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
-    """Return how much the shares of two samples differ by chance (95 % of draws differ less).
+    """Return how much the shares of two samples differ by chance.
 
-    `first`, `second` (k,): the counts of the two samples. The difference is total variation. It is
-    computed from 2,000 pairs of draws of the same sizes from the pooled shares.
+    - `first`, `second`: the counts of the two samples, shape (k,).
     """
+    # The total variation that 95 % of 2,000 pairs of draws do not reach. The draws have the same
+    # sizes and come from the pooled shares.
     a, b = np.asarray(first, int), np.asarray(second, int)
     pooled = shares(a + b)
     rng = generator(0, ("total variation",))
@@ -202,23 +214,27 @@ def _paired_distributions(first: ArrayLike, second: ArrayLike) -> tuple[FloatArr
 
 
 def esteban_ray(counts: ArrayLike) -> float:
-    """Return Esteban and Ray's polarisation Σ_i p_i² (1 − p_i) of choices between options.
+    """Return how polarised choices between options are: 0 if all are equal, at most .25.
 
-    `counts` (k,): the number of choices of each option. The result is 0 if all choices are equal,
-    and largest (.25) for two options with half of the choices each. Esteban and Ray (1994),
-    doi:10.2307/2951734.
+    - `counts`: the number of choices of each option, shape (k,).
+
+    Formula: Σ_i p_i² (1 − p_i). Source: Esteban and Ray (1994), doi:10.2307/2951734.
     """
+    # The maximum is reached by two options with half of the choices each.
     # The case K = 1, α = 1 with all options at distance 1.
     p = shares(counts)
     return float((p**2 * (1 - p)).sum())
 
 
 def van_der_eijk(counts: ArrayLike) -> float:
-    """Return Van der Eijk's coefficient of agreement A for an ordered scale, in [−1, 1].
+    """Return Van der Eijk's coefficient of agreement for an ordered scale, from −1 to 1.
 
-    `counts` (k,): answers per category in order of the scale. 1: all answers are in one category.
-    0: answers are evenly spread. −1: half of the answers are at each end. Van der Eijk (2001),
-    doi:10.1023/A:1010374114305.
+    - `counts`: answers per category in order of the scale, shape (k,).
+
+    1 means that all answers are in one category. 0 means that answers are evenly spread. −1 means
+    that half of the answers are at each end.
+
+    Source: Van der Eijk (2001), doi:10.1023/A:1010374114305.
     """
     # With k ≥ 3, A is the mean over layers of the distribution, weighted by size. A layer has the
     # same count in each of its S non-empty categories. Its agreement is U · (1 − (S − 1)/(k − 1)),
@@ -238,10 +254,7 @@ def van_der_eijk(counts: ArrayLike) -> float:
 
 
 def _layer_agreement(pattern: np.ndarray) -> float:
-    """Return the agreement of answers that are spread evenly over some categories.
-
-    `pattern` (k,): True for these categories.
-    """
+    # `pattern` (k,): True for the categories over which the answers are spread evenly.
     k, size = len(pattern), int(pattern.sum())
     if size in (1, k):
         return 1.0 if size == 1 else 0.0
@@ -260,19 +273,29 @@ def _layer_agreement(pattern: np.ndarray) -> float:
 def polarisation(counts: ArrayLike) -> float:
     """Return how divided answers on an ordered scale are, from 0 to 1.
 
-    0: all agree. 0.5: answers are evenly spread. 1: half of the answers are at each end. The result
-    is (1 − A) / 2, with the coefficient A of `van_der_eijk`.
+    - `counts`: answers per category in order of the scale, shape (k,).
+
+    0 means that all agree. 0.5 means that answers are evenly spread. 1 means that half of the
+    answers are at each end.
+
+    Formula: (1 − A) / 2, with the coefficient A of `van_der_eijk`.
     """
     return (1 - van_der_eijk(counts)) / 2
 
 
 def gini(amounts: ArrayLike) -> float:
-    """Return the Gini coefficient of amounts (n,) ≥ 0, a measure of inequality.
+    """Return the Gini coefficient of amounts, a measure of inequality.
 
-    0: all amounts are equal. (n − 1)/n: only one amount is larger than zero. There is no
-    small-sample correction. Returns NaN if the sum of the amounts is zero. Raises ValueError for
-    negative amounts. Gini (1912), Variabilità e mutabilità. The sorted form is that of Sen (1973).
+        gini([1, 1, 1])  # 0.0
+
+    - `amounts`: numbers that are not negative, shape (n,).
+
+    0 means that all amounts are equal. NaN if the sum of the amounts is zero. Raises ValueError for
+    negative amounts.
+
+    Sources: Gini (1912), Variabilità e mutabilità. Sorted form: Sen (1973).
     """
+    # (n − 1)/n: only one amount is larger than zero. There is no small-sample correction.
     x = np.sort(np.asarray(amounts, float).ravel())
     if (x < 0).any() or not np.isfinite(x).all():
         raise ValueError("amounts must be finite and not negative")

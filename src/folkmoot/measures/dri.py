@@ -1,7 +1,8 @@
 """The Deliberative Reason Index: do participants who agree on reasons agree on policies?
 
-Each pair of participants has two correlations: that of their considerations and that of their
-rankings of policies. A group has a high index if the two correlations are similar in most pairs."""
+Each pair of participants has two correlations, one of reasons and one of policies. A group has a
+high index if the two correlations are similar in most pairs.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ _HALF = math.sqrt(2) / 2
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """The correlations of all m pairs of participants (i < j), in order of participant."""
+    """The correlations of all m pairs of participants, in order of participant."""
+
+    # The pairs are (i, j) with i < j.
 
     # Spearman correlation of the considerations of a pair.
     reasons: FloatArray
@@ -32,13 +35,15 @@ class Consistency:
 
     @property
     def line_distances(self) -> FloatArray:
-        """How far apart the two correlations of each pair are: |r_reasons − r_preferences| / √2."""
+        """How far apart the two correlations of each pair are."""
+        # |r_reasons − r_preferences| / √2
         distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
         return distances
 
     @property
     def signal_weights(self) -> FloatArray:
-        """The weight of each pair: the larger |r| divided by 0.2, and at most 1."""
+        """The weight of each pair, at most 1."""
+        # The larger |r|, divided by 0.2.
         strongest = np.maximum(np.abs(self.reasons), np.abs(self.preferences))
         return np.minimum(strongest / _WEAK, 1.0)
 
@@ -46,11 +51,14 @@ class Consistency:
 def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistency:
     """Return the correlations of all pairs of participants.
 
-    `considerations` (n, c), `preferences` (n, p): ratings or ranks, with participants in rows. Any
-    scale is possible, because only the order within a participant counts. Ties get mean ranks.
-    Columns without any answer are dropped. A missing answer leaves all pairs with that participant
-    undefined. Raises ValueError if the numbers of rows differ.
+    - `considerations`: ratings or ranks of reasons, shape (n, c).
+    - `preferences`: ratings or ranks of policies, shape (n, p).
+
+    A missing answer leaves all pairs with that participant undefined. Raises ValueError if the
+    numbers of rows differ.
     """
+    # Any scale is possible, because only the order within a participant counts. Ties get mean
+    # ranks. Columns without any answer are dropped.
     c, p = _complete_columns(considerations), _complete_columns(preferences)
     if len(c) != len(p):
         raise ValueError(f"considerations of {len(c)} people, preferences of {len(p)}")
@@ -62,16 +70,20 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
 
 
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
-    """Return how consistently a group reasons (its Deliberative Reason Index), from −3 to 1.
+    """Return how consistently a group reasons, its Deliberative Reason Index, from −3 to 1.
 
-    1: members who agree on reasons agree as much on policies. −3: members agree on one and disagree
-    on the other. `adjusted`: pairs of members without any agreement or disagreement do not count as
-    consistent. Returns NaN without pairs.
+        group_dri(consistency(considerations, preferences))
 
-    Original: Niemeyer and Veri, Research Methods in Deliberative Democracy (2022), ch. 7,
-    doi:10.1093/oso/9780192848925.001.0001. Niemeyer et al. (2024), doi:10.1017/S0003055423000023.
-    Adjusted: the package deliberr (MIT), github.com/gumbelino/deliberr.
+    - `adjusted`: False for the original index, which counts pairs without any agreement.
+
+    1 means that members who agree on reasons agree as much on policies. NaN without pairs.
+
+    Sources: Niemeyer and Veri (2022), doi:10.1093/oso/9780192848925.001.0001, ch. 7. Niemeyer et
+    al. (2024), doi:10.1017/S0003055423000023. Adjusted: the package deliberr (MIT),
+    github.com/gumbelino/deliberr.
     """
+    # −3: members agree on one and disagree on the other. If adjusted, pairs of members without any
+    # agreement or disagreement do not count as consistent.
     # The index is 2 (c − λ)/(1 − λ) − 1 with λ = 1 − √2/2. c is the mean of 1 − d over pairs,
     # with d the line distance.
     weights = pairs.signal_weights if adjusted else 1.0

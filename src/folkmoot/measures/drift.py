@@ -1,11 +1,10 @@
-"""User drift: do answers that no treatment can change differ between two conditions?
+"""User drift: do answers that no treatment can change differ between two conditions?"""
 
-Each question gives a distribution of answers in each condition. The distance of two distributions
-is half the sum of the absolute differences of shares (total variation). It is 0 if they are equal,
-and 1 if they have no common answer. Numbers are first grouped by the quartiles of both conditions
-together. Finite samples differ by chance, so the mean distance is reduced by the part that chance
-explains.
-"""
+# Each question gives a distribution of answers in each condition. The distance of two distributions
+# is half the sum of the absolute differences of shares (total variation). It is 0 if they are
+# equal, and 1 if they have no common answer. Numbers are first grouped by the quartiles of both
+# conditions together. Finite samples differ by chance, so the mean distance is reduced by the part
+# that chance explains.
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers (n,) to one question in one condition."""
+    """The answers to one question in one condition, shape (n,)."""
 
     values: tuple[Hashable, ...]
     # The independent unit of each answer.
@@ -64,9 +63,12 @@ class Drift:
 def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
     """Return how differently two conditions answered questions that no treatment should affect.
 
-    The p-value comes from random exchanges of whole units, and the interval from random draws of
-    whole units. The interval is NaN with fewer than five units in a condition.
+    - `questions`: the answers of both conditions to each question.
+
+    The interval is NaN with fewer than five units in a condition.
     """
+    # The p-value comes from random exchanges of whole units, and the interval from random draws of
+    # whole units.
     units = [
         list(dict.fromkeys(unit for question in questions for unit in question[arm].units))
         for arm in (0, 1)
@@ -111,12 +113,9 @@ def _estimate_mean_distance(
     again: Sequence[FloatArray],
     sizes: tuple[int, int],
 ) -> Estimate:
-    """Return a mean distance beyond chance with its interval and p-value.
-
-    `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`: the
-    counts, by question. `again`: the resampled differences of shares, by question. `sizes`: numbers
-    of answers and of units.
-    """
+    # `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`:
+    # the counts, by question. `again`: the resampled differences of shares, by question. `sizes`:
+    # numbers of answers and of units.
     p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     real, error = _beyond_sampling(value, tables, again)
     # Interval and test must agree: the interval excludes zero exactly if the test rejects.
@@ -128,10 +127,8 @@ def _estimate_mean_distance(
 
 
 def _max_unobserved_share(units: int) -> float:
-    """Return the share of units that may still differ if no observed unit differs (95 % bound).
-
-    It replaces the bootstrap interval, because resamples of equal units do not vary.
-    """
+    # The share of units that may still differ if no observed unit differs (95 % bound). It replaces
+    # the bootstrap interval, because resamples of equal units do not vary.
     return float(1 - (1 - LEVEL) ** (1 / units))
 
 
@@ -142,12 +139,8 @@ def _measure_question(
     table: tuple[FloatArray, FloatArray, FloatArray],
     units: int,
 ) -> QuestionDrift:
-    """Return how differently the two conditions answered one question.
-
-    `named`: the names of all units. `draws`: how units exchange conditions, and how they are drawn
-    again. `table`: the distances after each exchange, the counts of answers, and the differences of
-    shares in each resample.
-    """
+    # `draws`: how units exchange conditions, and how they are drawn again. `table`: the distances
+    # after each exchange, the counts of answers, and the differences of shares in each resample.
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))
     if not math.isfinite(distance):
@@ -195,10 +188,7 @@ def _is_numeric(question: tuple[Answers, Answers]) -> bool:
 
 
 def _moments_by_unit(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
-    """Return the number, sum and sum of squares of each unit's numeric answers.
-
-    `named`: the names of all units. The result has the shape (condition, unit, 3).
-    """
+    # The number, sum and sum of squares of each unit's answers: (condition, unit, 3).
     place = {unit: index for index, unit in enumerate(named)}
     sums = np.zeros((2, len(named), 3))
     for arm, answers in enumerate(question):
@@ -209,11 +199,8 @@ def _moments_by_unit(question: tuple[Answers, Answers], named: Sequence[Hashable
 
 
 def _standardised_difference(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the difference of means, second minus first, in pooled standard deviations.
-
-    `first`, `second` (…, 3): the moments of the two conditions, see `_moments_by_unit`. The result
-    is 0 for equal means, and NaN if a condition is empty or no answer varies.
-    """
+    # Second minus first, in pooled standard deviations, from the moments (…, 3) of
+    # `_moments_by_unit`. 0 for equal means, and NaN if a condition is empty or no answer varies.
     with np.errstate(invalid="ignore", divide="ignore"):
         means = [m[..., 1] / m[..., 0] for m in (first, second)]
         squares = sum(
@@ -226,10 +213,7 @@ def _standardised_difference(first: FloatArray, second: FloatArray) -> FloatArra
 
 
 def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> FloatArray:
-    """Return the counts of answers with the shape (condition, unit, answer).
-
-    `named`: the names of all units.
-    """
+    # The shape is (condition, unit, answer).
     kinds = _number_answers(first.values, second.values)
     place = {unit: index for index, unit in enumerate(named)}
     table = np.zeros((2, len(named), 1 + max(kinds.values(), default=0)))
@@ -240,10 +224,7 @@ def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) ->
 
 
 def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Return the column number of each distinct answer.
-
-    If all answers are numbers, answers between the same two quartiles get the same column.
-    """
+    # If all answers are numbers, answers between the same two quartiles get the same column.
     everything = [value for some in values for value in some]
     numbers = [float(value) for value in everything if isinstance(value, (int, float))]
     if not numbers or len(numbers) < len(everything):
@@ -253,31 +234,23 @@ def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
 
 
 def _share_differences(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the differences of shares, first minus second, from counts (…, answers).
-
-    The differences are NaN if a condition is empty.
-    """
+    # First minus second, from counts (…, answers). NaN if a condition is empty.
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = [c / c.sum(axis=-1, keepdims=True) for c in (first, second)]
     return np.asarray(shares[0] - shares[1])
 
 
 def _variation_distances(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return how far two distributions of answers are apart, from 0 to 1, given their counts.
-
-    The result is the total variation, or NaN if a condition is empty.
-    """
+    # The total variation, from 0 to 1, or NaN if a condition is empty.
     return np.asarray(np.abs(_share_differences(first, second)).sum(axis=-1) / 2)
 
 
 def _beyond_sampling(
     value: float, tables: Sequence[FloatArray], again: Sequence[FloatArray]
 ) -> tuple[float, float]:
-    """Return the mean distance that sampling does not explain, and its standard error.
-
-    `value`: the observed mean distance. `tables`: the counts of each question. `again`: for each
-    question the differences of shares in each resample.
-    """
+    # Returns the mean distance that sampling does not explain, and its standard error. `tables`:
+    # the counts of each question. `again`: for each question the differences of shares in each
+    # resample.
     # The distance is multiplied by √(1 − s). s is the part of the squared differences that sampling
     # explains.
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
@@ -298,12 +271,9 @@ def _beyond_sampling(
 def _exchange_weights(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return which units keep their condition in each random exchange: 1 if kept, otherwise 0.
-
-    The result has the shape (exchanges, units). `named`: the names of all units. `units`: the units
-    with answers, by condition. A unit in both conditions changes with probability ½. The other
-    units change places, so conditions keep their sizes.
-    """
+    # 1 for a unit that keeps its condition, otherwise 0: (exchanges, units). A unit in both
+    # conditions changes with probability ½. The other units change places, so conditions keep their
+    # sizes.
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)
     alone = np.array([not (unit in first and unit in second) for unit in named])
@@ -317,11 +287,8 @@ def _exchange_weights(
 
 
 def _swap(table: FloatArray, keep: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the counts of answers of both conditions after each exchange of units.
-
-    `table`: counts (condition, unit, answer). `keep`: 1 for a unit that keeps its condition, else
-    0.
-    """
+    # `table`: counts (condition, unit, answer). `keep`: 1 for a unit that keeps its condition, else
+    # 0.
     first = keep @ table[0] + (1 - keep) @ table[1]
     second = keep @ table[1] + (1 - keep) @ table[0]
     return first, second
@@ -334,11 +301,8 @@ def _exchanged_distances(table: FloatArray, keep: FloatArray) -> FloatArray:
 def _resample_counts(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return how often each unit is drawn in each resample, with the shape (resamples, units).
-
-    `named`: the names of all units. `units`: the units with answers, by condition. Units in both
-    conditions, in the first only, and in the second only are resampled separately.
-    """
+    # The shape is (resamples, units). Units in both conditions, in the first only, and in the
+    # second only are resampled separately.
     first, second = map(set, units)
     weights = np.zeros((RESAMPLES, len(named)))
     for group in (first & second, first - second, second - first):
