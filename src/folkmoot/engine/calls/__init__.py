@@ -1,7 +1,11 @@
 """Calls to models: from the journal or from a provider, under budget and rate limits.
 
-Start with `gateway`, through which every call goes.
-"""
+- `gateway`: answers every call. Start here.
+- `retries`: repeats a call until it is answered.
+- `batch_queue`: sends calls through a vendor's batch API.
+- `model_routing`: decides which model answers which role.
+- `progress`: holds the events that callers receive.
 
-# Imports limits, journal, seats and settings. Session, study, cluster and run may import this
-# folder.
+This folder imports limits, journal, seats and settings.
+Session, study, cluster and run may import this folder.
+"""

@@ -1,8 +1,13 @@
 """A run on several machines, by Ray.
 
-Start with `head`, the main process, then `worker`.
+- `head`: the main process of the run. Start here.
+- `worker`: a process that runs items of `map` and makes their calls.
+- `leases`: divides the limits of the run among the workers.
+- `pickling`: turns functions, items and results into bytes.
+- `preconditions`: checks whether a study can run on a cluster.
+
+This folder imports the rest of the engine except `run`. Only `run` may import this folder.
 """
 
-# Workers run chunks of the items of `map`. Each worker makes its own calls. It keeps them in a
-# file, called a shard, until the journal of the run has them (docs/decisions/0057). Imports the
-# other folders of the engine except `run`. Only `run` may import this folder.
+# Each worker keeps its calls in a file, called a shard, until the journal of the run has them
+# (docs/decisions/0057).

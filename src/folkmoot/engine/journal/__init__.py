@@ -1,6 +1,13 @@
 """The journal: the result of every paid call and computation of a run, under its address.
 
-Start with `journal`, then `journal_file` and `journal_reader`.
-"""
+- `journal`: writes and looks up entries. Start here.
+- `journal_file`: the SQLite file.
+- `journal_reader`: all queries.
+- `integrity`: the hashes and their check.
+- `journal_loans`: counts calls that may be billed but have no entry yet.
+- `earlier_replies`: gives forks the entries of the run that they repeat.
+- `journal_copy`: copies entries for repairs and withdrawals.
+- `shards`: the journals of cluster workers until they are merged.
 
-# Imports limits, models and storage. Every other folder of the engine may import this folder.
+This folder imports limits, models and storage. The rest of the engine may import this folder.
+"""

@@ -1,6 +1,8 @@
 """Limits that admit a call: the budget, the record on disk, and the rate limit.
 
-Start with `budget`, which holds for all processes of a run.
-"""
+- `budget`: holds for all processes of a run. Start here.
+- `lender`: records calls on disk before they are sent.
+- `rate_limiter`: follows the rate limits that a provider reports.
 
-# Imports nothing of the engine. Every other folder may import this folder.
+This folder imports nothing of the engine. Every other folder may import this folder.
+"""
