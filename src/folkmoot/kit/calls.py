@@ -1,4 +1,4 @@
-"""Read usage and cost of calls from the journal, for study types that write them to a file."""
+"""Read usage and cost of calls from the journal, for study types that export them."""
 
 from __future__ import annotations
 

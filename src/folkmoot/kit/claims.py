@@ -85,8 +85,9 @@ def joint_cells(result: Result, suffix: str = "") -> Row:
 
 
 def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
-    """Return the chart of claims with one line per contrast, or None if no estimate is known.
+    """Return the chart of claims, with one line per contrast.
 
+    Returns None if no estimate is known.
     If any claim is primary, the chart shows only the primary claims.
     """
     # The chart must show the claims of the statement, not the others in the table.

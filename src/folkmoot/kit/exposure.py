@@ -301,7 +301,7 @@ def describe_deviations(run: RunFolder) -> list[str]:
 
 
 def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
-    """Return the kinds of text in the prompts of one participant, by the name of the decision."""
+    """Return the kinds of text in one participant's prompts, by the name of the decision."""
     if not run.has_table(ExposureRow.table):
         return {}
     own = run.scan_table(ExposureRow.table).filter(participant_id=participant_id).collect()

@@ -1,28 +1,25 @@
 """Build findings: format one estimate as table cells, as a chart line and as words.
 
-A finding gives the same numbers in its table, its chart and its statement, because all three are
-made from one `Estimate` (value, interval, p). An `Estimate` comes from `wilson_rates`, from
-`folkmoot.measures`, or from the study's own JSON file by `estimate_from_json`.
+An `Estimate` comes from `wilson_rates`, `folkmoot.measures` or `estimate_from_json`.
 
-    wilson_rates(counts)                group → (count, n)  to  group → Estimate (Wilson)
+    wilson_rates(counts)                the share of each group
     estimate_cells(e, "changed_rate", "_rate")   the cells of a row: value and bounds
     p_value_cell(e), p_value_words(e)   its p as a cell and in words
-    with_adjusted_p(estimates)          Holm's p of all comparisons of one table (HOLM_NOTE)
+    with_adjusted_p(estimates)          Holm's p of all comparisons of one table
     interval_chart(estimates, "unit")   the chart
     format_share(e), format_points(e), format_mean(e), format_change(e)
                                         the words: "16 % (9 to 23 %)"
     is_significant(e)                   whether a difference is significant, None if unknown
     respondent_checks_finding(...)      the finding on whether the model is fit to answer
 
-An unknown value becomes a blank cell, "no interval", or a chart without the line.
-
 Every finding with an interval names its unit of analysis:
 
     Finding(key, title, statement, table, chart, unit="group", units=group_count)
 
-A finding with fewer than five units shows no interval and no p. A study must therefore build its
-statement with the functions above, and not read `low`, `high` or `p` of an estimate itself.
+A finding with fewer than five units shows no interval and no p.
+Format `low`, `high` and `p` with these functions only, so that this holds in sentences too.
 """
+# An unknown value becomes a blank cell, "no interval", or a chart without the line.
 
 from __future__ import annotations
 
@@ -167,7 +164,7 @@ def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Ro
 
 
 def p_value_cell(estimate: Estimate) -> float | None:
-    """Return the p-value of an estimate for a table cell, or None if no test was made."""
+    """Return the p-value of an estimate for a table cell, or None without a test."""
     return finite_or_none(estimate.p) if estimate.unit_count >= FEWEST_UNITS else None
 
 
@@ -215,7 +212,7 @@ def interaction_matrix(
 ) -> Heatmap:
     """Return the heatmap of how often speakers refer to each other.
 
-    - `counts`: how often one speaker refers to another, by both ids.
+    - `counts`: how often the first speaker refers to the second, by their ids.
     - `people`: the name of each id, in display order.
     """
     # Pairs without a count are 0, and self-references are left out.

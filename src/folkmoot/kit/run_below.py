@@ -1,4 +1,4 @@
-"""Run a study about a finished run, in a subfolder of that run with a separate journal."""
+"""Run a study about a finished run, in a subfolder with a separate journal."""
 # Codings and controls are run in this way. The journal and the digest of the finished run do not
 # change. An amendment of the finished run names the subfolder and the digest of the journal in the
 # subfolder. So `folkmoot verify` detects a subfolder that was added by hand.

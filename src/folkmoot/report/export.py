@@ -1,4 +1,4 @@
-"""Export a run as CSV, Parquet or JSON with a codebook, or in the format of Polis."""
+"""Export the tables of a run with a codebook, or its votes for Polis."""
 
 from __future__ import annotations
 

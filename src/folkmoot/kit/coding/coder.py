@@ -251,7 +251,7 @@ async def code_texts(
 async def code_with_models(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], sample: frozenset[str]
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask the coder for the codes of all texts and return the valid codes by text id.
+    """Ask the coder for codes of all texts, and return the valid ones by text id.
 
     `sample`: the texts for the second coder, if there is one.
     """
@@ -389,7 +389,7 @@ def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -
 def draw_sample(
     seed: int, book: Codebook, texts: Sequence[TextToCode], size: int
 ) -> frozenset[str]:
-    """Return the ids of the texts for the second coder, drawn with the seed of the run."""
+    """Return the ids of the texts for the second coder, drawn with the run's seed."""
     rng = generator(seed, ("coding", book.name, "sample"))
     # A prefix of a permutation, so that a smaller sample is part of a larger one.
     chosen = rng.permutation(len(texts))[:size]

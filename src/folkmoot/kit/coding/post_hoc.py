@@ -49,7 +49,7 @@ def code_finished_run(
     """Code the texts of a finished run with the model `coder`, or resume such a coding.
 
     `sample`: code only the texts that a second coder would get.
-    Raises InputError if the run is not finished, has no texts, or was coded by this model.
+    Raises InputError if the run is unfinished, has no texts, or was coded by this model.
     Also raises the errors of `run_study`.
     """
     require_codable(run, coder)
@@ -110,7 +110,7 @@ def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
 
 
 def read_texts(run: RunFolder) -> Iterator[tuple[str, list[TextToCode], frozenset[str]]]:
-    """Yield each codebook name with its texts, and the ids of the texts for a second coder."""
+    """Yield each codebook name with its texts, and the text ids for a second coder."""
     table = run.read_table("texts")
     for name in table["codebook"].unique(maintain_order=True):
         rows = list(table.filter(codebook=name).iter_rows(named=True))

@@ -109,7 +109,10 @@ class CodebookResults:
         return codes_by_text
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
-        """Return the quotes of one text by code, or None if the coder gave no answer for it."""
+        """Return the quotes of one text by code.
+
+        Returns None if the coder gave no answer for it.
+        """
         # A code that is about several things (such as two options) appears once.
         codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}
@@ -130,7 +133,7 @@ class CodebookResults:
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
-        """Return Krippendorff's α of the first coder and another coder on their shared texts.
+        """Return Krippendorff's α of the first coder and another coder, on texts that both coded.
 
         `code`: compare only whether this code applies.
         """
@@ -243,7 +246,10 @@ class CodebookResults:
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
-    """Return all codes of a run by the name of the codebook, or {} without texts to code."""
+    """Return all codes of a run by the name of the codebook.
+
+    The result is empty without texts to code.
+    """
     # The codes come from the run itself, from post-hoc codings and from sheets of human coders.
     if not run.has_table("texts"):
         return {}
@@ -292,7 +298,7 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
 
 
 def text_digest(row: Mapping[str, Any]) -> str:
-    """Return a digest of a text and its context, to identify the version that a human coded."""
+    """Return a digest of a text and its context, to identify what a human coded."""
     return digest(row["text"] or "", row["about"] or "", size=8).hex()
 
 

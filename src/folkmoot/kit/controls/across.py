@@ -27,7 +27,7 @@ def effect_and_drift_over_cells(
     """Return the finding that compares a treatment's effect and side effect between runs.
 
     `cells`: what each run varies, and its findings. The first is the reference.
-    Returns None if fewer than two kinds of run have such answers.
+    Returns None if fewer than two kinds of run have control answers.
     """
     found: dict[str, dict[str, list[_Pair]]] = {}
     for specification, findings in cells:

@@ -1,4 +1,4 @@
-"""Ask the questions of a finished run again with changed prompts, as a run in `RUN/controls/`."""
+"""Run the controls of a finished run, as a run in `RUN/controls/`."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def run_controls(
     stopper: RunStopper | None = None,
     **calling: object,
 ) -> RunFolder:
-    """Ask the questions of a finished run again with changed prompts, or resume this.
+    """Run the controls of a finished run, or resume them.
 
     - `settings`: keys of `controls:` in a study file.
     - `calling`: other keys of a study file, such as a budget.
 
-    Raises InputError for an unfinished run, one without decisions, and one that has controls.
+    Raises InputError if the run is unfinished, has no decisions, or has controls.
     Also raises the errors of `run_study`.
     """
     require_finished(run)
@@ -181,7 +181,7 @@ def run_grid_with_controls(
     stopper: RunStopper | None = None,
     samples: Samples = lambda runs, repeats, new: [],
 ) -> RunGrid:
-    """Run or resume a grid and then the controls of its cells, within the budget of the grid.
+    """Run or resume a grid and then the controls of its cells, within one budget.
 
     Raises the errors of `run_grid`.
     """
@@ -212,7 +212,7 @@ def ask_named_controls(
 ) -> None:
     """Ask the controls that a study file names, unless they have been asked.
 
-    - `settings`: the controls. None asks nothing.
+    - `settings`: the controls, or None for no controls.
     - `limits`: the budget of the whole grid.
     - `others`: the other runs of the grid, whose cost counts too.
     """

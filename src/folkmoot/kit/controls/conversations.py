@@ -247,7 +247,10 @@ def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
 
 
 def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
-    """Return where the texts in each request come from, by address and number of the message."""
+    """Return where the texts in each request come from.
+
+    The keys are the address and the number of the message.
+    """
     # The first request counts, not its re-asks.
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):

@@ -126,7 +126,7 @@ def decision_contrasts(
 ) -> dict[Contrast, tuple[str, str]]:
     """Choose two questions with the same options for each pair of groups.
 
-    `options`: the options of a question in any order, by its address.
+    `options`: the options of each question, by its address.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -162,7 +162,7 @@ def _decisions(
 def measure_effects(
     table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
 ) -> dict[Contrast, dict[str, Effect]]:
-    """Return the effect of each pair of groups, as designed and with each change of the prompts."""
+    """Return how far each pair of groups differs, with original and with changed prompts."""
     # A change that left all prompts of the two groups as they were is left out.
     made = [name for name in REPLACING if name in set(table["control"])]
     found: dict[Contrast, dict[str, Effect]] = {}
@@ -214,7 +214,7 @@ def effects_finding(
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
 ) -> Finding | None:
-    """Return the finding that compares effects with side effects, for each change of the prompts.
+    """Return the finding that compares effects with side effects when prompts change.
 
     Returns None if no prompt was changed.
     """

@@ -66,9 +66,9 @@ LEAST_RELIABLE = Margin(low=0.8)
 
 
 def control_findings(run: RunFolder) -> list[Finding]:
-    """Return the findings of the controls of a run.
+    """Return the findings of the controls of a run, or an empty list without controls.
 
-    The list is empty without controls. One finding says so if they are not finished.
+    Unfinished controls give a single finding that says so.
     """
     controls = open_controls(run)
     if controls is None:
@@ -92,10 +92,11 @@ def findings_in(
 ) -> list[Finding]:
     """Return the findings of a table of control answers.
 
-    - `options`: the options of a decision, by its address, in one order for all participants.
-    - `margins`: the largest distance between conditions that counts as equality, by question.
+    - `options`: the options of each decision, by its address.
+    - `margins`: how far apart conditions may be to count as equal, by question.
     - `attributes`: the stated attributes of the participants, or None.
     """
+    # The options have one order for all participants.
     contrasts = decision_contrasts(table, options)
     # Drift findings show the effect next to the drift, so effects are measured first.
     effects = measure_effects(table, contrasts)

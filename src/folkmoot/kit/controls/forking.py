@@ -150,7 +150,7 @@ def with_new_replies(
 ) -> list[str] | None:
     """Return the texts of a request with the new replies in place of the old ones.
 
-    `new`: the address and text of the new reply, by the address of the old one.
+    `new`: the address and text of each new reply, by the address of the old one.
     Returns None if a new JSON reply lacks the quoted part.
     """
     parts: dict[int, list[Replacement]] = {}

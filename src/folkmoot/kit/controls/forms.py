@@ -39,7 +39,7 @@ class SingleFieldForm(AnswerType["str | float"]):
     kind: str = "json"
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str | float] | ParseFailure | Missing:
-        """Return the answer in a JSON reply, a missing answer, or the problem to tell the model."""
+        """Return the answer in a JSON reply, a missing answer, or what is wrong with it."""
         for step, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and (
                 self.name in candidate or is_declined(candidate.get(DECLINED))
@@ -95,7 +95,7 @@ class ChoiceInForm(AnswerType[str]):
         return CHOICE
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
-        """Return the option in a JSON reply, a missing answer, or the problem to tell the model."""
+        """Return the option in a JSON reply, a missing answer, or what is wrong with it."""
         for _, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and is_declined(candidate.get(DECLINED)):
                 return Missing(DECLINED)
@@ -108,7 +108,7 @@ class ChoiceInForm(AnswerType[str]):
 def choice_in_form(
     schema: Schema, reply: str, options: tuple[str, ...], chosen: str | None
 ) -> ChoiceInForm | None:
-    """Return the answer type for a choice in a form, or None if no field holds the choice.
+    """Return the answer type for a choice in a form, or None without a choice.
 
     `reply`: the filled-in form. `chosen`: the option that it holds.
     """

@@ -116,7 +116,7 @@ class Treatments:
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
     """Return a sentence for each reason why controls do not ask some decisions.
 
-    - `reasons`: the control, the moment and the reason of each decision. None means asked.
+    - `reasons`: control, moment and reason for each decision. The reason is None if it is asked.
     - `where`: words that follow "decisions".
     """
     counts = Counter(reasons)

@@ -1,4 +1,4 @@
-"""Read the replies of a run with their requests, and find what a prompt quotes of them."""
+"""Read the replies of a run, and find what a prompt quotes of them."""
 # A span in a request names the earlier reply from which its text comes. So the replies behind a
 # decision are known without the code of the study.
 
@@ -142,7 +142,7 @@ class ReplyGraph:
     def find_quotes(self, texts: Sequence[str], addresses: Collection[str]) -> list[Quote] | None:
         """Return the passages in some texts that quote a reply at one of the addresses.
 
-        Returns None if a new reply has no counterpart of a quoted part.
+        Returns None if a quoted part could not be found in a new reply.
         """
         quotes = []
         for number, text in enumerate(texts):
@@ -164,7 +164,7 @@ class ReplyGraph:
         return quotes
 
     def read_behind(self, texts: Iterable[str]) -> None:
-        """Read the replies that the texts quote, and the replies that those quote, and so on."""
+        """Read the replies that the texts quote, directly or through other replies."""
         waiting = self.addresses_in(texts) - self._replies.keys()
         while waiting:
             self._read(sorted(waiting))

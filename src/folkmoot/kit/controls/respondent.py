@@ -61,7 +61,7 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """Return a number that the persona states, such as the age, or one that it always gives."""
+    """Return the number that the persona states or always gives."""
     # With the setting `drift`, participants who changed in the conversation give the middle of the
     # range in place of the number that the persona always gives.
     bounds = mind.reading.number_bounds

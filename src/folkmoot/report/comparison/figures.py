@@ -19,7 +19,7 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class Figure:
-    """One estimate in a finding, with its values in all runs of a grid that have it."""
+    """One estimate in a finding, with its values in the runs of a grid."""
 
     finding: str
     title: str

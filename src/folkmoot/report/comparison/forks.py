@@ -186,9 +186,9 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
 
 
 def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
-    """Return the finding on how a changed reply changes each estimate.
+    """Return the finding on how much one changed reply moves each estimate.
 
-    Returns None if no estimate is known with and without the change.
+    Returns None if no estimate is known both with and without the change.
     """
     # Each repeat in `grid` consists of two runs, one with the changed reply and one with the
     # unchanged reply. The difference is the mean over repeats.

@@ -1,4 +1,4 @@
-"""The runs of a grid as a matrix, with the effect of one claim in each finished run."""
+"""The runs of a grid as a matrix, with one claim's effect in each finished run."""
 
 from __future__ import annotations
 

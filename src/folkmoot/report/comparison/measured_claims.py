@@ -1,4 +1,4 @@
-"""Read the measures of claims from runs and from files of human answers in the same way."""
+"""Read the measures of claims in the same way from runs and files of human answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_ARMS = ("", "")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measure, such as a change of opinion, in one run or one file of human answers."""
+    """One measure, such as a change of opinion, in one sample."""
 
     # The claim with the columns that the table has.
     claim: Claim
@@ -36,7 +36,7 @@ class Measured:
 
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
-    """Group claims by their measure. The key is a claim without conditions."""
+    """Group claims by what they measure. A key is a claim without its conditions."""
     # Claims of the study file and of the study type are grouped if both use the same column without
     # a filter or threshold. Claims that compare two columns of one row are left out.
     claims_by_measure: dict[Claim, list[Claim]] = {}
@@ -160,7 +160,7 @@ def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str,
 def sides_between(
     first: pl.DataFrame, second: pl.DataFrame, names: tuple[str, str]
 ) -> tuple[Side, Side]:
-    """Return the data of two samples with different subjects, for an estimate."""
+    """Return the data of two samples, to estimate the difference between them."""
     # The units get the name of their sample, so that equal ids in both samples are different units.
     first_side, second_side = (
         _independent_side(rows, name) for rows, name in zip((first, second), names, strict=True)

@@ -97,7 +97,7 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
 
 
 def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Return a pair for each measure and condition that a run and a file of human answers share."""
+    """Return each measure and condition that a run shares with a file of human answers."""
     # Measures of the run's claims come before other columns of the table of participants.
     claims = measures_of(run.claims)
     claimed_columns = {measure.measure.rpartition(".")[2] for measure in claims}
@@ -479,7 +479,7 @@ class Match:
 
     @property
     def claim(self) -> Claim:
-        """A claim without conditions, only to format differences of this measure."""
+        """A claim on this measure, to format its differences."""
         return Claim("", NO_ARMS, "share" if self.share else "mean")
 
     def format_level(self, mean: float) -> str:

@@ -60,7 +60,7 @@ def power_of(
     """Return findings on the effects that a study can detect, primary claims first.
 
     - `iccs`: the assumed intraclass correlations.
-    - `width`: the acceptable width of an interval after correction by human answers.
+    - `width`: the wanted width of an interval that uses human answers too.
     """
     size = study_file.study.size(study_file.config, study_file.study_folder)
     findings = power_report(size, study_file.study.title, iccs=tuple(iccs) or ICCS)
@@ -87,7 +87,7 @@ def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | Non
 def power_report(
     size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS
 ) -> list[Finding]:
-    """Return findings on the effects that a design can detect, and on the size that it needs.
+    """Return findings on what a design can detect, and on the size that it needs.
 
     `iccs`: the assumed intraclass correlations.
     """
@@ -111,7 +111,7 @@ def claim_power(
     expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """Return the finding on each primary claim's power, and on the number of units that it needs.
+    """Return the finding on each primary claim's power and the units that it needs.
 
     - `expected`: the expected difference of each claim, or None.
     - `iccs`: the assumed intraclass correlations.
@@ -335,7 +335,7 @@ def _least_mean(size: DesignSize, alpha: float) -> Sentence:
 def people_power(
     width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
 ) -> Finding:
-    """Return the finding on how many humans to ask, so that an interval has this `width`.
+    """Return the finding on how many humans to ask for an interval of this width.
 
     `width`: a difference of shares, or standard deviations of human answers.
     """

@@ -186,8 +186,8 @@ def people_file(path: Path) -> Sample:
 
     A row is one person, or another unit that the run observes, in one condition. Columns:
 
-    - `before` and `after`: the choices. Or `position_changed`.
-    - `arm`, or the condition column of the run: the condition, if there are several.
+    - `before` and `after`: the choices. `position_changed` can replace them.
+    - `arm`, or the run's condition column: the condition, if there are several.
     - `person`: an id, if people can be matched with simulated participants.
     - Any other measure, with the column name of the run.
 

@@ -24,7 +24,7 @@ FAILURES = (FLAGGED, EXCLUDED, SCREENED_OUT)
 
 
 def checks_of_humans(run: RunFolder) -> Finding | None:
-    """Return the finding on the checks of humans, or None if no human had to answer one.
+    """Return the finding on the checks of humans, or None if no human was checked.
 
     Raises StorageError if the table cannot be read.
     """

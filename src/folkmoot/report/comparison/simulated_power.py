@@ -39,7 +39,7 @@ LEAST_SIZE = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One simulated run, to be made in a process of its own."""
+    """One simulated run: its study file, changed settings, size and random seed."""
 
     path: Path
     overrides: tuple[str, ...]

@@ -76,7 +76,7 @@ class Step(NamedTuple):
 
 
 class DesignLane(NamedTuple):
-    """The conditions whose participants saw the same texts, as one line of the design chart."""
+    """One line of the design chart: conditions whose participants saw the same texts."""
 
     arm: str
     # The number of participants or other units, in words.

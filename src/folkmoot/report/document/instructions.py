@@ -76,7 +76,7 @@ def count_first_replies(
 ) -> dict[str, FirstReplies]:
     """Count the first replies of each model. Humans are left out.
 
-    `units`: the independent unit of a reply, by its address.
+    `units`: which replies belong together, by the address of a reply.
     """
     # A reply without an entry is a separate unit.
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)

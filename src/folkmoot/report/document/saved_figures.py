@@ -65,7 +65,7 @@ def figures_of_report(document: Document) -> Iterator[SavedFigure]:
 
 
 def saved_by_panel(document: Document) -> dict[str, SavedFigure]:
-    """Return the saved charts of a report. The key is the SVG as the page shows it."""
+    """Return the saved charts of a report. A key is the SVG on the page."""
     findings = [*document.headlines, *(f for part in document.sections for f in part.figures)]
     panels = [panel for finding in findings for panel in finding.panels]
     return dict(zip(panels, figures_of_report(document), strict=True))

@@ -72,7 +72,7 @@ def build_trust_section(run: RunFolder, study: Study) -> Trust:
 
 
 def call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
-    """Return the times of the first and last call of each model, in UTC."""
+    """Return when each model was called first and last, in UTC."""
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             called = journal.call_times_by_model()

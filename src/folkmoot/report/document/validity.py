@@ -74,7 +74,7 @@ Row = Mapping[str, TableCell]
 
 
 class Evidence(NamedTuple):
-    """One verdict of a finding, with the value behind it in words."""
+    """One verdict of a finding, with its value in words."""
 
     label: str
     verdict: Verdict
@@ -98,7 +98,7 @@ def build_validity_card(
 ) -> tuple[CardRow, ...]:
     """Return the eight rows of the card, or an empty tuple if only people answered.
 
-    `over_grid`: a finding on the claims over several runs with different wordings, or None.
+    `over_grid`: the finding on the claims in all wordings, or None.
     """
     models = {model["asked"] for model in run.manifest.get("models", [])}
     # People need no simulation to be checked.
@@ -156,7 +156,7 @@ def build_validity_card(
 
 
 def claims_over_wordings(run: RunFolder) -> Finding | None:
-    """Return the finding on the primary claims over all runs with different wordings.
+    """Return the finding on how far the primary claims hold in all wordings.
 
     Returns None if the run is in no grid that varies the wording.
     """
