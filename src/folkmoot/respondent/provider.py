@@ -52,7 +52,10 @@ class Respondent:
         self._meet = lru_cache(maxsize=2048)(lambda text: persona_from_text(text, settings.seed))
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
-        """Return the reply to a request. A simulated refusal is a reply, so no error is raised."""
+        """Return the reply to a request.
+
+        A simulated refusal is a reply, so no error is raised.
+        """
         return self.reply(request, address)
 
     def reply(self, request: ModelRequest, address: str) -> Completion:

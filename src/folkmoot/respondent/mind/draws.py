@@ -1,8 +1,6 @@
-"""Random draws by hashing: each is a hash of version, seed, address and purpose.
-
-Each combination of these gives an independent stream of draws. So a new question or another order
-of calls changes no other answer.
-"""
+"""Random draws by hashing. A new question or another order of calls changes no other answer."""
+# Each draw is a hash of version, seed, address and purpose. Each combination of these gives an
+# independent stream of draws.
 
 from __future__ import annotations
 
@@ -23,17 +21,17 @@ _PER_BLOCK = 8
 
 
 def uniform_draw(seed: int, *parts: str | int) -> float:
-    """Return the uniform draw in (0, 1) that `parts` identify."""
+    """Return the uniform draw in (0, 1) for this seed and these parts."""
     return uniform_values(seed, VERSION, *parts)
 
 
 def normal_draw(seed: int, *parts: str | int) -> float:
-    """Return the standard normal draw that `parts` identify."""
+    """Return the standard normal draw for this seed and these parts."""
     return _NORMAL.inv_cdf(uniform_draw(seed, *parts))
 
 
 def gumbel_draw(seed: int, *parts: str | int) -> float:
-    """Return the standard Gumbel draw that `parts` identify."""
+    """Return the standard Gumbel draw for this seed and these parts."""
     return -math.log(-math.log(uniform_draw(seed, *parts)))
 
 
@@ -75,7 +73,7 @@ class Draws:
         return items[self._next_value() % len(items)]
 
     def draw_weighted_index(self, weights: Sequence[float]) -> int:
-        """Return a random index, with probabilities proportional to the weights."""
+        """Draw an index, with probabilities proportional to the weights."""
         position = self.unit() * math.fsum(weights)
         for index, weight in enumerate(weights):
             position -= weight

@@ -1,4 +1,7 @@
-"""The argument words of three camps. A camp is one way to justify a choice, such as by caution."""
+"""The argument words of three camps.
+
+A camp is one way to justify a choice, such as caution.
+"""
 # The respondent argues with the phrases of a camp. It recognises arguments of other speakers by the
 # words of a camp. A study type may provide a lexicon for its topic (`RespondentPart.lexicon`).
 
@@ -98,7 +101,7 @@ def general_lexicon() -> Lexicon:
 
 
 def camp_match(counts: Sequence[float], camp: int) -> float:
-    """Return how well arguments fit a person of `camp`, from 0 to 1."""
+    """Return how well arguments fit a person who belongs to `camp`, from 0 to 1."""
     # `counts` holds the number of argument words of each camp. The result is 1 if their proportions
     # are those that a person of this camp uses. It is 0 if there are no arguments.
     total = sum(counts)

@@ -156,7 +156,7 @@ class SimulatedRespondent:
     def current_option(self) -> str:
         """The option that the person chose last, or likes best before the first choice.
 
-        "" if there are no options.
+        Returns "" if there are no options.
         """
         # The person likes the option with the highest initial utility best.
         return next(reversed(self._own_choices), "") or self._liked_best
@@ -352,7 +352,7 @@ class SimulatedRespondent:
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
         """Return how many distinct words of a text argue for each option.
 
-        The numbers of an option are one per camp of the lexicon.
+        Each option has one number per camp of the lexicon.
         """
         return argument_counts(text, self.options, self.at.lexicon)
 

@@ -47,7 +47,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
     """Return the passages of these kinds.
 
-    - `own`: True for the speaker's own passages only, False for all others, None for both.
+    - `own`: True for the speaker's own passages, False for those of others, None for all.
     """
     return [
         passage
@@ -67,7 +67,7 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 
 
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
-    """Return passages grouped by conversation, those outside conversations last."""
+    """Return one list of passages per conversation, and last those outside conversations."""
     # In a conversation, the speaker who is asked now and someone else both spoke. The passages of a
     # conversation are in order of speech.
     scopes: dict[str, list[Passage]] = {}

@@ -61,7 +61,7 @@ _VOICED = {
 
 @dataclass(frozen=True, slots=True)
 class PersonaTraits:
-    """The latent traits of one persona."""
+    """The traits of one persona."""
 
     # The text of the persona.
     key: str

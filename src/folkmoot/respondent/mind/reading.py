@@ -251,7 +251,7 @@ def argument_phrases(
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
     """Return how many distinct words of a text argue for each option.
 
-    The numbers of an option are one per camp. The key is "" for words that support no named option.
+    Each option has one number per camp. The key is "" for words that support no named option.
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):

@@ -30,8 +30,8 @@ _PADDING = (
 
 
 def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
-    """Return the reply with at most one fault of weak models, and its finish reason."""
-    # All faults are off by default.
+    """Return the reply and its finish reason."""
+    # At most one fault of weak models changes the reply. All faults are off by default.
     knobs = mind.knobs
 
     def draw_pathology(knob: str) -> Draws | None:

@@ -109,7 +109,7 @@ PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
-    """Return which of summaries, interview and dialogue each condition of a run has."""
+    """Return what each condition of a run has: summaries, interview, dialogue."""
     # Only the switches are validated, because settings of an earlier version may fail other checks.
     exposure = settings.get("exposure")
     added = exposure.items() if isinstance(exposure, Mapping) else ()
@@ -507,13 +507,13 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def condition_designs(self) -> dict[str, ConditionDesign]:
-        """Return each condition of this run with its switches."""
+        """Return the design of each condition of this run."""
         # The four conditions of the source study come first.
         chosen = self._all_conditions if self.conditions is None else self.conditions
         return {name: design for name, design in self._all_conditions.items() if name in chosen}
 
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
-        """Return which texts the prompt of the final vote contains in a condition."""
+        """Return which texts participants of a condition are shown at the final vote."""
         # `exposure: source` leaves out the summaries if there is a dialogue, as in the source
         # study.
         design = self.condition_designs[condition]

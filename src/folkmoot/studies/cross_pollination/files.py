@@ -1,4 +1,5 @@
-"""Write the result files with the names and formats of the source study (phases 8 and 9)."""
+"""Write the result files with the names and formats of the source study."""
+# They are phases 8 and 9.
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ PHASES = (
 
 
 def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
-    """Log how many participants completed the study and changed their vote in each condition."""
+    """Log the number of completed participants and of changed votes in each condition."""
     people = [
         CountedVotes(*(getattr(participant, name) for name in CountedVotes._fields))
         for participant in state.people.values()

@@ -1,7 +1,8 @@
-"""The opposing option of each participant, chosen by one of five methods (phase 5).
+"""The opposing option of each participant, chosen by one of five methods.
 
 To add a method, write a function and enter it in METHODS.
 """
+# This is phase 5.
 
 from __future__ import annotations
 

@@ -269,12 +269,12 @@ class State:
 
 
 def quote_topic(config: CrossPollinationConfig) -> Any:
-    """Return the topic, for prompts."""
+    """Return the topic for use in prompts."""
     return quote_all(config.topic, "material", "study.topic")
 
 
 def quote_options(options: Iterable[str]) -> list[str]:
-    """Return the options in the given order, for prompts."""
+    """Return the options for use in prompts, in the given order."""
     return [quote_value(option, "option", "study.topic.options") for option in options]
 
 

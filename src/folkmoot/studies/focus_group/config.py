@@ -320,7 +320,8 @@ class DiscussionConfig(CodingStudyConfig):
 
     @property
     def responses_cap(self) -> int:
-        """The maximum number of answers to one question, never more than there are participants."""
+        """The maximum number of answers to one question."""
+        # Never more than there are participants.
         return min(self.max_responses_per_question, self.num_personas)
 
     @property
@@ -340,7 +341,7 @@ class DiscussionConfig(CodingStudyConfig):
 
     @property
     def ladder_prices(self) -> tuple[str, ...]:
-        """The further prices at which purchase intent is asked, the lowest first."""
+        """The further prices in questions about buying, the lowest first."""
         own_amount = None if self.price is None else parse_amount(self.price)
         return tuple(
             sorted(

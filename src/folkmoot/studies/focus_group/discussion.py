@@ -220,7 +220,7 @@ class DiscussionTranscript(BaseModel):
         ]
 
     def positions(self, when: InterviewTime) -> dict[str, float]:
-        """Return the private position of each participant by id."""
+        """Return the private position of each participant, by id."""
         # Participants without a position are left out.
         return {
             statement.persona_id: statement.position
@@ -229,7 +229,7 @@ class DiscussionTranscript(BaseModel):
         }
 
     def positions_before_and_after(self) -> dict[str, tuple[float, float]]:
-        """Return the positions before and after the discussion by participant id."""
+        """Return each participant's positions before and after the discussion, by id."""
         # Participants without one of the two positions are left out.
         before, after = self.positions(InterviewTime.BEFORE), self.positions(InterviewTime.AFTER)
         return {
@@ -252,5 +252,6 @@ class DiscussionTranscript(BaseModel):
 
 
 def recent_transcript(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
-    """Return the last `last` messages as the transcript that a prompt shows a speaker."""
+    """Return the latest messages as a transcript for the prompt of a speaker."""
+    # `last` is the number of messages.
     return Transcript(tuple(message.as_utterance for message in messages[-last:]))

@@ -590,7 +590,7 @@ def talk_time(concept: Concept) -> Finding | None:
 
 
 def out_of_character(concept: Concept) -> Finding | None:
-    """Return the finding on replies that may be out of character, or None without them."""
+    """Return the finding on out-of-character replies, or None if there are none."""
     if "out_of_character" not in concept.utterances.columns:
         return None
     flagged = concept.utterances.filter(pl.col("out_of_character"))

@@ -154,8 +154,9 @@ def recruit_all_groups(
 
 
 def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
-    """Return the participants without generated opinions, so that the study asks for opinions."""
-    # If the setting `first_opinion` is `seeded`, the participants are returned unchanged.
+    """Return the participants without generated opinions."""
+    # The study asks for opinions instead. If the setting `first_opinion` is `seeded`, the
+    # participants are returned unchanged.
     if config.first_opinion == "seeded":
         return list(people)
     return [profile.model_copy(update={"opinion": None}) for profile in people]
@@ -227,9 +228,9 @@ def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
 def with_seeded_opinion(
     session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
 ) -> list[Profile]:
-    """Return the participants with opinions on this concept that are drawn instead of asked for."""
-    # They are unchanged if the study asks for first opinions, and in a study with one concept,
-    # because its recruits already have an opinion.
+    """Return the participants with drawn opinions on this concept."""
+    # The opinions are drawn instead of asked for. Participants are unchanged if the study asks for
+    # first opinions, and in a study with one concept, because its recruits already have an opinion.
     config = session.config
     if len(config.concepts) == 1 or config.first_opinion == "asked":
         return list(people)
@@ -314,7 +315,7 @@ class Participant:
     def first_position(self) -> float | None:
         """The position before the discussion.
 
-        None if the position is not known.
+        Returns None if the position is not known.
         """
         return self.persona.opinion.valence if self.persona.opinion else None
 
@@ -322,7 +323,7 @@ class Participant:
     def opinion_words(self) -> str:
         """The words of the first opinion.
 
-        "" if there are none.
+        Returns "" if there are none.
         """
         opinion = self.persona.opinion
         return self.first_words or (opinion.sentence if opinion else "")
@@ -525,13 +526,13 @@ def speaking_probability(extraversion: int) -> float:
 
 
 def length_advice(profile: Profile) -> str:
-    """Return the prompt's advice on the length of answers."""
+    """Return what the prompt says about the length of answers."""
     # It depends on extraversion.
     return LENGTH_ADVICE[character.score_band(profile.traits.extraversion)]
 
 
 def conversation_style_advice(profile: Profile) -> str:
-    """Return the prompt's advice on responding to others."""
+    """Return what the prompt says about responding to others."""
     # It depends on agreeableness.
     return STYLE_ADVICE[character.score_band(profile.traits.agreeableness)]
 

@@ -37,7 +37,10 @@ Positions = Mapping[str, float]
 
 
 def describe_position(position: float) -> str:
-    """Return the words for a position from −1 to 1, such as `rather in favor of it`."""
+    """Return a position in words, such as `rather in favor of it`.
+
+    `position` is from −1 to 1.
+    """
     return LEANINGS[valence_label(position)]
 
 
@@ -54,10 +57,11 @@ def has_moved(before: float | None, after: float | None) -> bool:
 def measure_approach(
     start: Positions, participant_id: str, before: float | None, after: float | None
 ) -> float | None:
-    """Return by how many points a participant came closer to the others' mean first position.
+    """Return how many points a participant came closer to the others.
 
     Negative if the distance grew. Returns None if a position is unknown.
     """
+    # The distance to the mean of the others' first positions.
     # `before` and `after` are the participant's positions, and `start` holds all first positions.
     # First positions are the reference, so noise in later positions does not bias the result.
     other_positions = [

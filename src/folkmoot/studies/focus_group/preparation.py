@@ -30,7 +30,7 @@ _AS_ADDRESS = (
 
 
 def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """Return the problems of a study file that no single key shows."""
+    """Return the problems that validation of single keys does not find."""
     # Contradictions between keys, unknown quotas, and problems of the file of profiles.
     problems = [*_check_contradictions(config), *_check_guide(config), *check_quotas(config.quotas)]
     problems += check_images(config)
@@ -152,7 +152,7 @@ def list_images(config: DiscussionConfig) -> list[str]:
 
 
 def check_images(config: DiscussionConfig) -> list[Problem]:
-    """Return the problems of images that would not reach the models."""
+    """Return the problems that would keep images from the models."""
     # Unsupported types, file names in place of images, and images in keys that must be text.
     problems: list[Problem] = []
     for key, text in _displayed_texts(config):
@@ -223,7 +223,7 @@ def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
 
 
 def config_advisories(config: DiscussionConfig) -> list[str]:
-    """Return facts that the researcher should know before a run, apart from problems."""
+    """Return facts that the researcher should know before a run."""
     advisories = []
     if config.replications < FEWEST_UNITS:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
@@ -245,7 +245,7 @@ def config_advisories(config: DiscussionConfig) -> list[str]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return how many rows the tables of a run must have according to its plan."""
+    """Return how many rows each table must have according to the plan of the run."""
     # The table `personas` has one row per recruit. The table `statements` has at least one row for
     # each group and concept.
     rows = tuple(

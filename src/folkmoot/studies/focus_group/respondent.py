@@ -306,7 +306,8 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return a sentence that agrees or disagrees with another participant, and its topic.
+    """Return a sentence that agrees or disagrees with another participant, and the sentence's
+    topic.
 
     Returns two empty strings if the respondent reacts to no participant.
     """
@@ -392,7 +393,8 @@ def embed_sentence(sentence: str) -> str:
 def give_reason(
     mind: SimulatedRespondent, opinion: Opinion, side: str, skip: int = 0, kind: str = "reasons"
 ) -> str:
-    """Return one reason for a side (`pro` or `con`)."""
+    """Return one reason for the product or against it."""
+    # `side` is `pro` or `con`.
     # The reason is about the strongest concern for this side, after the first `skip` ones.
     # Sometimes it quotes a claim of the material instead. `kind` names a set of sentences in
     # `respondent.yaml`.
@@ -447,7 +449,7 @@ def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def people_named(mind: SimulatedRespondent) -> list[str]:
-    """Return the distinct names of participants in all messages but the system prompt."""
+    """Return the distinct names of participants in the messages."""
     # The system prompt is left out because it lists all participants.
     return list(
         dict.fromkeys(
@@ -522,7 +524,7 @@ _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
 def summarise_views(reported_views: Iterable[ReportedView]) -> str:
-    """Return a sentence that counts participants for and against the product for each concern."""
+    """Return a sentence on how many participants are for or against the product, by concern."""
     speakers_by_view: dict[tuple[str, int], set[str]] = {}
     for reported_view in reported_views:
         for view in reported_view.views:

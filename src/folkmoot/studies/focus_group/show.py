@@ -10,7 +10,7 @@ from folkmoot.storage.run_folder import RunFolder
 
 
 def render_positions(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield lines with the positions of a participant on each concept over the discussion.
+    """Yield a participant's positions on each concept over the discussion, as lines of text.
 
     Yields nothing if the key names no participant.
     """

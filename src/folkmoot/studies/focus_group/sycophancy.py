@@ -301,7 +301,7 @@ def movement_towards_others(first: Positions, after: Positions) -> dict[str, flo
 
 
 def distances_to_others(positions: Positions) -> dict[str, float]:
-    """Return the distance of each position to the mean of all others, by participant id.
+    """Return how far each position is from the mean of the others, by participant id.
 
     Returns an empty dict for a single participant.
     """

@@ -128,7 +128,10 @@ def position_change(votes: Votes) -> Finding:
 
 
 def summary_caveats(votes: Votes) -> tuple[str, ...]:
-    """Return notes on the limits of results with summaries, possibly none."""
+    """Return notes on the limits of results with summaries.
+
+    Returns an empty tuple if there are none.
+    """
     if not votes.conditions_with("summaries"):
         return ()
     several = FEW_POOLS if votes.summary_draws < FEWEST_UNITS else SEVERAL_POOLS
@@ -301,7 +304,7 @@ def transition_finding(votes: Votes) -> Finding | None:
 
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
-    """Return the finding on whether the total votes per option changed in each condition.
+    """Return the finding on whether the votes per option changed in each condition.
 
     Returns None if no participant voted twice.
     """
@@ -629,7 +632,7 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 def main_effects(votes: Votes) -> Finding | None:
     """Return the finding on what the summaries, the interview and the dialogue each do.
 
-    Returns None if each condition adds one of them to the condition before it.
+    Returns None if each condition adds just one of the three.
     """
     # `difference_finding` shows the same then.
     # The effects come from a factorial regression by least squares.

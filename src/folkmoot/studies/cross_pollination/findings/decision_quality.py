@@ -1,4 +1,4 @@
-"""Findings about the quality of decisions, such as the spread of votes and confidence."""
+"""Findings about the quality of decisions, such as confidence and the spread of votes."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class OptionReasons:
     def structure(self) -> str | None:
         """A word for how distinct the clusters are, from "none" to "strong".
 
-        None if there is no silhouette for this number of clusters.
+        Returns None if the silhouette is unknown.
         """
         # The word depends on the mean silhouette.
         silhouette = self.repeated_clustering.silhouettes.get(self.cluster_count)

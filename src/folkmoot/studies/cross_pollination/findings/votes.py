@@ -158,7 +158,7 @@ class Votes:
         )
 
     def exposure_of(self, condition_votes: ConditionVotes) -> ConditionDesign:
-        """Return which of summaries, interview and dialogue a condition has."""
+        """Return what a condition has: summaries, interview, dialogue."""
         # A condition that the study file does not declare has none of these.
         return self.condition_switches.get(condition_votes.condition, ConditionDesign())
 
@@ -253,7 +253,7 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return the name of the unit of analysis of each participant with both votes."""
+        """Return the unit of analysis for each participant with both votes."""
         # Readers of the same version of the summaries share a unit, if a model wrote several
         # versions. Otherwise each participant is a unit.
         return [
@@ -289,7 +289,7 @@ class Votes:
     def revote_condition(self) -> ConditionVotes | None:
         """The condition with nothing between its two votes.
 
-        None if no participant in it voted twice.
+        Returns None if no participant in it voted twice.
         """
         return self.find_condition(SIMPLE_VOTING)
 

@@ -126,7 +126,7 @@ class Product(NamedTuple):
     def concept_text(self) -> str:
         """The concept for use in a sentence.
 
-        "this" if the prompt has none.
+        Returns "this" if the prompt has none.
         """
         return self.described.strip().rstrip(".") or "this"
 
@@ -134,7 +134,7 @@ class Product(NamedTuple):
     def product_noun(self) -> str:
         """The product's noun with an article, such as "the oven".
 
-        "it" if none is found.
+        Returns "it" if none is found.
         """
         head = re.split(
             r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
