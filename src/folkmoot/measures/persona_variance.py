@@ -24,15 +24,19 @@ FEWEST_PER_VALUE = 5
 def intraclass_correlation(
     first: Sequence[str | float], second: Sequence[str | float], units: Sequence[Hashable]
 ) -> Estimate:
-    """Return how much two answers of a participant are alike, as intraclass correlation ICC(1).
+    """Return how much two answers of a participant are alike, from 0 by chance to 1.
 
-    `first`, `second` (n,): both texts or both numbers. `units` (n,): the independent unit of each
-    participant. 1: the two answers of each participant are equal. 0: the two answers agree no more
-    than answers of two different participants. NaN if all answers are equal.
+        intraclass_correlation([1, 5, 3], [1, 5, 3], ["ann", "ben", "cem"])
 
-    Shrout and Fleiss (1979), doi:10.1037/0033-2909.86.2.420. For categories the ICC nearly equals
-    the kappa of Fleiss: Fleiss and Cohen (1973), doi:10.1177/001316447303300309.
+    - `first`, `second`: the two answers, shape (n,), both texts or both numbers.
+    - `units`: the independent unit of each participant, shape (n,).
+
+    NaN if all answers are equal.
+
+    Source of ICC(1): Shrout and Fleiss (1979), doi:10.1037/0033-2909.86.2.420.
     """
+    # For categories the ICC nearly equals the kappa of Fleiss: Fleiss and Cohen (1973),
+    # doi:10.1177/001316447303300309.
     coded = _code([*first, *second])
     one, two = coded[: len(first)], coded[len(first) :]
 
@@ -54,14 +58,17 @@ def explained_share(
 ) -> Estimate:
     """Return which share of the variance of answers an attribute explains, with an interval.
 
-    `answers`, `values`, `units` (n,): the answer, the value of the attribute, and the independent
-    unit of each participant. Values of fewer than five participants are left out. Without an
-    effect, the result is 0 on average, so single results can be negative. It is NaN with fewer than
-    30 participants, with only one value, or if all answers are equal.
+    - `answers`: one answer of each participant, shape (n,).
+    - `values`: the value of the attribute, shape (n,).
+    - `units`: the independent unit, shape (n,).
 
-    The result is ε²: Kelley (1935), doi:10.1073/pnas.21.9.554. For categories it uses Light and
-    Margolin (1971), doi:10.1080/01621459.1971.10482297.
+    NaN with fewer than 30 participants, with only one value, or if all answers are equal.
+
+    Sources: Kelley (1935), doi:10.1073/pnas.21.9.554. Categories: Light and Margolin (1971),
+    doi:10.1080/01621459.1971.10482297.
     """
+    # The result is ε². Values of fewer than five participants are left out. Without an effect, the
+    # result is 0 on average, so single results can be negative.
     counts = {value: list(values).count(value) for value in set(values)}
     kept = [n for n, value in enumerate(values) if counts[value] >= FEWEST_PER_VALUE]
     if len(kept) < FEWEST_PARTICIPANTS or len({values[n] for n in kept}) < 2:

@@ -26,7 +26,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class PositionEffects:
-    """How much more often an option is chosen at each place (1, 2, …) of the list."""
+    """How much more often an option is chosen at each place of the list."""
+
+    # Places count from 1.
 
     # The effects by place, as differences of shares. Empty if all participants saw the options in
     # one order, because place and popularity cannot be separated then.
@@ -46,13 +48,13 @@ def shown_in(
     answers: Iterable[Mapping[str, Any]],
     part_of: Callable[[Mapping[str, Any]], Hashable] = lambda row: None,
 ) -> list[Shown]:
-    """Return one `Shown` for each choice in rows of the table `answers`.
+    """Return the choices in rows of the table `answers`.
 
-    `part_of`: the group of a row, if speakers of several groups can have the same id.
+    - `part_of`: the group of a row, if speakers of several groups can have the same id.
 
-    Rows without an answer or without a list of options are skipped. Columns read: `options` (JSON
-    list in the order of the list), `value`, `speaker_id`.
+    Rows without an answer or without a list of options are skipped.
     """
+    # Columns read: `options` (JSON list in the order of the list), `value`, `speaker_id`.
     found = []
     for row in answers:
         if row.get("options") and row.get("value") is not None:
@@ -71,11 +73,9 @@ def _options_in_order(listed: str) -> tuple[str, ...]:
 
 
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:
-    """Return how much each place in a list changes the chance that an option is chosen.
-
-    Only options that were listed in several orders count. The effect is adjusted for the popularity
-    of the options. Participants are the independent units.
-    """
+    """Return how much each place in a list changes the chance that an option is chosen."""
+    # Only options that were listed in several orders count. The effect is adjusted for the
+    # popularity of the options. Participants are the independent units.
     orders_of_set: dict[frozenset[str], set[tuple[str, ...]]] = defaultdict(set)
     for a in answers:
         orders_of_set[frozenset(a.options)].add(a.options)

@@ -1,8 +1,7 @@
-"""Compare a simulated experiment with the human experiment that it replays, answer by answer.
+"""Compare a simulated experiment with the human experiment that it replays, answer by answer."""
 
-Descriptive fit compares the answers, and causal fidelity compares the effects. A simulation can
-have good descriptive fit without causal fidelity, and the reverse.
-"""
+# Descriptive fit compares the answers, and causal fidelity compares the effects. A simulation can
+# have good descriptive fit without causal fidelity, and the reverse.
 
 from __future__ import annotations
 
@@ -20,10 +19,9 @@ FloatArray = NDArray[np.float64]
 
 
 class Fit(NamedTuple):
-    """The changes of people compared with the simulated changes of the same n answers.
+    """The changes of people compared with the simulated changes of the same n answers."""
 
-    A change is the second answer minus the first answer.
-    """
+    # A change is the second answer minus the first answer.
 
     n: int
     # The mean change of people and of the simulation (`people_change`, `change`).
@@ -70,9 +68,11 @@ def fit_of_changes(
 ) -> Fit:
     """Compare the changes of people with the simulated changes of the same answers.
 
-    `people`, `simulated`: the answers (n,) before and after, in the same order. `persons` (n,): the
-    person of each answer. `scale`: lowest and highest possible answer. Raises ValueError without
-    answers.
+    - `people`, `simulated`: the answers before and after, each of shape (n,).
+    - `persons`: the person of each answer, shape (n,).
+    - `scale`: lowest and highest possible answer.
+
+    Raises ValueError without answers.
     """
     (b, a), (sb, sa) = (
         tuple(np.asarray(value, float) for value in side) for side in (people, simulated)
@@ -101,11 +101,9 @@ def fit_of_changes(
 
 
 def adjusted_changes(before: ArrayLike, after: ArrayLike) -> FloatArray:
-    """Return the changes (n,) minus the part that the first answer predicts.
-
-    Answers of people and of models both regress to the mean. Without this adjustment, items with
-    extreme first answers would show similar "effects" in both.
-    """
+    """Return the changes minus the part that the first answer predicts, shape (n,)."""
+    # Answers of people and of models both regress to the mean. Without this adjustment, items with
+    # extreme first answers would show similar "effects" in both.
     first, last = np.asarray(before, float), np.asarray(after, float)
     change = last - first
     slope = _slope(first, change)
@@ -115,7 +113,10 @@ def adjusted_changes(before: ArrayLike, after: ArrayLike) -> FloatArray:
 
 
 def fidelity(effects_of_people: ArrayLike, simulated: ArrayLike) -> Fidelity:
-    """Compare effects (items,) of people with simulated effects of the same items."""
+    """Compare effects of people with simulated effects of the same items.
+
+    - `effects_of_people`, `simulated`: one effect for each item, shape (items,).
+    """
     real, own = np.asarray(effects_of_people, float), np.asarray(simulated, float)
     known = real != 0
     same = float((np.sign(real[known]) == np.sign(own[known])).mean()) if known.any() else math.nan
@@ -123,10 +124,7 @@ def fidelity(effects_of_people: ArrayLike, simulated: ArrayLike) -> Fidelity:
 
 
 def _share_crossing_middle(before: FloatArray, after: FloatArray, middle: float) -> float:
-    """Return the share of answers that end on the other side of the middle.
-
-    Answers on the middle do not count.
-    """
+    # Answers on the middle do not count.
     return float(((before - middle) * (after - middle) < 0).mean())
 
 

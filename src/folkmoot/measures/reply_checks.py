@@ -1,9 +1,8 @@
-"""Checks of the form of a model's replies, from rows of the table `answers` of any study type.
+"""Checks of the form of a model's replies, from rows of the table `answers` of any study type."""
 
-Replies of one participant are alike: a model that refuses to play a persona refuses it in each
-question. So intervals use independent units (`share_of_replies`): participants, or groups that talk
-to each other. The verdict is "not known" if these are too few.
-"""
+# Replies of one participant are alike: a model that refuses to play a persona refuses it in each
+# question. So intervals use independent units (`share_of_replies`): participants, or groups that
+# talk to each other. The verdict is "not known" if these are too few.
 
 from __future__ import annotations
 
@@ -64,18 +63,14 @@ UNREAD = ("unparsed", "empty")
 
 
 def speaker_of(row: Row) -> Hashable:
-    """Return the speaker of a row of `answers`.
-
-    Use this as the independent unit if participants do not talk to each other.
-    """
+    """Return the speaker of a row of `answers`."""
+    # Use this as the independent unit if participants do not talk to each other.
     return row.get("speaker_id")
 
 
 def part_of_stage(row: Row) -> Hashable:
-    """Return the part of a stage to which a row belongs, such as a group of participants.
-
-    All rows of a role that codes texts form one part, because a coder reads texts of all groups.
-    """
+    """Return the part of a stage to which a row belongs, such as a group of participants."""
+    # All rows of a role that codes texts form one part, because a coder reads texts of all groups.
     return row["role"] if row["role"] == CODER else str(row["scope"]).split("/")[1]
 
 
@@ -84,7 +79,8 @@ def count_faults(
 ) -> Faults:
     """Count the replies of each independent unit, and those with a fault.
 
-    `is_faulty` returns None for a reply that does not count.
+    - `is_faulty`: returns None for a reply that does not count.
+    - `unit_of`: returns the independent unit of a row.
     """
     faults: Faults = {}
     for number, row in enumerate(rows):
@@ -101,11 +97,9 @@ def count_faults(
 
 
 def share_of_replies(faults: Faults) -> Estimate:
-    """Return the share of replies with a fault, with an interval over independent units.
-
-    With fewer than five faulty units the interval is wide, because it is unknown how much alike the
-    replies of a unit are.
-    """
+    """Return the share of replies with a fault, with an interval over independent units."""
+    # With fewer than five faulty units the interval is wide, because it is unknown how much alike
+    # the replies of a unit are.
     bad, asked = (sum(counts[at] for counts in faults.values()) for at in (0, 1))
     units, with_fault = len(faults), sum(counts[0] > 0 for counts in faults.values())
     share = bad / asked
@@ -127,8 +121,8 @@ def share_of_replies(faults: Faults) -> Estimate:
 def share_check(key: str, title: str, faults: Faults, limit: float, reasons: str = "") -> Check:
     """Check that at most the share `limit` of the replies has a fault.
 
-    `key`: names the check and its sentence in the report. `reasons`: the number of each kind of
-    fault in words.
+    - `key`: names the check and its sentence in the report.
+    - `reasons`: the number of each kind of fault in words.
     """
     margin = Margin(high=limit)
     if not faults:
@@ -160,10 +154,10 @@ def _how_sure(share: Estimate, units: int, verdict: Verdict) -> str:
 def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> list[Check]:
     """Return all checks that can be computed from the table `answers` of any study type.
 
-    `unit_of` returns the independent unit of a row, for shares of replies. Position bias is
-    estimated over all choices together, clustered by participant. Each participant draws an order
-    of the options, so participants of one group count separately.
+    - `unit_of`: returns the independent unit of a row, for shares of replies.
     """
+    # Position bias is estimated over all choices together, clustered by participant. Each
+    # participant draws an order of the options, so participants of one group count separately.
     return [
         check_refusals(answers, unit_of=unit_of),
         check_malformed(answers, unit_of),
@@ -180,9 +174,9 @@ def check_refusals(
 ) -> Check:
     """Check the share of answers that the participant declined or the provider refused.
 
-    The check works in any language. `texts` holds utterances and free answers. English refusal
-    phrases in them are counted as "possible refusals" and do not affect the verdict.
+    - `texts`: utterances and free answers, in which possible refusals are counted.
     """
+    # The check works in any language. English refusal phrases in `texts` do not affect the verdict.
     reasons = Counter(filter(None, map(_refusal_reason, answers)))
     # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
     if not reasons and "how" not in next(iter(answers), {"how": None}):
@@ -226,10 +220,8 @@ def _refusal_reason(row: Row) -> str:
 
 
 def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
-    """Check the share of JSON answers that needed a repair or a re-ask, or have no valid value.
-
-    Refusals do not count as malformed.
-    """
+    """Check the share of JSON answers that needed a repair or have no valid value."""
+    # An answer that was asked again counts as repaired. Refusals do not count as malformed.
 
     def is_malformed(row: Row) -> bool | None:
         if row.get("kind") != "json" or _refusal_reason(row):
@@ -245,11 +237,9 @@ def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> C
 
 
 def check_cut_replies(answers: Collection[Row]) -> Check:
-    """Check that no reply was still cut off when it was requested again with twice the token limit.
-
-    A single cut reply fails the check, because its text would be used as if it were complete. The
-    verdict is "not known" if the server said of no reply why it ended.
-    """
+    """Check that no reply was cut off, even with twice the token limit."""
+    # A single cut reply fails the check, because its text would be used as if it were complete. The
+    # verdict is "not known" if the server said of no reply why it ended.
     title, margin = "Cut replies", Margin(high=0.0)
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)
     said = sum(n for finish, n in ended.items() if not finish.startswith("unknown"))
@@ -268,10 +258,8 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
 
 
 def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
-    """Check the share of choices and numbers with a first reply that was not an allowed answer.
-
-    Refusals do not count.
-    """
+    """Check the share of choices and numbers with a first reply that was not allowed."""
+    # Refusals do not count.
 
     def is_off_list(row: Row) -> bool | None:
         if row.get("kind") not in ("choice", "number") or _refusal_reason(row):
@@ -287,12 +275,10 @@ def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Ch
 
 
 def check_over_length(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
-    """Check the share of replies that are far too long.
-
-    A choice is too long if it is more than eight words longer than the longest option. A free text
-    is too long if it has more than three times the median words of its stage and role, and at least
-    60 words more. Replies of one or two words are left out of the median.
-    """
+    """Check the share of replies that are far too long."""
+    # A choice is too long if it is more than eight words longer than the longest option. A free
+    # text is too long if it has more than three times the median words of its stage and role, and
+    # at least 60 words more. Replies of one or two words are left out of the median.
     typical: dict[tuple[str, str], list[int]] = defaultdict(list)
     for r in answers:
         words = int(r.get("words") or 0)
@@ -322,10 +308,8 @@ def _longest_option_words(options: str) -> int:
 
 
 def check_yes_share(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
-    """Check the share of yes among yes/no answers, for runs without opposite statements.
-
-    The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
-    """
+    """Check the share of yes among yes/no answers, for runs without opposite statements."""
+    # The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
 
     def is_yes(row: Row) -> bool | None:
         if not (row.get("value") and row.get("options") and _yes_or_no(row["options"])):

@@ -18,7 +18,9 @@ SWAPS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Two answers of one participant to one question. Both are options or both are numbers."""
+    """Two answers of one participant to one question."""
+
+    # Both are options or both are numbers.
 
     # The unit of analysis, a participant or a group that talked between the answers.
     unit: Hashable
@@ -40,9 +42,9 @@ class Repeat:
 def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
     """Return how far two answers of the same participant agree beyond chance.
 
-    The result is κ for choices (`kappa_of_possible`) and r for numbers
-    (`correlation_with_oneself`). All `repeats` must be choices, or all numbers.
+    - `repeats`: all choices, or all numbers.
     """
+    # κ for choices (`kappa_of_possible`) and r for numbers (`correlation_with_oneself`).
     columns = [(r.first, r.last, r.question, r.unit) for r in repeats]
     first, last, questions, units = (list(part) for part in zip(*columns, strict=True))
     if isinstance(first[0], str):
@@ -62,12 +64,11 @@ def convergence_p(
 ) -> float:
     """Return the p-value of convergence: groups spread less after the conversation than at retest.
 
-    Args:
-        retest: for each group the answers (participants,) to a retest before the conversation
-        after: for each group the answers (participants,) of the same participants after it
-        rng: draws which participants have their two answers swapped
+    - `retest`: for each group the answers to a retest before the conversation.
+    - `after`: for each group the answers of the same participants after it.
+    - `rng`: draws which participants have their two answers swapped.
 
-    The result is 1 if all participants give the same answer twice, and NaN without a group.
+    1 if all participants give the same answer twice, and NaN without a group.
     """
     pairs = [_centred_values(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:

@@ -1,25 +1,24 @@
 """The phrases for results, in one table, and the one function that makes sentences from them.
 
-`word("control", "kept", name=…, share=…)` returns a `Sentence`. Callers give numbers, labels and
-units. The table `PHRASES` has one part for each kind of result:
-
-    comparison   the result of a claim, by verdict and direction
-    runs         what `compare` says of two runs
-    power        what `power` says before a run
-    estimate     claims without a conclusion
-    grid         a claim over all specifications of a grid
-    check        a check of the model, with its limit by verdict
-    control      the controls of a run
-    card         the validity card: one phrase for each threat and verdict
-    figure       the figures of the card
-    advice       what gives a verdict on a threat that is not known
-    description  figures that were counted or computed and not tested
-    refusal      why there is no test, no interval or no figure
-
-No phrase says more than was tested. A test that is not significant does not show equality, so no
-phrase says "unchanged", "as large as" or "the same". Only a specification curve says "robust".
-Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 and 5.
+`word` returns a sentence. `PHRASES` has one part for each kind of result.
 """
+# The parts of the table:
+#   comparison   the result of a claim, by verdict and direction
+#   runs         what `compare` says of two runs
+#   power        what `power` says before a run
+#   estimate     claims without a conclusion
+#   grid         a claim over all specifications of a grid
+#   check        a check of the model, with its limit by verdict
+#   control      the controls of a run
+#   card         the validity card: one phrase for each threat and verdict
+#   figure       the figures of the card
+#   advice       what gives a verdict on a threat that is not known
+#   description  figures that were counted or computed and not tested
+#   refusal      why there is no test, no interval or no figure
+#
+# No phrase says more than was tested. A test that is not significant does not show equality, so no
+# phrase says "unchanged", "as large as" or "the same". Only a specification curve says "robust".
+# Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 and 5.
 
 from __future__ import annotations
 
@@ -50,9 +49,14 @@ class Sentence(str):
 
 
 def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
-    """Return a sentence of the report: the phrase `PHRASES[kind][case]` with its values filled in.
+    """Return a sentence of the report.
 
-    `parts`: the values of the placeholders. Raises KeyError for an unknown case or placeholder.
+        word("check", "passed", margin="at most 5 %")  # "inside the margin (at most 5 %)"
+
+    - `kind`, `case`: which phrase of `PHRASES`.
+    - `parts`: the values of the placeholders.
+
+    Raises KeyError for an unknown case or placeholder.
     """
     return Sentence(PHRASES[kind][case].format(**parts))
 
@@ -65,7 +69,7 @@ def label_illustration(units: str, says: str) -> str:
 
 
 def join_sentences(sentences: Iterable[Sentence | None], between: str = " ") -> Sentence:
-    """Join sentences. Empty ones and None are left out."""
+    """Join sentences, without those that are empty or None."""
     return Sentence(between.join(filter(None, sentences)))
 
 

@@ -1,10 +1,12 @@
 """Claims: a claim states one comparison, and its estimate, verdict and wording follow from it.
 
 A claim names the measure, the two conditions, the direction, and the smallest difference that
-matters. Only `estimate_difference` chooses a method, by the kind of the measure and the independent
-units. Only `judge` gives a verdict. Only `judge_families` corrects for the number of claims.
-Findings, hypotheses, grids and comparisons print these results.
+matters.
 """
+
+# Only `estimate_difference` chooses a method, by the kind of the measure and the independent units.
+# Only `judge` gives a verdict. Only `judge_families` corrects for the number of claims. Findings,
+# hypotheses, grids and comparisons print these results.
 
 from __future__ import annotations
 
@@ -66,10 +68,8 @@ MISSING = "Subjects of whom the measure is not known are left out, counted, and 
 
 
 def is_same_comparison(earlier: Mapping[str, object], present: Mapping[str, object]) -> bool:
-    """Return whether two claims, as dictionaries, differ at most in their wording.
-
-    Fields that `earlier` does not have were added by a newer version and are ignored.
-    """
+    """Return whether two claims, as dictionaries, differ at most in their wording."""
+    # Fields that `earlier` does not have were added by a newer version and are ignored.
     return all(
         present.get(name) == value for name, value in earlier.items() if name not in WORDING_FIELDS
     )
@@ -131,10 +131,8 @@ class Claim:
 
     @property
     def needs_both_bounds(self) -> bool:
-        """True if the test needs both bounds of the interval.
-
-        The claim is then that the difference lies within, or outside, ± the margin.
-        """
+        """True if the test needs both bounds of the interval."""
+        # The claim is then that the difference lies within, or outside, ± the margin.
         return self.direction == "equivalent" or (self.direction == "different" and self.margin > 0)
 
     @property
@@ -145,12 +143,13 @@ class Claim:
 
     @property
     def label(self) -> str:
-        """The measure for readers: its outcome, or the name of its column in words."""
+        """The name of the measure for readers."""
+        # Its outcome, or the name of its column in words.
         return self.outcome or self.measure.rpartition(".")[2].replace("_", " ")
 
     @property
     def contrast_label(self) -> str:
-        """The label of the contrast in charts and tables: "ACP − Simple voting"."""
+        """The names of both conditions for charts and tables: "ACP − Simple voting"."""
         return " − ".join(self.arm_labels)
 
     @property
@@ -173,7 +172,10 @@ class Claim:
         return f"{abs(difference):.2g}"
 
     def format_signed(self, difference: float, more: int = 0) -> str:
-        """Return a difference with its sign: "+5 points", "−0.30". `more`: additional digits."""
+        """Return a difference with its sign: "+5 points", "−0.30".
+
+        - `more`: additional digits.
+        """
         if not math.isfinite(difference):
             return "unknown"
         if self.in_points:
@@ -183,7 +185,8 @@ class Claim:
         return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
 
     def format_level(self, mean: float) -> str:
-        """Return the value of one condition as text, with one digit more than a difference."""
+        """Return the value of one condition as text."""
+        # With one digit more than a difference.
         if self.in_points:
             return format_percent(mean, 1)
         return f"{round(mean, 3) + 0.0:.3f}".replace("-", "−")
@@ -229,10 +232,11 @@ class Side:
 
     @classmethod
     def from_values(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:
-        """Return the data of a condition from `values` (n,), in which NaN marks an unknown value.
+        """Return the data of a condition.
 
-        `units` (n,): the independent unit of each value. Without `units`, every value is
-        independent.
+        - `values`: the answers, shape (n,). NaN marks an unknown value.
+        - `units`: the independent unit of each value, shape (n,). Default: every value is
+          independent.
         """
         y = np.asarray(values, float)
         known = np.isfinite(y)
@@ -282,7 +286,8 @@ class Result:
 
     @property
     def p(self) -> float:
-        """The p-value that decides the claim. It is adjusted if the family has several claims."""
+        """The p-value that decides the claim."""
+        # It is adjusted if the family has several claims.
         is_alone = math.isnan(self.adjusted_p) and self.joint is None
         return self.estimate.p if is_alone else self.adjusted_p
 
@@ -293,12 +298,13 @@ class Result:
 
     @property
     def p_in_words(self) -> str:
-        """The p-value with its name: "adjusted p = .012". It is empty if the claim has no p-value.
+        """The p-value with its name: "adjusted p = .012".
 
-        The p-value of a claim with a margin tests the margin. Such claims lack a p-value if only
-        intervals decide: several claims of equivalence, and a difference of unknown sign beyond a
-        margin.
+        It is empty if the claim has no p-value.
         """
+        # The p-value of a claim with a margin tests the margin. Such claims lack a p-value if only
+        # intervals decide: several claims of equivalence, and a difference of unknown sign beyond a
+        # margin.
         if not self.is_tested:
             return ""
         if self.claim.margin:
@@ -310,11 +316,9 @@ class Result:
 
     @property
     def interval_text(self) -> str:
-        """The interval as text, such as "+2 to +21".
-
-        If there are several primary claims, each has two intervals: "by itself" at 95 %, and
-        "jointly", which agrees with the verdict.
-        """
+        """The interval as text, such as "+2 to +21"."""
+        # If there are several primary claims, each has two intervals: "by itself" at 95 %, and
+        # "jointly", which agrees with the verdict.
         own = self.claim.format_interval(self.estimate)
         if self.joint is not None:
             return f"{own} by itself, {self.claim.format_joint_interval(self.joint)} jointly"
@@ -352,10 +356,7 @@ class Result:
 
     @property
     def estimate_text(self) -> Sentence:
-        """The contrast with estimate and 95 % interval, without a test.
-
-        Example: "A − B +8 points (+3 to +13)".
-        """
+        """The difference with its 95 % interval: "A − B +8 points (+3 to +13)"."""
         estimate = self.estimate
         if not math.isfinite(estimate.value):
             return word("estimate", "unknown", contrast=self.claim.contrast_label, why=self.why)
@@ -385,7 +386,7 @@ class Result:
 
     @property
     def conclusion_text(self) -> Sentence:
-        """The contrast with estimate, interval, p-value and the phrase for the verdict."""
+        """The difference with interval, p-value and the phrase for the verdict."""
         if not math.isfinite(self.estimate.value):
             estimate, verdict = self.estimate_text, self.verdict_phrase
             case = "conclusion without numbers"
@@ -405,7 +406,7 @@ class Result:
     def numbers_text(self) -> str:
         """The numbers in brackets: " (+12 points, +3 to +20, p = .012)".
 
-        The text is empty if the estimate is unknown.
+        It is empty if the estimate is unknown.
         """
         estimate = self.estimate
         if not math.isfinite(estimate.value):
@@ -421,9 +422,13 @@ class Result:
 def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.95) -> Estimate:
     """Return the mean of the first condition minus the mean of the second, with an interval.
 
-    Subjects or units in both conditions are compared with themselves. The interval is NaN with
-    fewer than five independent units. If the conditions have separate units, each needs five.
+    - `kind`: the kind of the measure, which decides the method.
+    - `level`: the confidence level of the interval.
+
+    The interval is NaN with fewer than five independent units.
     """
+    # Subjects or units in both conditions are compared with themselves. If the conditions have
+    # separate units, each needs five.
     # The set of units decides: equal sets are paired, disjoint sets are independent, and others
     # overlap. The methods:
     # - Subjects observed in both conditions: differences within subjects, clustered by unit.
@@ -452,11 +457,9 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
 
 
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
-    """Return the values of both conditions, of which `estimate_difference` is the difference.
-
-    The value is the mean of a condition. If both conditions have the same units and no matched
-    subjects, it is the mean of the units' means.
-    """
+    """Return the values of both conditions that `estimate_difference` subtracts."""
+    # The value is the mean of a condition. If both conditions have the same units and no matched
+    # subjects, it is the mean of the units' means.
     by_units = set(first.units) == set(second.units) and not first.subjects
     sides = [
         np.array([*side.by_unit.values()]) if by_units else side.values for side in (first, second)
@@ -493,7 +496,7 @@ def _independent_estimate(
 
 
 def bound_difference(first: Side, second: Side) -> Bounds | None:
-    """Return the smallest and largest difference of two shares that the missing answers allow.
+    """Return the smallest and largest difference of two shares that missing answers allow.
 
     Returns None if no answer is missing.
     """
@@ -509,10 +512,13 @@ def bound_difference(first: Side, second: Side) -> Bounds | None:
 def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA) -> ClaimVerdict:
     """Return the verdict of an estimate: supported, contradicted or undecided.
 
-    Supported: the whole interval is on the claimed side of the margin, and the test of the same
-    method agrees. Contradicted: the whole interval is on the other side. Undecided: all other
-    cases.
+    - `margin`: the smallest difference that matters.
+    - `e`: the estimate with its interval.
+    - `alpha`: the level of the test.
     """
+    # Supported: the whole interval is on the claimed side of the margin, and the test of the same
+    # method agrees. Contradicted: the whole interval is on the other side. Undecided: all other
+    # cases.
     if not e.has_interval:
         return UNDECIDED
     # Mirror a claim of "less", so that it is judged like "greater".
@@ -534,7 +540,7 @@ def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA
 def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> Result:
     """Return the result of a claim from the data of both conditions.
 
-    The interval has the level 1 − alpha.
+    - `alpha`: the level of the test. The interval has the level 1 − alpha.
     """
     estimate = _estimate_claim(claim, first, second, 1 - alpha)
     why = ""
@@ -562,11 +568,8 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 
 
 def _test_margin(claim: Claim, first: Side, second: Side) -> float:
-    """Return the two-sided p-value of a claim with a margin, or NaN if it has none.
-
-    The p-value agrees with the interval: it is below alpha if the interval at 1 − alpha lies on one
-    side of the margin. For a claim of equivalence, the interval must lie within ± the margin.
-    """
+    # The p-value agrees with the interval: it is below alpha if the interval at 1 − alpha lies on
+    # one side of the margin. For a claim of equivalence, the interval must lie within ± the margin.
     if not claim.margin or claim.direction == "different":
         return math.nan
 
@@ -594,16 +597,17 @@ def _estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Es
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
-    """Return the result of a claim from an estimate `e` of a model fitted to all conditions.
-
-    The verdict uses the level 5 %, without a correction for other claims.
-    """
+    """Return the result of a claim from an estimate `e` of a model fitted to all conditions."""
+    # The verdict uses the level 5 %, without a correction for other claims.
     verdict = judge(claim.direction, claim.margin, e)
     return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
 
 
 def without_result(claim: Claim, why: str) -> Result:
-    """Return the result of a claim that the data cannot test. `why` is the reason."""
+    """Return the result of a claim that the data cannot test.
+
+    - `why`: the reason.
+    """
     nothing = Estimate(math.nan, math.nan, math.nan, 0)
     return Result(claim, nothing, word("refusal", "cannot be tested", why=why), why)
 
@@ -616,13 +620,14 @@ Read = tuple[Claim, Side, Side] | str
 def judge_families(
     claims: Sequence[Claim], read: Callable[[Claim], Read], alpha: float = ALPHA
 ) -> list[Result]:
-    """Return the results of claims in order, each corrected for the other claims of its family.
+    """Return the results of claims in order, corrected for the number of claims.
 
-    `read` returns the data of a claim, or the reason why there are none. The families are primary,
-    secondary and exploratory claims. For primary claims, the chance of any wrong decision is at
-    most `alpha`. Primary claims that cannot be tested count too, because the number was fixed in
-    advance. The interval of each estimate stays at 95 %, without a correction.
+    - `read`: returns the data of a claim, or the reason why there are none.
+    - `alpha`: the highest chance of any wrong decision on the primary claims.
     """
+    # A claim is corrected for the other claims of its family: primary, secondary or exploratory.
+    # Primary claims that cannot be tested count too, because the number was fixed in advance. The
+    # interval of each estimate stays at 95 %, without a correction.
     results: list[Result] = []
     data_of_primary: dict[int, tuple[Side, Side]] = {}
     for index, claim in enumerate(claims):
@@ -694,11 +699,12 @@ def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
 
 
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
-    """Return the results with Holm-adjusted p-values and with verdicts that follow from them.
+    """Return the results with Holm-adjusted p-values and new verdicts.
 
-    The given results must be unadjusted, each judged as the only claim. For primary claims,
-    `judge_families` later replaces these p-values, so that they agree with the joint intervals.
+    - `results`: unadjusted results, each judged as the only claim.
     """
+    # For primary claims, `judge_families` later replaces these p-values, so that they agree with
+    # the joint intervals.
     size = Counter(result.claim.family for result in results)
     ps = {family: iter(_adjust_in_family(results, family)) for family in size}
     return [_within_family(r, next(ps[r.claim.family]), size, alpha) for r in results]

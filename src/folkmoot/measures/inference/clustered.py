@@ -1,9 +1,10 @@
 """Means and differences of values that are not independent, such as those of one conversation.
 
-Intervals are clustered by discussion, session, group or block, with a correction for few clusters.
-There is no interval with fewer than five clusters. Test and interval use one method, so they always
-agree.
+There is no interval with fewer than five clusters.
 """
+
+# Intervals are clustered by discussion, session, group or block, with a correction for few
+# clusters. Test and interval use one method, so they always agree.
 
 from __future__ import annotations
 
@@ -36,12 +37,18 @@ ROWS_AT_ONCE = 100_000
 def clustered_mean(
     values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of `values` (n,) with an interval clustered by `clusters` (n,).
+    """Return the mean of values with an interval for clustered values.
 
-    The method is CR2, see `clustered_coefficient`. With one value per cluster, the result is the
-    ordinary t interval. The p-value tests a mean of zero. Non-finite values are left out. Raises
-    ValueError if the lengths differ.
+        clustered_mean([1, 2, 3, 4, 5], ["a", "b", "c", "d", "e"])
+
+    - `values`: numbers, shape (n,). Values that are not finite are left out.
+    - `clusters`: the independent group of each value, shape (n,).
+    - `level`: the confidence level of the interval.
+
+    The p-value tests a mean of zero. Raises ValueError if the lengths differ.
     """
+    # The method is CR2, see `clustered_coefficient`. With one value per cluster, the result is the
+    # ordinary t interval.
     y, groups = _finite_values(values, clusters)
     found = clustered_coefficient(y, np.ones((len(y), 1)), 0, groups.tolist(), level)
     if 0 < found.clusters < FEWEST_UNITS:
@@ -52,11 +59,14 @@ def clustered_mean(
 
 
 def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """Return the mean of `values` (n,) near one end of a scale, clustered by `clusters` (n,).
+    """Return the mean of values near one end of a scale, with an interval for clusters.
 
-    Unlike the interval of `clustered_mean`, this one also holds for few skewed ratings. The method
-    is Hall's (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
+    - `values`: numbers, shape (n,).
+    - `clusters`: the independent group of each value, shape (n,).
+
+    Source: Hall (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
     """
+    # Unlike the interval of `clustered_mean`, this one also holds for few skewed ratings.
     estimate = clustered_mean(values, clusters, level)
     if not estimate.has_interval:
         return estimate
@@ -84,11 +94,15 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
 
 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """Return the share of `hits` (n,), 0 or 1, with an interval clustered by `clusters` (n,).
+    """Return the share of hits with an interval for clusters.
 
-    Unlike the interval of `clustered_mean`, this one also holds if only some clusters have a rare
-    answer. It is NaN if all or no values are hits.
+    - `hits`: 0 or 1, shape (n,).
+    - `clusters`: the independent group of each value, shape (n,).
+
+    The interval is NaN if all or no values are hits.
     """
+    # Unlike the interval of `clustered_mean`, this one also holds if only some clusters have a rare
+    # answer.
     estimate = clustered_mean(hits, clusters, level)
     if not estimate.has_interval:
         return on_log_odds(estimate)
@@ -102,11 +116,8 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
 
 def _df_of_squares(sums: FloatArray) -> float:
-    """Return the degrees of freedom of the variance of `sums` (g,), one sum per cluster.
-
-    The result is at least 2, and small if only a few clusters have large sums. Box (1953),
-    doi:10.1093/biomet/40.3-4.318.
-    """
+    # `sums` (g,): one sum per cluster. The degrees of freedom are at least 2, and small if only a
+    # few clusters have large sums. Box (1953), doi:10.1093/biomet/40.3-4.318.
     squares = sums**2
     return max(2.0, 3 * float(squares.sum()) ** 2 / float((squares**2).sum()) - 1)
 
@@ -126,19 +137,27 @@ def on_log_odds(e: Estimate) -> Estimate:
 def paired_difference(
     after: ArrayLike, before: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of after − before (n,), with the interval of `clustered_mean`."""
+    """Return the mean of after minus before, with the interval of `clustered_mean`.
+
+    - `after`, `before`: two values of each participant, shape (n,).
+    - `clusters`: the independent group of each participant, shape (n,).
+    """
     return clustered_mean(np.asarray(after, float) - np.asarray(before, float), clusters, level)
 
 
 def clustered_difference(
     values: ArrayLike, treated: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of treated values minus the mean of untreated values, clustered.
+    """Return the mean of treated values minus the mean of untreated values.
 
-    `values` (n,), `treated` (n,) truth values, `clusters` (n,). A cluster may have treated values,
-    untreated values, or both. The method is `clustered_coefficient`. Bounds and p are NaN if the
-    treated or the untreated values come from fewer than two clusters.
+    - `values`: numbers, shape (n,).
+    - `treated`: truth values, shape (n,).
+    - `clusters`: the independent group of each value, shape (n,).
+
+    The interval is NaN if treated or untreated values come from fewer than two clusters.
     """
+    # A cluster may have treated values, untreated values, or both. The method is
+    # `clustered_coefficient`.
     side = np.asarray(treated, bool)
     y = np.asarray(values, float)
     keep = np.isfinite(y)
@@ -162,15 +181,20 @@ def clustered_coefficient(
     clusters: Sequence[Hashable],
     level: float = 0.95,
 ) -> Estimate:
-    """Return one coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
+    """Return one coefficient of a least-squares fit, with an interval for clusters.
 
-    `column` selects the coefficient. `design` must contain a constant. A row with the cluster None
-    is independent. The interval is NaN with fewer than five clusters, fewer than four degrees of
-    freedom, or no variation between clusters.
+    - `y`: the outcome, shape (n,).
+    - `design`: the predictors, shape (n, k), with a constant.
+    - `column`: the number of the predictor.
+    - `clusters`: the independent group of each row, shape (n,). None marks an independent row.
 
-    The method is CR2: Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and
-    Tipton (2018), doi:10.1080/07350015.2016.1247004.
+    The interval is NaN with fewer than five clusters.
+
+    Sources: Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and Tipton
+    (2018), doi:10.1080/07350015.2016.1247004.
     """
+    # The method is CR2. The interval is also NaN with fewer than four degrees of freedom, or no
+    # variation between clusters.
     outcome, groups = np.asarray(y, float), _encode_labels(clusters)
     n, g = len(outcome), len(np.unique(groups))
     if n == 0:
@@ -202,7 +226,9 @@ def _name_method(df: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BiasReduced:
-    """The CR2 variance of a coefficient, with its degrees of freedom under two assumptions."""
+    """The variance of a coefficient, with its degrees of freedom under two assumptions."""
+
+    # The variance is CR2.
 
     variance: float
     # If errors are independent with equal variance.
@@ -223,9 +249,10 @@ def bias_reduced(
 ) -> BiasReduced:
     """Return the variance of one coefficient with clustered errors, and its degrees of freedom.
 
-    The variance is CR2, and the degrees of freedom are Satterthwaite's. `groups`: the cluster of
-    each row.
+    - `design`: the predictors, shape (n, k).
+    - `groups`: the cluster of each row, shape (n,).
     """
+    # The variance is CR2, and the degrees of freedom are Satterthwaite's.
     bread = np.asarray(np.linalg.pinv(design.T @ design), float)
     width = design.shape[1]
     values, vectors = np.linalg.eigh(bread)
@@ -269,12 +296,9 @@ def bias_reduced(
 def _satterthwaite_df(
     own: FloatArray, cross: FloatArray, bread: FloatArray, variances: FloatArray, gram: FloatArray
 ) -> float:
-    """Return Satterthwaite's degrees of freedom of a variance with clustered errors.
-
-    `own` (g,): the squared weights of each cluster, summed. `cross` (g, k): the rows of the design
-    times these weights. `bread` (k, k): the inverse of X'X. `variances` (g,): the error variance in
-    each cluster. `gram` (k, k): X'X weighted by these variances.
-    """
+    # `own` (g,): the squared weights of each cluster, summed. `cross` (g, k): the rows of the
+    # design times these weights. `bread` (k, k): the inverse of X'X. `variances` (g,): the error
+    # variance in each cluster. `gram` (k, k): X'X weighted by these variances.
     diagonal = variances * own
     # The result is (tr A)² / tr A² with A (g, g) the covariance of the scores of clusters. A needs
     # too much memory for thousands of clusters. So both traces are computed from the form

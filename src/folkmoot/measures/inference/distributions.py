@@ -1,8 +1,7 @@
-"""Quantiles and tail probabilities of the distributions that the measures use.
+"""Quantiles and p-values of the distributions that the measures use."""
 
-They come from `scipy.special`, because importing `scipy.stats` takes half a second of CPU. Every
-process that checks, runs or reports a study would pay for that.
-"""
+# They come from `scipy.special`, because importing `scipy.stats` takes half a second of CPU. Every
+# process that checks, runs or reports a study would pay for that.
 
 from __future__ import annotations
 
@@ -55,10 +54,11 @@ def sign_p(first: int, second: int) -> float:
 
 
 def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the exact interval of a share, from the quantiles of beta distributions.
+    """Return the exact interval of a share.
 
-    Clopper and Pearson (1934), doi:10.1093/biomet/26.4.404.
+    Source: Clopper and Pearson (1934), doi:10.1093/biomet/26.4.404.
     """
+    # From the quantiles of beta distributions.
     from scipy.special import betaincinv
 
     tail = (1 - level) / 2

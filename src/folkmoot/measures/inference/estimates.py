@@ -1,4 +1,4 @@
-"""Define the result type of all measures, an estimate with an interval, and its text formats."""
+"""The result type of all measures, an estimate with an interval, and its text formats."""
 
 from __future__ import annotations
 
@@ -65,12 +65,15 @@ class Estimate:
 
 
 def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float, float]:
-    """Return the jackknife estimate: the bias-corrected value and its standard error.
+    """Return the bias-corrected value and its standard error by the jackknife.
 
-    `whole`: the value from all units. Units with equal data form m kinds. `without` (m,): the value
-    from all units except one of this kind. `times` (m,): the number of units of this kind.
-    Quenouille (1956), doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
+    - `whole`: the value from all units.
+    - `without`: the value if one unit of each kind is left out, shape (m,).
+    - `times`: the number of units of each kind, shape (m,).
+
+    Sources: Quenouille (1956), doi:10.1093/biomet/43.3-4.353. Tukey (1958).
     """
+    # Units with equal data form m kinds.
     values, weights = np.asarray(without, float), np.asarray(times, float)
     n = weights.sum()
     mean = float(weights @ values / n)
@@ -84,10 +87,11 @@ def finite_or_none(number: float) -> float | None:
 
 
 def format_percent(share: float, digits: int = 0) -> str:
-    """Format a share as percentage: 0.159 → "16 %".
+    """Return a share in percent as text.
 
-    Shares below 1 % have at least one digit, so 0.4 % is not shown as 0 %.
+    format_percent(0.159)  # "16 %"
     """
+    # Shares below 1 % have at least one digit, so 0.4 % is not shown as 0 %.
     if not math.isfinite(share):
         return "unknown"
     if 0 < abs(share) < 0.0095:
@@ -96,7 +100,10 @@ def format_percent(share: float, digits: int = 0) -> str:
 
 
 def format_points(difference: float, digits: int = 0) -> str:
-    """Format a difference of shares: 0.123 → "+12 points", or "+12.3 points" with one digit."""
+    """Return a difference of shares in points as text.
+
+    format_points(0.123)  # "+12 points"
+    """
     if not math.isfinite(difference):
         return "an unknown number of points"
     # Round ties away from zero, as readers do: 12.5 becomes 13. Python rounds ties to even.
@@ -106,11 +113,14 @@ def format_points(difference: float, digits: int = 0) -> str:
 
 
 def points_span(low: float, high: float, margin: float = 0.0) -> str:
-    """Format the interval of a difference of shares: (−0.06, 0.02) → "−6 to +2".
+    """Return the interval of a difference of shares as text.
 
-    `margin`: a difference to which the interval is compared. If rounding would make an end equal to
-    the margin or to zero, both ends get more digits: "+0.3 to +20.0".
+        points_span(-0.06, 0.02)  # "−6 to +2"
+
+    - `margin`: a difference with which the interval is compared.
     """
+    # If rounding would make an end equal to the margin or to zero, both ends get more digits, as in
+    # "+0.3 to +20.0".
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
     digits = needed_digits((100 * low, 100 * high), 100 * margin)
@@ -118,10 +128,11 @@ def points_span(low: float, high: float, margin: float = 0.0) -> str:
 
 
 def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -> int:
-    """Return how many digits distinguish the ends of an interval from zero and from ± a margin.
+    """Return how many digits keep the ends of an interval apart from zero and the margin.
 
-    The result is at least `fewest` and at most two more.
+    - `fewest`: the smallest possible result.
     """
+    # The result is at most two more than `fewest`.
     pairs = [(end, bound) for end in ends for bound in (0.0, margin, -margin)]
     near = [pair for pair in pairs if not math.isclose(*pair, abs_tol=1e-9)]
     return next(
@@ -135,14 +146,17 @@ def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -
 
 
 def format_span(low: float, high: float) -> str:
-    """Format the interval of a share: (0.28, 0.39) → "28 to 39 %"."""
+    """Return the interval of a share in percent as text.
+
+    format_span(0.28, 0.39)  # "28 to 39 %"
+    """
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
     return f"{format_percent(low).removesuffix(' %')} to {format_percent(high)}"
 
 
 def format_p_value(p: float) -> str:
-    """Format a p-value: "p < .001", "p = .043", or "p not computed" for NaN."""
+    """Return a p-value as text: "p < .001", "p = .043", or "p not computed" for NaN."""
     if not math.isfinite(p):
         return "p not computed"
     if p < 0.001:
@@ -151,18 +165,23 @@ def format_p_value(p: float) -> str:
 
 
 def format_dollars(cost: float | None) -> str:
-    """Format a cost in USD: 1234.5 → "$1,234.50".
+    """Return a cost in USD as text.
 
-    Costs below one cent have four decimals. None gives "cost unknown".
+        format_dollars(1234.5)  # "$1,234.50"
+
+    None gives "cost unknown".
     """
+    # Costs below one cent have four decimals.
     if cost is None:
         return "cost unknown"
     return f"${cost:,.2f}" if cost >= 0.01 else f"${cost:.4f}" if cost else "$0"
 
 
 def format_count(n: int, one: str, many: str | None = None) -> str:
-    """Format a count with its noun. Examples: 1, "vote" → "1 vote". 2, "vote" → "2 votes".
+    """Return a count with its noun.
 
-    `many`: the plural. None means the singular `one` with an "s".
+        format_count(2, "vote")  # "2 votes"
+
+    - `many`: the plural. Default: the singular with an "s".
     """
     return f"{n:,} {one if n == 1 else (many or one + 's')}"

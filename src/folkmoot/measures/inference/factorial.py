@@ -1,8 +1,9 @@
 """Main effects of on/off factors and their two-way interactions.
 
-Studies use this module if their conditions cross the same factors. Each effect is an average over
-all conditions.
+Studies use this module if their conditions cross the same factors.
 """
+
+# Each effect is an average over all conditions.
 
 from __future__ import annotations
 
@@ -35,12 +36,15 @@ class Effects:
 def factorial(
     outcome: ArrayLike, switches: Mapping[str, Sequence[bool]], clusters: Sequence[Hashable]
 ) -> Effects:
-    """Return the effect of each on/off factor on an outcome (n,), and the interactions of pairs.
+    """Return the effect of each on/off factor on an outcome, and the interactions of pairs.
 
-    `switches`: n truth values for each factor. `clusters` (n,): the independent unit of each
-    outcome. Interactions of three factors are assumed to be zero. Effects that the data cannot
-    separate are left out.
+    - `outcome`: numbers, shape (n,).
+    - `switches`: n truth values for each factor.
+    - `clusters`: the independent unit of each outcome, shape (n,).
+
+    Effects that the data cannot separate are left out.
     """
+    # Interactions of three factors are assumed to be zero.
     y = np.asarray(outcome, float)
     # Factors are coded −½ and ½. So the coefficient of a factor is a difference of means, and that
     # of a product is a difference of two differences.

@@ -1,7 +1,8 @@
-"""Two votes of the same participants: transitions, marginal homogeneity, moves towards an option.
+"""Two votes of the same participants: who changed the vote, and towards which option.
 
 A transition table is square. Rows are first votes and columns second votes, both in the order of
-`options`."""
+`options`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ EXACT_BELOW = 25
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """The result of a statistical test. If no participant changed: statistic 0, df 0 and p 1."""
+    """The result of a statistical test."""
+
+    # If no participant changed: statistic 0, df 0 and p 1.
 
     # pytest would otherwise collect a class with this name.
     __test__ = False
@@ -44,7 +47,9 @@ class Test:
 def transition_table(
     before: Sequence[str], after: Sequence[str], options: Sequence[str]
 ) -> IntArray:
-    """Return the counts (k, k) of participants by first vote (row) and second vote (column).
+    """Return the counts of participants by first and second vote, shape (k, k).
+
+        transition_table(["a", "b"], ["b", "b"], ["a", "b"])  # [[0, 1], [0, 1]]
 
     Raises ValueError for unknown options or lists of different lengths.
     """
@@ -60,11 +65,14 @@ def transition_table(
 
 
 def bowker(table: IntArray) -> Test:
-    """Return Bowker's test of symmetry: is i → j as frequent as j → i, for all pairs of options?
+    """Return Bowker's test: are moves between two options as frequent in both directions?
 
-    Noise in a re-vote is symmetric, and persuasion in one direction is not. With two options, the
-    test is McNemar's without correction. Bowker (1948), doi:10.1080/01621459.1948.10483284.
+    - `table`: first votes in rows and second votes in columns, shape (k, k).
+
+    Source: Bowker (1948), doi:10.1080/01621459.1948.10483284.
     """
+    # Noise in a re-vote is symmetric, and persuasion in one direction is not. With two options, the
+    # test is McNemar's without correction.
     i, j = np.triu_indices(len(table), 1)
     there, back = table[i, j].astype(float), table[j, i].astype(float)
     any_move = there + back > 0
@@ -78,10 +86,12 @@ def bowker(table: IntArray) -> Test:
 def stuart_maxwell(table: IntArray) -> Test:
     """Return Stuart and Maxwell's test: did the total votes of options change between two votes?
 
-    `table` (k, k): first votes in rows, last votes of the same participants in columns. Options
-    without any move are dropped first. Stuart (1955), doi:10.1093/biomet/42.3-4.412. Maxwell
-    (1970), doi:10.1192/bjp.116.535.651.
+    - `table`: first votes in rows and second votes in columns, shape (k, k).
+
+    Sources: Stuart (1955), doi:10.1093/biomet/42.3-4.412. Maxwell (1970),
+    doi:10.1192/bjp.116.535.651.
     """
+    # Options without any move are dropped first.
     off = table - np.diag(np.diag(table))
     active = np.flatnonzero(off.sum(axis=0) + off.sum(axis=1))
     if len(active) < 2:
@@ -97,12 +107,14 @@ def stuart_maxwell(table: IntArray) -> Test:
 
 
 def mcnemar(there: int, back: int) -> Test:
-    """Return McNemar's test: are moves from no to yes as frequent as moves from yes to no?
+    """Return McNemar's test: are moves to yes as frequent as moves to no?
 
-    `there`: number of moves from no to yes. `back`: number of moves from yes to no. With fewer than
-    25 moves, the test is exact, and its statistic is the smaller number. McNemar (1947),
-    doi:10.1007/BF02295996.
+    - `there`: number of moves from no to yes.
+    - `back`: number of moves from yes to no.
+
+    Source: McNemar (1947), doi:10.1007/BF02295996.
     """
+    # With fewer than 25 moves, the test is exact, and its statistic is the smaller number.
     moves = there + back
     if moves == 0:
         return Test("McNemar", 0.0, 0, 1.0)
@@ -117,12 +129,16 @@ def paired_shares(
 ) -> Estimate:
     """Return the difference of two shares over the same participants, second minus first.
 
-    The arguments count participants with a yes in both conditions, in the first only, in the second
-    only, and in neither. The interval is Tango's, and the p-value that of McNemar's test. With
-    fewer than 25 changed answers, both are made more cautious, so that they agree. Raises
-    ValueError without participants. Tango (1998),
-    doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
+    - `both`: participants with a yes in both conditions.
+    - `first`, `second`: participants with a yes in this condition only.
+    - `neither`: participants without a yes.
+
+    Raises ValueError without participants.
+
+    Source: Tango (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
+    # The interval is Tango's, and the p-value that of McNemar's test. With fewer than 25 changed
+    # answers, both are made more cautious, so that they agree.
     from scipy.optimize import brentq
 
     n = both + first + second + neither
@@ -179,10 +195,12 @@ class Moves:
 def moves_towards(
     before: Sequence[str], after: Sequence[str], targets: Sequence[str], options: int
 ) -> Moves:
-    """Count the participants who moved to a target: the option for which the opposing side argued.
+    """Count the participants who moved to the option for which the opposing side argued.
 
-    `targets` (n,): the target of each participant. `options`: the number of options. Raises
-    ValueError if the lengths differ.
+    - `targets`: that option for each participant, shape (n,).
+    - `options`: the number of options.
+
+    Raises ValueError if the lengths differ.
     """
     if not len(before) == len(after) == len(targets):
         raise ValueError("before, after and targets must be of one length")
@@ -208,15 +226,16 @@ class Excess:
 
 
 def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
-    """Compare the share of moves to the target with the share by chance, 1/(options − 1).
+    """Compare the share of moves to the opposing option with the share by chance.
 
-    The target is the option for which the opposing side argued. `moved`: number of moves.
-    `to_target`: number of moves to the target. Returns None without moves or with fewer than three
-    options.
+    - `moved`: number of moves.
+    - `to_target`: number of moves to the option for which the opposing side argued.
+    - `options`: the number of options.
 
-    A share far above chance may be persuasion or compliance. To tell the two apart, use a condition
-    in which the argument has no content.
+    Returns None without moves or with fewer than three options.
     """
+    # The share by chance is 1/(options − 1). A share far above chance may be persuasion or
+    # compliance. To tell the two apart, use a condition in which the argument has no content.
     if moved < 1 or options < 3:
         return None
     from scipy.stats import binomtest

@@ -1,9 +1,10 @@
 """Power of a design: detectable effects and required sample sizes.
 
-Shares use Cohen's h = 2 asin √p₁ − 2 asin √p₂ and the normal approximation. Means use Cohen's d.
-Clusters are included through the design effect. Cohen (1988), Statistical Power Analysis for the
-Behavioral Sciences, ch. 6.
+Source: Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, ch. 6.
 """
+
+# Shares use Cohen's h = 2 asin √p₁ − 2 asin √p₂ and the normal approximation. Means use Cohen's d.
+# Clusters are included through the design effect.
 
 from __future__ import annotations
 
@@ -45,17 +46,20 @@ class DesignSize:
 
 
 def cohen_h(share1: float, share2: float) -> float:
-    """Return Cohen's h of two shares in [0, 1], which is positive if the first share is larger."""
+    """Return Cohen's h of two shares, which is positive if the first share is larger."""
     return 2 * math.asin(math.sqrt(share1)) - 2 * math.asin(math.sqrt(share2))
 
 
 def power_two_shares(share1: float, share2: float, n: float) -> float:
-    """Return the power of a two-sided test at 5 % for two shares, with n units in each group."""
+    """Return the power of a two-sided test at 5 % for two shares.
+
+    - `n`: the number of units in each group.
+    """
     return _power_of_h(abs(cohen_h(share1, share2)), n, ALPHA)
 
 
 def n_two_shares(share1: float, share2: float) -> float:
-    """Return the number of units in each group that is needed for power `POWER`, not rounded.
+    """Return the number of units in each group for power `POWER`, not rounded.
 
     The result is infinite for equal shares.
     """
@@ -77,9 +81,11 @@ def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
 def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
     """Return the smallest detectable mean difference, in standard deviations of the differences.
 
-    The test is a t test over `pairs` independent units, such as blocks or sessions. The result is
+    - `pairs`: the number of independent units, such as blocks or sessions.
+
     NaN with fewer than two units.
     """
+    # The test is a t test.
     if pairs < 2:
         return math.nan
     return _smallest_detectable(lambda d: _power_of_t(d * math.sqrt(pairs), pairs - 1, alpha))
@@ -88,7 +94,7 @@ def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
 def smallest_d(n: float, alpha: float = ALPHA) -> float:
     """Return the smallest Cohen's d that two groups of n units each detect with power `POWER`.
 
-    The result is NaN with fewer than two units in each group.
+    NaN with fewer than two units in each group.
     """
     if n < 2:
         return math.nan
@@ -96,10 +102,7 @@ def smallest_d(n: float, alpha: float = ALPHA) -> float:
 
 
 def _power_of_h(h: float, n: float, alpha: float) -> float:
-    """Return the power of a two-sided normal test for Cohen's h and two groups of n units.
-
-    For h = 0 the power is alpha.
-    """
+    # A two-sided normal test. For h = 0 the power is alpha.
     critical, shift = -normal_quantile(alpha / 2), h * math.sqrt(n / 2)
     return normal_cdf(shift - critical) + normal_cdf(-critical - shift)
 
@@ -126,9 +129,16 @@ def _smallest_detectable(power: Callable[[float], float]) -> float:
 
 
 def design_effect(cluster_size: float, icc: float) -> float:
-    """Return 1 + (m − 1) ICC, the factor by which clusters of mean size m increase variances.
+    """Return the factor by which clusters increase variances.
 
-    Raises ValueError for an impossible size or ICC. Kish (1965), Survey Sampling, section 5.4.
+        design_effect(5, 0.1)  # 1.4
+
+    - `cluster_size`: the mean number of members of a cluster.
+    - `icc`: how alike members of a cluster are, from 0 to 1.
+
+    Raises ValueError for an impossible size or ICC.
+
+    Formula: 1 + (m − 1) ICC. Source: Kish (1965), Survey Sampling, section 5.4.
     """
     if not -1 <= icc <= 1 or cluster_size < 1:
         raise ValueError(f"impossible clusters: size {cluster_size}, ICC {icc}")
@@ -136,9 +146,9 @@ def design_effect(cluster_size: float, icc: float) -> float:
 
 
 def effective_n(n: float, cluster_size: float, icc: float) -> float:
-    """Return the number of independent units that carry as much information as n clustered units.
+    """Return the number of independent units that are worth as much as n clustered units.
 
-    `icc`: how alike members of a cluster are (intraclass correlation, 0 to 1).
+    - `icc`: how alike members of a cluster are, from 0 to 1.
     """
     return n / max(design_effect(cluster_size, icc), 1e-9)
 
@@ -151,11 +161,12 @@ def power_beyond(
     *,
     equivalent: bool = False,
 ) -> float:
-    """Return the chance that the 1 − alpha interval of an estimate lies above `smallest`.
+    """Return the chance that the interval of an estimate lies above `smallest`.
 
-    With `equivalent`, it is the chance that the interval lies within ± `smallest`. The estimate is
-    normal with mean `difference` and standard error `se`.
+    - `difference`, `se`: the mean and the standard error of the estimate.
+    - `equivalent`: True for the chance that the interval lies within ± `smallest`.
     """
+    # The estimate is normal, and the interval has the level 1 − alpha.
     half = normal_quantile(1 - alpha / 2)
     if equivalent:
         room = smallest / se - half

@@ -1,7 +1,6 @@
 """Shares and their differences: Wilson, Newcombe, Holm, and bounds for missing answers.
 
-All shares are in [0, 1] and differences in [−1, 1]. Counts are numbers of independent units. Use
-`clustered` for units that talked to each other.
+Counts are numbers of independent units. Use `clustered` for units that talked to each other.
 """
 
 from __future__ import annotations
@@ -22,9 +21,14 @@ _NEAREST, _FURTHEST = 1e-6, 37.0
 def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
     """Return the share count / n with Wilson's score interval.
 
-    Unlike p ± z √(p(1−p)/n), the interval stays in [0, 1] and has a positive width at 0 % and 100
-    %. Raises ValueError for n < 1. Wilson (1927), doi:10.1080/01621459.1927.10502953.
+        wilson(8, 10)
+
+    Raises ValueError for n < 1.
+
+    Source: Wilson (1927), doi:10.1080/01621459.1927.10502953.
     """
+    # Unlike p ± z √(p(1−p)/n), the interval stays in [0, 1] and has a positive width at 0 % and 100
+    # %.
     _check_share(count, n)
     return Estimate(count / n, *_wilson_bounds(count, n, 1 - level), n, method="Wilson")
 
@@ -40,20 +44,24 @@ def _wilson_bounds(count: int, n: int, alpha: float) -> tuple[float, float]:
 def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
     """Return Wilson's bounds of a share of n units.
 
-    `n` need not be an integer: clusters have an effective number of units. `z` is a quantile of the
-    normal or Student's distribution.
+    - `z`: a quantile of the normal or Student's distribution.
     """
+    # `n` need not be an integer: clusters have an effective number of units.
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
 def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) -> Estimate:
-    """Return the difference count1/n1 − count2/n2 of two independent shares, with a p-value.
+    """Return the difference of two independent shares, first minus second, with a p-value.
 
-    The interval is Newcombe's hybrid score interval (method 10). Raises ValueError for an empty
-    group. Newcombe (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
+        newcombe(30, 100, 20, 100)
+
+    Raises ValueError for an empty group.
+
+    Source: Newcombe (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
     """
+    # The interval is the hybrid score interval (method 10).
     _check_share(count1, n1)
     _check_share(count2, n2)
     share1, share2 = count1 / n1, count2 / n2
@@ -79,16 +87,17 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 
 
 def _independent_units(*sides: int) -> int:
-    """Return the smallest of the numbers of units, or 0 if each is large enough for an interval."""
+    # 0 if each number of units is large enough for an interval, otherwise the smallest.
     return min(sides) if min(sides) < FEWEST_UNITS else 0
 
 
 def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
     """Return the two-sided p-value of "no difference" that agrees with an interval.
 
-    `bounds` returns the interval (low, high) at a level α. p is the α at which one of its bounds is
-    zero.
+    - `value`: the estimate.
+    - `bounds`: returns the interval for a level α.
     """
+    # p is the α at which one of the bounds is zero.
     from scipy.optimize import brentq
 
     if value == 0:
@@ -108,10 +117,11 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
 
 
 def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
-    """Return the p-value of Pearson's χ² test of equal distributions, for two rows of counts (k,).
+    """Return the p-value of Pearson's χ² test of equal distributions.
 
-    Categories without counts are dropped.
+    - `first`, `second`: counts, shape (k,).
     """
+    # Categories without counts are dropped.
     table = np.array([pair for pair in zip(first, second, strict=True) if sum(pair)]).T
     if table.ndim < 2 or table.shape[1] < 2:
         return 1.0
@@ -122,9 +132,13 @@ def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down method, in the given order.
 
-    The chance of at least one false alarm stays at the nominal level. NaN stays NaN and does not
-    count as a test. Holm (1979), Scand. J. Statist. 6, 65–70.
+        holm([0.01, 0.04])  # [0.02, 0.04]
+
+    NaN stays NaN and does not count as a test.
+
+    Source: Holm (1979), Scand. J. Statist. 6, 65–70.
     """
+    # The chance of at least one false alarm stays at the nominal level.
     values = np.asarray(p_values, dtype=float)
     # NaN come last in the order and are cut off.
     order = np.argsort(values)[: np.isfinite(values).sum()]
@@ -135,9 +149,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
-    """Return the interval of first − second from the intervals of two independent estimates.
+    """Return the interval of first minus second from two independent estimates.
 
-    The method is MOVER: Zou and Donner (2008), doi:10.1002/sim.3095.
+    Source: the method MOVER, Zou and Donner (2008), doi:10.1002/sim.3095.
     """
     distance = first.value - second.value
     down = math.hypot(first.value - first.low, second.high - second.value)
@@ -148,9 +162,9 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
     """Return the difference of two independent estimates, with an interval and a p-value.
 
-    `first`, `second`: functions that return the estimate with its interval for a `level` (default
-    .95).
+    - `first`, `second`: functions that return the estimate for a confidence level.
     """
+    # The default of `level` is .95.
     one, two = first(), second()
     distance = one.value - two.value
 
@@ -209,17 +223,19 @@ class Bounds:
 
     @property
     def sign_holds(self) -> bool:
-        """True if the difference has the same sign whatever the missing answers would have been."""
+        """True if the difference has the same sign for all possible missing answers."""
         return self.low > 0 or self.high < 0
 
 
 def difference_bounds(first: Arm, second: Arm) -> Bounds:
-    """Return the lowest and highest share(first) − share(second) that the missing answers allow.
+    """Return the smallest and largest difference of two shares that missing answers allow.
 
-    For the low bound, no missing answer of the first condition is a hit, and all of the second are.
-    For the high bound, it is the reverse. Sampling error is not included. Raises ValueError if a
-    condition has no answer. Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902.
+    Raises ValueError if a condition has no answer.
+
+    Source: Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902.
     """
+    # For the low bound, no missing answer of the first condition is a hit, and all of the second
+    # are. For the high bound, it is the reverse. Sampling error is not included.
     if not first.seen or not second.seen:
         raise ValueError("an arm without any answer has no observed share")
     observed = first.count / first.seen - second.count / second.seen

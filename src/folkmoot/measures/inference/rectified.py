@@ -1,10 +1,12 @@
 """Correct many simulated answers with few human answers: prediction-powered inference.
 
-The simulated answers may be wrong in any way, because human answers correct them and the interval
-includes the uncertainty of the correction. The interval is valid if the people are a random sample
-of the simulated population, in enough independent units (clusters). With fewer people or clusters
-than the limits of this module, the result is the uncorrected estimate from people alone.
+The people must be a random sample of the simulated population.
 """
+
+# The simulated answers may be wrong in any way, because human answers correct them and the interval
+# includes the uncertainty of the correction. The people must be in enough independent units
+# (clusters). With fewer people or clusters than the limits of this module, the result is the
+# uncorrected estimate from people alone.
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ FEWEST_OF_EACH = 10
 
 @dataclass(frozen=True, slots=True)
 class Rectified:
-    """The result of `rectified_mean`: the corrected mean, and the same mean from people alone."""
+    """The corrected mean, and the mean from people alone."""
+
+    # The result of `rectified_mean`.
 
     # The corrected mean. If nothing was corrected, it equals `people`.
     corrected: Estimate
@@ -71,17 +75,23 @@ def rectified_mean(
 ) -> Rectified:
     """Return the mean of a population from few human and many simulated answers.
 
-    `people` (n,): answers of people. `predicted` (n,): simulated answers for the same people.
-    `simulated` (N,): simulated answers for other people of the same population. `clusters` (n,):
-    the group in which each person talked. `simulated_clusters` (N,): the same for `simulated`.
-    `share`: True if the answers are 0 and 1.
+        rectified_mean(people, predicted, simulated, share=True)
 
-    With few people, only the human answers count. The limits are 20 people, 10 clusters of people
-    and 10 clusters of `simulated`. For a share, the rarer answer must also come from at least 10
-    people. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos et al.
-    (2023), doi:10.1126/science.adi6000. Weight: Angelopoulos, Duchi and Zrnic (2023),
-    arXiv:2311.01453.
+    - `people`: answers of people, shape (n,).
+    - `predicted`: simulated answers for the same people, shape (n,).
+    - `simulated`: simulated answers for other people of the same population, shape (N,).
+    - `clusters`: the group in which each person talked, shape (n,).
+    - `simulated_clusters`: the group of each answer in `simulated`, shape (N,).
+    - `share`: True if the answers are 0 and 1.
+
+    With fewer than 20 people, only the human answers count. Raises ValueError for fewer than two
+    people, or lengths that differ.
+
+    Sources: Angelopoulos et al. (2023), doi:10.1126/science.adi6000. Weight: Angelopoulos, Duchi
+    and Zrnic (2023), arXiv:2311.01453.
     """
+    # Further limits are 10 clusters of people and 10 clusters of `simulated`. For a share, the
+    # rarer answer must also come from at least 10 people.
     y, f, many = (np.asarray(values, float) for values in (people, predicted, simulated))
     n, others = len(y), len(many)
     if len(f) != n or n < 2:
@@ -118,10 +128,9 @@ def rectified_mean(
 
 
 def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
-    """Return the difference of two conditions, estimated from human and simulated answers.
+    """Return the difference of two independent conditions. There is no p-value.
 
-    The conditions must be independent. The interval follows from the two intervals by the method
-    MOVER (Zou and Donner 2008, doi:10.1002/sim.3095). There is no p-value.
+    Source: the method MOVER, Zou and Donner (2008), doi:10.1002/sim.3095.
     """
     one, two = first.corrected, second.corrected
     few = min(one.unit_count, two.unit_count)
@@ -131,13 +140,15 @@ def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
 def people_needed(width: float, spread: float, fit: float, *, design_effect: float = 1.0) -> int:
     """Return the number of people for a 95 % interval of this width.
 
-    `width`: the whole width, from the lower to the upper bound. `spread`: the standard deviation of
-    human answers. `fit`: the correlation of human answers with the simulated answers.
-    `design_effect`: the factor for people who talk in groups (see `power.design_effect`).
+    - `width`: the whole width, from the lower to the upper bound.
+    - `spread`: the standard deviation of human answers.
+    - `fit`: the correlation of human answers with the simulated answers.
+    - `design_effect`: the factor for people who talk in groups.
 
-    The result is at least `FEWEST_PEOPLE`. It assumes that simulated answers are many more than
-    human answers. Raises ValueError for a width of 0 or less.
+    Raises ValueError for a width of 0 or less.
     """
+    # The result is at least `FEWEST_PEOPLE`. It assumes that simulated answers are many more than
+    # human answers.
     if width <= 0:
         raise ValueError(f"an interval of width {width} is not one")
     alone = (2 * 1.96 * spread / width) ** 2 * design_effect
@@ -153,10 +164,8 @@ def _uncorrected_estimate(
 
 
 def _design_effect(values: FloatArray, units: Sequence[Hashable]) -> float:
-    """Return the squared ratio of the interval widths with and without clusters, at least 1.
-
-    NaN if one of the two intervals cannot be computed.
-    """
+    # The squared ratio of the interval widths with and without clusters, at least 1. NaN if one of
+    # the two intervals cannot be computed.
     clustered, independent = (
         clustered_mean(values, units),
         clustered_mean(values, range(len(values))),
@@ -192,11 +201,8 @@ def _refusal_reason(
 
 
 def _correction_weight(y: FloatArray, f: FloatArray, others: int) -> tuple[float, float]:
-    """Return the weight of the simulation, and the correlation of simulated and human answers.
-
-    `y`: human answers. `f`: simulated answers for the same people. `others`: number of simulated
-    answers for other people. The correlation is NaN if either kind of answer does not vary.
-    """
+    # Returns the weight of the simulation, and the correlation of simulated (`f`) and human answers
+    # (`y`). The correlation is NaN if either kind of answer does not vary.
     n, spread, own = len(y), float(f.var(ddof=1)), float(y.var(ddof=1))
     if spread <= 0:
         return 0.0, math.nan
@@ -214,11 +220,8 @@ def _corrected_estimate(
     *,
     share: bool,
 ) -> Estimate:
-    """Return the corrected mean: `own` plus `weight` times the mean of `many`.
-
-    `own`: the mean of human answers minus weighted predictions for the same people. `many`:
-    simulated answers for other people. `simulated_units`: the conversations of these answers.
-    """
+    # `own`: the mean of human answers minus weighted predictions for the same people. `many`:
+    # simulated answers for other people, with the conversations `simulated_units`.
     value = own.value + weight * float(many.mean())
     reach_of_many = 1.96 * float(many.std(ddof=1)) / math.sqrt(len(many))
     if simulated_units is not None:

@@ -1,8 +1,7 @@
-"""Logistic regression of a yes/no outcome, also if a group never or always has the outcome.
+"""Logistic regression of a yes/no outcome, also if a group never or always has the outcome."""
 
-Studies use the regression to estimate an effect, adjusted for the first choice and demographics. In
-a randomised design the difference of shares is the main result, and the regression checks it.
-"""
+# Studies use the regression to estimate an effect, adjusted for the first choice and demographics.
+# In a randomised design the difference of shares is the main result, and the regression checks it.
 
 from __future__ import annotations
 
@@ -39,7 +38,10 @@ class Term:
     p: float
 
     def as_log_odds(self, n: int) -> Estimate:
-        """Return the coefficient itself, the log of the odds ratio. `n`: the number of rows."""
+        """Return the coefficient itself, the log of the odds ratio.
+
+        - `n`: the number of rows.
+        """
         value, low, high = np.log([self.odds_ratio, self.low, self.high]).tolist()
         return Estimate(value, low, high, n, p=self.p)
 
@@ -67,7 +69,9 @@ class Logit:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A design matrix (n, k) with its column names (variable, level). Column 0 is the constant."""
+    """A design matrix, shape (n, k), with its column names. Column 0 is the constant."""
+
+    # A column name is (variable, level).
 
     matrix: FloatArray
     columns: tuple[tuple[str, str], ...]
@@ -80,16 +84,21 @@ def logistic(
     columns: Mapping[str, Column],
     reference: Mapping[str, str] | None = None,
 ) -> Logit:
-    """Fit a logistic regression of a yes/no outcome (n,) and return its odds ratios.
+    """Fit a logistic regression of a yes/no outcome and return its odds ratios.
 
-    `columns`: n texts or numbers for each variable. Texts are compared with the `reference` level
-    (default: the most frequent). Rows with a missing value are dropped and counted. Levels and
-    columns without information are left out and named.
+        logistic(changed, {"arm": arms, "age": ages}, {"arm": "control"})
 
-    If a group never or always has the outcome, ordinary estimates would be infinite. Firth's method
-    is then used for all terms, and `estimator` names it. Firth (1993), doi:10.1093/biomet/80.1.27.
-    Heinze and Schemper (2002), doi:10.1002/sim.1047.
+    - `outcome`: yes or no, shape (n,). Rows with None are dropped and counted.
+    - `columns`: n texts or numbers for each variable.
+    - `reference`: the level with which the other texts are compared. Default: the most frequent.
+
+    Levels and columns without information are left out and named.
+
+    Sources: Firth (1993), doi:10.1093/biomet/80.1.27. Heinze and Schemper (2002),
+    doi:10.1002/sim.1047.
     """
+    # If a group never or always has the outcome, ordinary estimates would be infinite. Firth's
+    # method is then used for all terms, and `estimator` names it.
     keep = [
         i
         for i, y in enumerate(outcome)
@@ -111,11 +120,13 @@ def logistic(
 
 
 def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Design:
-    """Return the matrix of a regression: one column for each number and non-reference level.
+    """Return the matrix of a regression.
 
-    `reference`: the reference level of each column of texts. The other levels are in alphabetical
-    order. Columns that follow from others are left out. `columns` must have no missing values.
+    - `columns`: numbers or texts without missing values.
+    - `reference`: the reference level of each column of texts.
     """
+    # One column for each number and each non-reference level, in alphabetical order. Columns that
+    # follow from others are left out.
     length = len(next(iter(columns.values()), []))
     matrix: list[FloatArray] = [np.ones(length)]
     names: list[tuple[str, str]] = [("", "")]
@@ -138,10 +149,11 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
 
 
 def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Fit a logistic regression with Firth's penalty: coefficients (k,) and covariance (k, k).
+    """Fit a logistic regression with Firth's penalty.
 
-    Unlike ordinary estimates, these are finite even if a group never or always has the outcome.
+    Returns the coefficients, shape (k,), and their covariance, shape (k, k).
     """
+    # Unlike ordinary estimates, these are finite even if a group never or always has the outcome.
     # The fit maximises log L + ½ log |X'WX|. The covariance is the inverse information. A sandwich
     # would be far too narrow: if a group never or always has the outcome, its residuals are nearly
     # zero.
@@ -158,7 +170,7 @@ def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the covariance (k, k) of the coefficients `beta`, and the score of each row (n, k)."""
+    # The covariance (k, k) of the coefficients, and the score of each row (n, k).
     pi = 1 / (1 + np.exp(-np.clip(x @ beta, -30, 30)))
     root: FloatArray = np.sqrt(pi * (1 - pi))[:, None] * x
     bread = np.asarray(np.linalg.pinv(root.T @ root), float)
@@ -167,7 +179,7 @@ def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[Float
 
 
 def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Return coefficients and covariance, or None if the likelihood has no finite maximum."""
+    # None if the likelihood has no finite maximum.
     n, k = x.shape
     beta = np.zeros(k)
     reach = np.abs(x).max(axis=0)
@@ -210,10 +222,7 @@ def _is_present(value: str | float | int | None) -> bool:
 def _design_column_or_reference(
     name: str, values: Column, reference: str | None
 ) -> str | list[tuple[tuple[str, str], FloatArray]]:
-    """Return the column of the design matrix for numbers, or the reference level for texts.
-
-    Without a `reference` that occurs in the column, the most frequent text is the reference level.
-    """
+    # For texts, the reference level: the most frequent text if `reference` does not occur.
     if values and all(
         isinstance(value, (int, float)) and not isinstance(value, bool) for value in values
     ):

@@ -1,13 +1,13 @@
 """Holm's method for several claims, with the confidence intervals that fit its decisions.
 
-Each claim has two one-sided tests: that the difference is at most `low_null`, and that it is at
-least `high_null`. Holm's method is used twice, once for each direction, at half of the level. So
-each decision includes the sign, and the chance of even one false decision is at most the level. The
-intervals hold jointly at 95 % and agree with each decision.
-
-Strassburger and Bretz (2008), Statistics in Medicine 27, 4914–4927. Guilbaud (2008), Biometrical
-Journal 50, 678–692. Signs: Shaffer (1980), Annals of Statistics 8, 1342–1347.
+Sources: Strassburger and Bretz (2008), Statistics in Medicine 27, 4914–4927. Guilbaud (2008),
+Biometrical Journal 50, 678–692. Signs: Shaffer (1980), Annals of Statistics 8, 1342–1347.
 """
+
+# Each claim has two one-sided tests: that the difference is at most `low_null`, and that it is at
+# least `high_null`. Holm's method is used twice, once for each direction, at half of the level. So
+# each decision includes the sign, and the chance of even one false decision is at most the level.
+# The intervals hold jointly at 95 % and agree with each decision.
 
 from __future__ import annotations
 
@@ -61,10 +61,8 @@ class JointResult(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """A one-sided test of a claim: is the difference larger than `null`?
-
-    A test for "smaller" is stored with all signs reversed.
-    """
+    # A one-sided test: is the difference larger than `null`? A test for "smaller" is stored with
+    # all signs reversed.
 
     null: float
     p: float
@@ -84,9 +82,10 @@ def decide_jointly(
 ) -> list[JointResult | None]:
     """Return the results of claims that are tested together, in order.
 
-    None in `tests` stands for a claim that cannot be tested. It still counts in the correction for
-    the number of claims, because this number was fixed before the data.
+    - `tests`: the tests of each claim, or None for a claim that cannot be tested.
     """
+    # None still counts in the correction for the number of claims, because this number was fixed
+    # before the data.
     stated = _decide_direction([each and _side_of(each, each.is_mirrored) for each in tests], alpha)
     opposite = _decide_direction(
         [each and _side_of(each, not each.is_mirrored) for each in tests], alpha
@@ -100,7 +99,7 @@ def decide_jointly(
 def p_beyond(null: float, bound_at: Callable[[float], float]) -> float:
     """Return the one-sided p-value of the hypothesis that a difference is at most `null`.
 
-    `bound_at`: returns the lower bound of the interval at a confidence level, such as .95.
+    - `bound_at`: returns the lower bound of the interval at a confidence level, such as .95.
     """
     most, least = 0.0, -34.0
     if not bound_at(-math.expm1(-1e-6)) > null:

@@ -1,12 +1,13 @@
-"""Specification curve: joint tests of a claim over many specifications.
+"""Specification curve: joint tests of a claim over many ways to ask or analyse.
 
-A grid asks the same question with several prompts, models or draws. The cells of a grid share
-participants, so the cells are not independent. The share of cells in which a claim holds is
-therefore no probability. The tests resample participants with all their answers in all
-specifications. The p-values say how often an equally strong curve would occur if no specification
-had an effect beyond the margin. The three statistics are those of Simonsohn, Simmons and Nelson
-(2020), doi:10.1038/s41562-020-0912-z.
+Source: Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.
 """
+
+# A grid asks the same question with several prompts, models or draws. The cells of a grid share
+# participants, so the cells are not independent. The share of cells in which a claim holds is
+# therefore no probability. The tests resample participants with all their answers in all
+# specifications. The p-values say how often an equally strong curve would occur if no specification
+# had an effect beyond the margin.
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ ON_THE_SIDE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The estimates of one claim in all specifications (ways to analyse the data), with tests."""
+    """The estimates of one claim in all specifications, with tests."""
+
+    # A specification is one way to ask the question or to analyse the data.
 
     claim: Claim
     # The difference in each specification, without repeats of identical data.
@@ -88,10 +91,7 @@ class Curve:
 
 
 def _supports_claim(claim: Claim, value: float, median: float) -> bool:
-    """Return whether one estimate is on the claimed side.
-
-    For a claim without direction, the claimed side is the side of the median.
-    """
+    # For a claim without direction, the claimed side is the side of the median.
     if claim.direction == "equivalent":
         return abs(value) <= claim.margin
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
@@ -99,11 +99,12 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 
 
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
-    """Test one claim jointly over all specifications (ways to analyse the same data).
+    """Test one claim jointly over all ways to ask or analyse.
 
-    `sides`: the data under each specification. Units with equal names are the same unit everywhere.
-    `alpha`: the level of the tests, smaller if several claims are judged.
+    - `sides`: the data of both conditions in each way.
+    - `alpha`: the level of the tests, smaller if several claims are judged.
     """
+    # Units with equal names are the same unit everywhere.
     distinct = _merge_identical(sides)
     names = list(distinct)
     # Units are drawn with replacement, separately by condition if no unit is in both.
@@ -139,10 +140,8 @@ def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
 
 
 def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
-    """Return the observed differences (s,), those in random samples (draws, s), and a count.
-
-    The count is the number of units of the smaller condition.
-    """
+    # Returns the observed differences (s,), those in random samples (draws, s), and the number of
+    # units of the smaller condition.
     units = [{unit for both in sides.values() for unit in both[arm].units} for arm in (0, 1)]
     shared = bool(units[0] & units[1])
     pools = [units[0] | units[1]] * 2 if shared else units
@@ -183,11 +182,9 @@ def _draw_units(rng: np.random.Generator, units: int) -> FloatArray:
 def _mean_difference(
     sums: list[FloatArray], counts: list[FloatArray], times: list[FloatArray]
 ) -> FloatArray:
-    """Return the mean of the first condition minus that of the second: (draws, specifications).
-
-    Each list has one array per condition. `sums`, `counts` (specifications, units): the sum and the
-    number of a unit's values. `times` (draws, units): how often a unit is drawn.
-    """
+    # First minus second condition: (draws, specifications). Each list has one array per condition.
+    # `sums`, `counts` (specifications, units): the sum and the number of a unit's values. `times`
+    # (draws, units): how often a unit is drawn.
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = (
             time @ s.T / (time @ count.T)
