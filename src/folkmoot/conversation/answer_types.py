@@ -300,7 +300,7 @@ class Repair(NamedTuple):
 class ValidationContext:
     """The context that the pydantic validators of an answer model receive.
 
-    context = ValidationContext.from_info(info)
+    A validator gets it from `ValidationContext.from_info(info)`.
     """
 
     # The `validation_context` of the answer type.

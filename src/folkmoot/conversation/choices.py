@@ -53,7 +53,7 @@ class Choice(AnswerType[str]):
 
     - `options`: the options, in the order in which the prompt lists them.
     - `with_labels`: whether the prompt numbers the options.
-    - `clarify`: whether an unclear reply leads to the question which option was meant.
+    - `clarify`: whether to ask which option an unclear reply meant.
 
     The replies `none_of_these` and `declined` give a missing answer.
     """
@@ -610,9 +610,7 @@ class NumberInJson(ClarifyingAnswer[float]):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the reply, which allows numbers within the bounds and words such as
-        `declined`.
-        """
+        """The schema of the reply, with the bounds and words such as `declined`."""
         bounds = {"minimum": self.number.low, "maximum": self.number.high}
         number = {
             "type": "integer" if self.number.integer else "number",

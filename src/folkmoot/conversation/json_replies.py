@@ -27,9 +27,9 @@ def close_cut_json(reply: str) -> str:
 
 
 def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
-    """Return the JSON values that a reply may mean, as pairs (parse step, value), strictest first.
+    """Return the JSON values that a reply may mean, the strictest reading first.
 
-    `openings`: the characters with which a value may begin, such as `{[`.
+    Each item is (parse step, value). `openings`: the characters that may begin a value.
     """
     # Lone surrogates cannot be written to a UTF-8 file.
     reply = reply.encode("utf-8", "replace").decode("utf-8")
@@ -61,7 +61,7 @@ def _is_worth_repairing(reply: str) -> bool:
 
 
 def _remove_lone_surrogates(value: object) -> object:
-    r"""Return a JSON value without the lone surrogates that escapes such as `\ud800` produce."""
+    # Escapes such as `\ud800` produce lone surrogates.
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, list):

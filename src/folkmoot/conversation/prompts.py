@@ -415,7 +415,7 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Move the positions of known texts after both ends of the text around them were cut off.
+    """Return the positions in a text after both of its ends were cut off.
 
     - `spans`: the positions before the cut, with the sources.
     - `skipped`: the number of characters removed from the start.

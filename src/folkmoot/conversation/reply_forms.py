@@ -224,6 +224,6 @@ _REFUSAL = re.compile(
 
 
 def looks_like_refusal(text: str) -> bool:
-    """Return whether a text refuses to answer, in English."""
+    """Return whether an English text refuses to answer."""
     # Only its first 300 characters count.
     return bool(_REFUSAL.search(text.replace("’", "'")[:300]))

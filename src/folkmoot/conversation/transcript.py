@@ -78,7 +78,7 @@ class Utterance(NamedTuple):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The text for use in prompts, which then know who said it."""
+        """The text for use in prompts, with a note of who said it."""
         return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
@@ -91,7 +91,7 @@ class Utterance(NamedTuple):
 class Transcript:
     """An unchangeable sequence of utterances.
 
-    longer = transcript + utterance
+    `transcript + utterance` is a new transcript.
     """
 
     utterances: tuple[Utterance, ...] = ()

@@ -35,17 +35,17 @@ def make_code() -> str:
 
 
 def is_platform_id(given: str) -> bool:
-    """Return whether a text has the form of an id of a recruitment site."""
+    """Return whether a text looks like an id of a recruitment site."""
     return _PLATFORM_ID.fullmatch(given) is not None
 
 
 def digest_code(code: str) -> str:
-    """Return the hash of a return code, without its spaces and hyphens."""
+    """Return the hash of a return code, in which spaces and hyphens do not count."""
     return digest("code", "".join(char for char in code.upper() if char.isalnum())).hex()
 
 
 def digest_visit(visit: str) -> str:
-    """Return the hash under which the lobby keeps the secret of a person's cookie."""
+    """Return the hash of the secret in a person's cookie."""
     return digest("visit", visit).hex()
 
 

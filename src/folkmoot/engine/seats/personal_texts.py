@@ -99,23 +99,26 @@ class PersonalTexts:
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
     def is_own(self, address: str) -> bool:
-        """Return whether a reply is the human's, or a summary of the human's texts alone."""
+        """Return whether a reply is the human's or only sums up the human's texts."""
         question = question_address(address)
         return question in self.addresses or question in self.summaries
 
     def without_quotations(self, address: str, text: str) -> str:
-        """Return a text of the reply at an address, without quotations of the human."""
+        """Return a text from the reply at an address, with quotations of the human replaced."""
         quotable = self.quotable.get(question_address(address), ())
         return self.redaction.without_quotations(text, quotable)
 
     def redact_reply(self, address: str, text: str) -> str:
-        """Return the redacted form of a text from another speaker's reply at an address."""
+        """Return a text from another speaker's reply, with the human's texts replaced."""
         # The whole text may be an option that the human proposed and the speaker chose.
         whole = self.redaction.find_whole(text)
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether a text in the request at an address is the human's."""
+        """Return whether the text from a source is the human's.
+
+        `address`: the request that contains the text.
+        """
         if reply := _reply_of(source):
             return self.is_own(reply)
         if source.kind == "persona":
@@ -127,7 +130,12 @@ class PersonalTexts:
         )
 
     def find_parts(self, address: str, message: int, text: str) -> list[Replacement]:
-        """Return replacements of the human's texts in the message with this number."""
+        """Return the replacements that remove the human's texts from a message.
+
+        - `address`: the request that contains the message.
+        - `message`: the number of the message.
+        - `text`: the text of the message.
+        """
         parts: list[Replacement] = []
         for start, end, source, message_number in self.spans.spans_at(address):
             shown = text[start:end]

@@ -475,7 +475,10 @@ class Redaction:
 def change_json(
     text: str, change: Callable[[JsonValue], JsonValue], otherwise: Callable[[str], str]
 ) -> str:
-    """Return a JSON text with its data changed, and any other text changed by `otherwise`."""
+    """Return a JSON text with its data changed by `change`.
+
+    If the text is not JSON, `otherwise` changes it.
+    """
     try:
         value: JsonValue = json.loads(text)
     except ValueError:

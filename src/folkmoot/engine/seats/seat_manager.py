@@ -353,7 +353,7 @@ class SeatManager:
         return seat_state.activity.describe(self.clock(), has_question=has_question)
 
     def current_question(self, seat_state: SeatState) -> PendingQuestion | None:
-        """Return the first question of the seat that is not answered yet, or None."""
+        """Return the first question of the seat without an answer, or None."""
         return next(
             (
                 pending_question

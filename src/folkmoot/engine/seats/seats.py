@@ -77,7 +77,10 @@ class Seat:
 
     @property
     def group(self) -> str:
-        """The id of the session of this participant, or of the participant if alone."""
+        """The session that this participant shares with others.
+
+        A participant without a session is a group alone, named by the participant's id.
+        """
         return self.scopes[0] if self.scopes else self.id
 
     def stages_of(self, path: Sequence[str]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ _INTRODUCTIONS = {
 
 
 def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: int) -> Speaker:
-    """Return the speaker with the attributes of `confounders` added to the persona.
+    """Return the speaker with a persona that also states the confounders of the study.
 
     Speakers without a persona are returned unchanged.
     """

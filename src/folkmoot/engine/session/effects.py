@@ -95,7 +95,7 @@ async def ask_until_parsed(
     answer_type: AnswerType[T],
     reasks: int,
 ) -> AskResult[T]:
-    """Ask a question again until the answer can be parsed, with at most `reasks` re-asks.
+    """Ask a question until the answer can be parsed, with at most `reasks` repetitions.
 
     Raises ProtocolError for a wrong answer type. Raises InputError if the researcher's own reply is
     unreadable.

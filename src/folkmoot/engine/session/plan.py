@@ -154,7 +154,7 @@ def _drift_hint(difference: str) -> str:
 
 
 def describe_first_difference(old: dict[str, object], new: dict[str, object]) -> str:
-    """Return a text on the first difference between two parts of a plan."""
+    """Describe the first difference between two parts of a plan."""
     old_value, new_value = old["data"], new["data"]
     path = ""
     while isinstance(old_value, dict) and isinstance(new_value, dict):

@@ -76,7 +76,7 @@ def keep_question(
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run, and the protocol that can run again."""
+    """A finished run with its protocol."""
 
     folder: Path
     protocol: Callable[[Session[Any]], Awaitable[None]]

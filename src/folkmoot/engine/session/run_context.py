@@ -421,7 +421,7 @@ class RunContext:
         return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
-        """Replace old files of the study by those that waited until the resume was accepted."""
+        """Replace old files of the study by the new files of an accepted resume."""
         # From now on, files are written directly.
         held_files, self.held_files = self.held_files or {}, None
         for target, held_path in held_files.items():
@@ -429,7 +429,7 @@ class RunContext:
                 held_path.replace(target)
 
     def discard_held_files(self) -> None:
-        """Delete the files that waited for a resume, because it was not accepted."""
+        """Delete the new files of a resume that was not accepted."""
         for held_path in (self.held_files or {}).values():
             held_path.unlink(missing_ok=True)
 

@@ -42,9 +42,9 @@ def count_batched_calls(context: RunContext) -> int:
 
 
 def list_broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
-    """Return the replies that broke off and may have been billed, as pairs (model, maximum USD).
+    """Return the replies that broke off and may have been billed.
 
-    The maximum is None if it is unknown.
+    Each item is (model, maximum USD). The maximum is None if it is unknown.
     """
     # Replies of earlier processes are included.
     with JournalReader(context.journal.path) as journal:

@@ -165,7 +165,7 @@ class Scope:
 
         - `history`: the transcript that the speaker is shown before the prompt.
         - `answer_type`: what kind of answer is expected. The default is free text.
-        - `reasks`: how often an unreadable answer is asked for again at most.
+        - `reasks`: how often to ask again at most if an answer is unreadable.
         - `about`: the topic, for the embedded respondent.
         - `shows`: texts that a prompt without a template contains.
         - `for_people`: the wording for a human, if the prompt has no template.
@@ -577,11 +577,10 @@ class Scope:
 class Session(Scope, Generic[ConfigT]):
     """The outermost scope of a run, which the protocol of a study takes as its argument.
 
-    async def protocol(session: Session[MyConfig]) -> None:
-        session.config
-    """
+        async def protocol(session: Session[MyConfig]) -> None: ...
 
-    # `Session[MyConfig]` makes `MyConfig` the type of `session.config` for type checkers.
+    `session.config` then has the type `MyConfig`.
+    """
 
     __slots__ = ()
 

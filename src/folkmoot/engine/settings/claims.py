@@ -62,7 +62,7 @@ def read_declared(
 
 
 def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Claim]:
-    """Join the hypotheses of a study file and the claims of its study type."""
+    """Return the hypotheses of a study file and the claims of its study type as one list."""
     # If there are hypotheses, they are the primary family, and all declared claims become
     # exploratory. A declared claim about the same contrast as a hypothesis is left out.
     if not stated:

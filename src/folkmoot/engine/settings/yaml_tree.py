@@ -109,7 +109,7 @@ def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> o
 
 
 class _TooManyNodesError(Exception):
-    """The document has more than `MAX_NODES` values. The error's argument is a line number."""
+    """Raised with a line number if a document has more than `MAX_NODES` values."""
 
 
 class _YamlLoader(yaml.SafeLoader):

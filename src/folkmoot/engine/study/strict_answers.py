@@ -60,7 +60,7 @@ class StrictRun(RunFolder):
         return self._run.read_table(name) if strict_table is None else strict_table.collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """Return a table without unclear answers if there is one, as a lazy frame."""
+        """Return the same table as `read_table`, as a lazy frame."""
         strict_table = self._tables.get(name)
         return self._run.scan_table(name) if strict_table is None else strict_table
 

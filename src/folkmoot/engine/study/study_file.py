@@ -105,8 +105,7 @@ def load_study_file(
 ) -> StudyFile:
     """Load a study file and apply `overrides` such as `random_seed=7`.
 
-    `models`: whether to check the models, too. Raises InputError with all problems that can be
-    found.
+    `models`: whether to check the models, too. Raises InputError with all problems of the file.
     """
     # Overrides have dotted keys and YAML values. The models need no check if another model answers
     # for every role.
