@@ -73,8 +73,8 @@ function returns None, the shared rules give the answer.
 
 **`mind`** is the speaker who answers:
 
-    who               the persona: camp 0–2 (a way to justify choices), susceptibility, warmth,
-                      voice, calling, tastes
+    who               the persona: camp, susceptibility, warmth, voice, calling, tastes. The camp
+                      is a number from 0 to 2 and stands for a way to justify choices
     person            True for a participant, False for a moderator, coder and so on
     options           the options that opinions are about: the offered options. If none are offered:
                       the texts of `option` passages. If there are no such passages: the
@@ -85,8 +85,8 @@ function returns None, the shared rules give the answer.
                       the topics to talk about if there are no options, from `about` and from
                       passages
     stable_leaning(words)
-                      how the person tends on any matter, from −1 (against) to 1 (in favour). The
-                      value is the same in every reply. Values for two matters correlate if the
+                      the person's tendency on any matter, from −1 (against) to 1 (in favour).
+                      The value is the same in every reply. Values for two matters correlate if the
                       matters share words
     draw_rating(words)     `stable_leaning` with random noise, for answers on a scale
     draw_judgement(words)  `draw_rating`, moved by the arguments in the passages for these words
@@ -97,7 +97,8 @@ function returns None, the shared rules give the answer.
     agreement_with(statement)
                       agreement (−1 … 1) with a statement. It is the same in every reply
     arguments_by_option(text)
-                      option → argument words counted by camp ("" if no option is named)
+                      the number of argument words for each option, by camp. The key is "" for
+                      words that support no named option
     exposure_dose     the arguments for other options, the turns in which the speaker answered them,
                       and whether the speaker was interviewed before
     compose_reasons(about, n)
