@@ -215,7 +215,7 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return a sentence on the options that members get against their firm no.
+    """Return a sentence on the options that members get although they reject them.
 
     `overridden`: for each option, the ids of these members.
 
@@ -231,7 +231,7 @@ def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]])
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
-    """Return a sentence with the promise to members without their first choice.
+    """Return the promise to members who missed their first choice, as a sentence.
 
     `targets`: the promised option of each member.
     """
@@ -478,7 +478,7 @@ class Negotiation:
     ) -> Tally:
         """Return the scores of all members for the options of a topic.
 
-        `more`: options beside those in statements and ballots.
+        `more`: options in addition to those in statements and ballots.
         """
         texts = self.texts(topic.id)
         options = dict.fromkeys([*candidate_options(topic.options, texts, ballots), *more])
@@ -490,7 +490,7 @@ class Negotiation:
         portions: Sequence[Portion],
         ballots: Mapping[str, Ballot] | None = None,
     ) -> dict[str, tuple[str, ...]]:
-        """Return the members who get an option that they strongly reject, by option."""
+        """Return, for each option, the members who get it although they strongly reject it."""
         # An option that only the mediator named is not in the statements, so it is added to the
         # tally.
         options = dict.fromkeys(portion.option for portion in portions)
@@ -576,7 +576,7 @@ class Negotiation:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRound:
-    """One feedback round: the member asked, the answer and the changes."""
+    """One feedback round with one member."""
 
     round: int
     target: str
@@ -685,7 +685,7 @@ class SlotDecision:
 
     @property
     def strategy_drifted(self) -> bool | None:
-        """True if the model named another strategy than the strategy table assigns.
+        """True if the model named another strategy than the one in the strategy table.
 
         It is None without an assigned strategy or without a readable name.
         """
@@ -698,7 +698,7 @@ class SlotDecision:
     def statement_agrees(self) -> bool | None:
         """True if the mediator states the decision that the fixed rule made.
 
-        It is None if one of the two is missing.
+        It is None without a statement or without such a decision.
         """
         # It is also None if members voted after the statement, because the mediator could not know
         # the decision.

@@ -332,8 +332,8 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Run feedback rounds until one ends in agreement."""
-    # At most `max_feedback_rounds` are run. If the first choices do not conflict, or if the
+    """Run up to `max_feedback_rounds` feedback rounds, until one ends in agreement."""
+    # If the first choices do not conflict, or if the
     # condition has no feedback, the decision stays unchanged.
     if not (case.has_feedback and decision.has_conflict):
         return decision

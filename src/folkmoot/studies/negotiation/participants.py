@@ -82,7 +82,7 @@ def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
 
 
 def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> Group:
-    """Return the group without drawn attributes of members who are humans."""
+    """Return the group without drawn attributes of its human members."""
     # Such a member is named by role ("Parent 1") and is asked for preferences.
     roles = [member.role for member in group.members]
 

@@ -570,7 +570,7 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 
 
 class Talks(NamedTuple):
-    """The texts of a session that coders read."""
+    """The texts of one session for the coders."""
 
     # The stated preferences.
     wishes: tuple[coding.TextToCode, ...] = ()

@@ -41,7 +41,7 @@ Reply = dict[str, object]
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
     """Return the part of the embedded respondent for this study.
 
-    `follows`: the chance, from 0 to 1, that the mediator serves a minority.
+    `follows`: the chance, from 0 to 1, that a minority gets its first choice.
     """
     return RespondentPart(
         option_names=_option_names,
@@ -131,7 +131,7 @@ def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[st
 
 
 def answer_in_words(mind: SimulatedRespondent) -> str | None:
-    """Return a member's reaction to a decision, or a preference before one is announced.
+    """Return a member's reaction to an announced decision, or else a preference.
 
     Returns None if the request lists no options.
     """

@@ -516,7 +516,7 @@ def assign_models(
 ) -> dict[str, str | None]:
     """Return the model of each resident, or None for the run's model.
 
-    Raises ProtocolError if there are fewer models than vulnerable residents.
+    Raises ProtocolError if there are too few models for the vulnerable residents.
     """
     # Several models are spread evenly, and each vulnerable resident gets a different model.
     if len(models) < 2:

@@ -216,7 +216,7 @@ class Meeting:
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Return the questions that were put to one of `asked`.
+        """Return the questions to any of the speakers `asked`.
 
         `but`: a speaker whose own questions are left out.
         """

@@ -139,7 +139,10 @@ def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
 
 
 def discussion_files(discussion: StoredDiscussion) -> dict[str, Json]:
-    """Return the contents of a discussion's files by name, without folder and extension."""
+    """Return the contents of a discussion's files by file name.
+
+    The names have no folder and no extension.
+    """
     groups = compare_groups(discussion.tables)
     outcome = final_consensus(discussion.tables, groups)
     contents = (

@@ -155,7 +155,7 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Build the finding on how strongly other residents respond, for each level."""
+    """Build the finding on how strongly residents respond to each other, for each level."""
     # The gap is the inclusivity score of vulnerable residents minus that of general residents.
     estimates_by_level = {
         level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)

@@ -162,6 +162,8 @@ def measure_survival(tables: Tables) -> pl.DataFrame:
     The table has one row per resident, with these columns:
     - `citations`: the number of references in each round.
     - `survival`: the share of rounds after the first that have a reference.
+
+    `survival` is null if there is only one round.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (
@@ -562,7 +564,7 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return whether each concern has a code, for vulnerable and for general residents."""
+    """Return which concerns of vulnerable and of general residents have a code."""
     # Only sets with coded concerns of both groups count.
     common_sets = set.intersection(
         *(

@@ -67,9 +67,9 @@ _DECADE = re.compile(r"(?<![0-9])[0-9]{0,2}0\s*['’]?s\b", re.I)
 
 
 def find_ages(age_group: str) -> AgeBounds | None:
-    """Return the ages that the name of an age group states, such as `30s`.
+    """Return the youngest and the oldest age in an age group such as `30s`.
 
-    Returns None if the name contains no number.
+    Returns None if its name contains no number.
     """
     numbers = [int(number) for number in _NUMBER.findall(age_group)]
     if not numbers:
@@ -460,7 +460,9 @@ TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """Return the vulnerable residents that files and folders describe, still without ids.
+    """Return the vulnerable residents that files and folders describe.
+
+    They have no ids yet.
 
     Raises InputError with all problems in all files.
     """

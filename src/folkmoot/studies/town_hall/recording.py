@@ -252,7 +252,7 @@ def interaction_levels(config: TownHallConfig) -> dict[str, int]:
 
 
 def record_set(scope: Scope, resident_set: ResidentSet, residents: Sequence[Resident]) -> None:
-    """Record the residents of one set, and the orders of its options."""
+    """Record the residents and the option orders of one set."""
     for resident in residents:
         scope.record(ResidentRow(set=resident_set.number, **resident.to_row()))
     for name, options in resident_set.options.to_json().items():

@@ -226,7 +226,7 @@ def read_hall(mind: SimulatedRespondent) -> HeardStatements:
 def last_round(mind: SimulatedRespondent) -> dict[str, str]:
     """Return each resident's statement in the last round of the prompt.
 
-    A text is "" without a statement.
+    The text is "" for a resident without a statement.
     """
     statements = [
         passage for passage in public_statements(mind) if passage.source.speaker not in LEADERS
@@ -350,7 +350,7 @@ class PlayedResident:
         return ("agree" if agreement > 0.3 else "partial_agree") if agreement > 0 else "disagree"
 
     def matter_to_mention(self, other: str) -> str:
-        """Return a noun from the statements of `other`, to refer to.
+        """Return a noun that the resident `other` used, such as "the crossing".
 
         Returns "" if there is none.
         """

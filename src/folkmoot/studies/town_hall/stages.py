@@ -655,7 +655,7 @@ async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Note
 def record_note(
     scope: Scope, meeting: Meeting, number: int, resident: str, reflection: Reflection, address: str
 ) -> ReflectionNote:
-    """Record one resident's reflection that a shared reply holds."""
+    """Record one resident's reflection from a shared reply."""
     reply = reply_of(meeting, resident, number, address, shared=True)
     return ReflectionNote(reflection, record_reflection(scope, reply, reflection))
 

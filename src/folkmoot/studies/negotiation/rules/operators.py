@@ -348,8 +348,8 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 
 
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
-    """Pick the best option that no binding member strongly rejects."""
-    # Binding members have the role that decides under this strategy (such as parent). The pick is
+    """Pick the best option that no member with a veto strongly rejects."""
+    # Members with a veto have the binding role of this strategy (such as parent). The pick is
     # the remaining option with their highest total score. House rules can apply together, so there
     # the decision holds all remaining rules that a binding member supports. If no option remains,
     # the least rejected one is picked and the outcome is marked as infeasible.
@@ -397,7 +397,7 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 
 
 def include_both(tally: Tally, case: Case) -> Outcome:
-    """Give each of two sides of the group its favourite option on separate days."""
+    """Divide the group into two sides, and give each its favourite on separate days."""
     # The sides are the two roles of the group. In a group with a single role, the members who want
     # the top option form one side, and all others the second. If both sides have the same
     # favourite, the second side gets its second-best option. Options that a member rejects and no
@@ -471,7 +471,7 @@ def self_select(tally: Tally, case: Case) -> Outcome:
 
 
 def individual_choice(tally: Tally, case: Case) -> Outcome:
-    """Give each member the member's first choice."""
+    """Give each member their own first choice."""
     # A member without a first choice gets the most common one.
     first_choice_members = first_choice_groups(tally)
     common_pick = pick_best(tally, lambda option: (len(first_choice_members.get(option, ())),))
@@ -592,7 +592,7 @@ def _release_option(
 
 
 def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
-    """Give each cluster of members with the same wishes its option."""
+    """Group members with the same wishes, and give each group its option."""
     # A cluster option is an option that is the first choice of two or more members. Each member
     # joins the cluster option that the member scores highest. A member who likes no cluster option
     # gets the member's own first choice.

@@ -130,7 +130,7 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the words of a text without words such as "the", "not" and "prefer"."""
+    """Return the words of a text, except words such as "the", "not" and "prefer"."""
     ignored = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
     return frozenset(
         word for clause in split_clauses(text) for word in clause if word not in ignored

@@ -87,7 +87,7 @@ class HeardStatements:
         return self.names.get(resident_id, resident_id)
 
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
-        """Return how often other speakers name a resident, as a weighted number of sentences.
+        """Return a weighted count of the sentences by other speakers that name a resident.
 
         `excluding`: a speaker whose sentences do not count.
         """

@@ -209,12 +209,12 @@ class Minimal(Record):
 
     @classmethod
     def minimal_answer(cls) -> Self:
-        """Return an empty answer for one that could not be read."""
+        """Return an empty answer, to replace one that could not be read."""
         return cls._empty_answer(parse_error=True)
 
     @classmethod
     def refused_answer(cls) -> Self:
-        """Return an empty answer for one that was declined."""
+        """Return an empty answer, to replace one that was declined."""
         return cls._empty_answer(declined=True)
 
     @classmethod
