@@ -81,7 +81,7 @@ LONGEST_WAY_OUT = 40
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """The reason why a reply could not be parsed, worded for the speaker who is asked again."""
+    """The reason why a reply could not be parsed, in words for the speaker."""
 
     problem: str
 
@@ -180,7 +180,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def is_short(self) -> bool:
-        """True if a truncated answer could look like a different valid answer, such as 1 for 15."""
+        """True if a cut answer could look like a different answer, such as 1 for 15."""
         return self.is_closed
 
     @property
@@ -407,7 +407,7 @@ class Json(AnswerType[M]):
     def read(
         self, value: object, *, salvage: bool = False, repair: bool = True
     ) -> ParsedAnswer[M] | ParseFailure | Missing:
-        """Validate a JSON value, which may be a part of a larger reply, and return the answer.
+        """Return the answer in a JSON value, which may be a part of a reply.
 
         - `salvage`: keep the readable part of a value that cannot be repaired.
         - `repair`: repair an invalid value instead of rejecting it.

@@ -1,4 +1,4 @@
-"""Read the fields of a JSON reply if a model wrote a value in an unexpected form.
+"""Read the fields of a JSON reply that holds a value in an unexpected form.
 
 The JSON answer types use `repair_fields`, and validators of studies use the other functions.
 """
@@ -136,7 +136,7 @@ def repair_fields(
     ways_out: Sequence[str] = (),
     salvage: bool = False,
 ) -> object:
-    """Return a repaired copy of a value that failed validation, or None if no repair is possible.
+    """Return a repaired copy of a value that failed validation, or None.
 
     - `errors`: the errors of the validation.
     - `note`: a function that is called with each change.

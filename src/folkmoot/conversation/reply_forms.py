@@ -46,7 +46,7 @@ def normalise_text(text: str) -> str:
 
 
 def comparison_key(form: str) -> str:
-    """Return a key that is equal for texts with the same meaning, such as `10 %` and `10%`."""
+    """Return a key that is the same for texts such as `10 %` and `10%`."""
     return _UNIT.sub(r"\1", _HYPHENATED.sub(" ", form))
 
 
@@ -152,7 +152,7 @@ def forms_in_phrases(text: str) -> list[str]:
 
 
 def label_forms(text: str) -> list[str]:
-    """Return the texts that may be the bare number of an option in a reply, such as `Option 2`."""
+    """Return the texts that may be the bare number of an option in a reply."""
     # A number before other text is kept, because `Option 1, 2` does not mean option 2.
     return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
 

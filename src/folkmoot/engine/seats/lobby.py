@@ -94,7 +94,7 @@ class Lobby:
         return next((name for name, who in self.occupants.items() if who.code == wanted), "")
 
     def next_free_seat(self, closed: Collection[str]) -> str:
-        """Return the seat for the next person, or an empty string if no more people can enter."""
+        """Return the seat for the next person, or an empty string if none is free."""
         if not self.is_open:
             return ""
         free = (name for name in self.order if name not in self.occupants and name not in closed)

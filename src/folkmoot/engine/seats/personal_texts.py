@@ -1,4 +1,4 @@
-"""Find the texts of one human in a run, and the requests and replies that contain them.
+"""Find the texts of one human, and the requests and replies that contain them.
 
 `withdrawal` removes all texts that are found.
 """
@@ -180,7 +180,7 @@ class _SpanTable:
 def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     """Find the texts of a human participant and the replies that quote them.
 
-    Raises InputError if the run has no tables, no recorded sources or no answers of the human.
+    Raises InputError if the run lacks tables, recorded sources or answers of the human.
     """
     if not run.has_table("answers"):
         hint = "finish the run with --resume; participants who withdrew are removed at its end"

@@ -301,7 +301,7 @@ class Redaction:
                 self.impersonal.add(words.line)
 
     def is_impersonal(self, text: str) -> bool:
-        """Return whether a text is a name of the protocol, an option or a text of the design."""
+        """Return whether a text comes from the study and not from the human."""
         return Words(text).line in self.impersonal
 
     def learn_text(self, text: str, quotable: Collection[Gram] | None = None) -> None:

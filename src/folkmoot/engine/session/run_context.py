@@ -188,7 +188,7 @@ class RunContext:
         return seat
 
     def find_seat_in_scope(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
-        """Return the seat of the human who plays a speaker in the scope of this path, or None."""
+        """Return the seat of the human who plays a speaker in a scope, or None."""
         return next(
             (seat for seat in self._seated.get(speaker.id, ()) if seat.owns_call(speaker, path)),
             None,

@@ -1,4 +1,4 @@
-"""Totals of a run for its manifest and for messages, such as the money that it may have paid."""
+"""Totals of a run for its manifest and for messages, such as its cost."""
 
 from __future__ import annotations
 

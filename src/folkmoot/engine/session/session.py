@@ -479,7 +479,7 @@ class Scope:
     ) -> Any:
         """Return `fn(*args)`, which is computed once and then read from the journal.
 
-        - `fn`: a function whose result depends on its arguments only. It runs in a thread.
+        - `fn`: a function that depends on its arguments only. It runs in a thread.
         - `args`: JSON values or arrays. The result must be JSON.
         - `version`: a number to increase if `fn` gives other results than before.
         - `name`: the name of the computation in the journal. The default is the name of `fn`.

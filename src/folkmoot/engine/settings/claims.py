@@ -62,7 +62,7 @@ def read_declared(
 
 
 def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Claim]:
-    """Return the hypotheses of a study file and the claims of its study type as one list."""
+    """Return the hypotheses of a study file, then the claims of its study type."""
     # If there are hypotheses, they are the primary family, and all declared claims become
     # exploratory. A declared claim about the same contrast as a hypothesis is left out.
     if not stated:
@@ -185,7 +185,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:
-    """Return a claim with the data of both arms, or the reason why it has no data."""
+    """Return a claim with the data of both arms, or the reason for no data."""
     return ClaimReader(run).read_sides(claim)
 
 
@@ -199,7 +199,7 @@ class ClaimReader:
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
 
     def read_sides(self, claim: Claim) -> Read:
-        """Return a claim with the data of both arms, or the reason why it has no data."""
+        """Return a claim with the data of both arms, or the reason for no data."""
         # The kind, the unit and the estimand of the claim follow from the table. Subjects count as
         # lost if their measure is unknown or if they did not finish. In a paired claim, subjects
         # that are observed in only one arm count as lost as well.
@@ -342,7 +342,7 @@ def side_of(rows: pl.DataFrame) -> Side:
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Return the values of both arms for the subjects whose value is known in both.
+    """Return the values of both arms for the subjects that are known in both.
 
     Subjects are in the order of the first arm.
     """

@@ -269,7 +269,7 @@ class StudyConfig(BaseModel):
         return endpoints
 
     def model_for(self, role: str) -> str | None:
-        """Return the model that the study file names for a role, or None if it names none."""
+        """Return the model that the study file names for a role, or None."""
         return self.models.get(role, self.model)
 
 

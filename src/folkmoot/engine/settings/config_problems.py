@@ -1,4 +1,4 @@
-"""Turn pydantic's errors into problems in plain words, with file, line and key of a study file."""
+"""Turn pydantic's errors into problems in plain words, with file, line and key."""
 
 from __future__ import annotations
 

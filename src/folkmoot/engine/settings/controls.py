@@ -208,7 +208,7 @@ class ControlSettings(BaseModel):
 
     @property
     def questions(self) -> tuple[ControlQuestion, ...]:
-        """The questions whose answers no treatment should change."""
+        """The questions that should get the same answers under every treatment."""
         # Empty if negative controls are switched off.
         if isinstance(self.negative, bool):
             return shipped_questions(self.language) if self.negative else ()

@@ -140,7 +140,7 @@ def is_seal_intact(part: Mapping[str, Any]) -> bool:
 
 
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
-    """Return the hypotheses of a run, and any reason to doubt that they are older than the data.
+    """Return the hypotheses of a run, and why they may be younger than the data.
 
     The reason is empty if there is no doubt.
     """

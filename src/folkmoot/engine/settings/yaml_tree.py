@@ -219,7 +219,7 @@ def format_path(path: KeyPath) -> str:
 
 
 def resolve_path(value: object, key: str) -> KeyPath:
-    """Return the path of a dotted key, up to the first part that is missing in the data."""
+    """Return the path of a dotted key, as far as it exists in the data."""
     # List entries count from 1 in the key and from 0 in the path.
     return tuple(_resolve_parts(value, key))
 
@@ -264,7 +264,7 @@ def _parse_plain_scalar(text: str) -> object:
 
 
 class StudyDumper(yaml.SafeDumper):
-    """A YAML dumper whose output `parse_yaml` reads back without a change to any text."""
+    """A YAML dumper for texts that `parse_yaml` must read back unchanged."""
 
     # PyYAML itself writes the text `1e5` without quotes, and `parse_yaml` would then read a number.
     # PyYAML also writes some line separators unescaped, and `parse_yaml` would then read spaces.

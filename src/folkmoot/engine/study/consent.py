@@ -1,4 +1,4 @@
-"""Ask the researcher before a study file executes code, loads a model file or sends data away."""
+"""Ask the researcher before a study file executes code, loads models or sends data away."""
 
 # Consent is stored with a hash of the file's content. So the researcher is asked once, and again if
 # the file changes (docs/decisions/0019). Code that a caller names in Python needs no consent.

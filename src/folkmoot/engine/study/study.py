@@ -108,9 +108,10 @@ class Study(Generic[ConfigT]):
 
         STUDY = Study("pairs", "Pairs of people", PairsConfig, protocol)
 
-    Only the name, the title, the config class and the protocol are required. Functions of a config
-    and a folder get the settings and the folder of the study file.
+    Only the name, the title, the config class and the protocol are required.
     """
+
+    # Functions of (config, folder) receive the settings and the folder of the study file.
 
     name: str
     title: str
@@ -218,7 +219,7 @@ def registered_studies() -> dict[str, EntryPoint]:
 
 
 def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
-    """Return the study type with this name, or the one in the Python file at this path.
+    """Return the study type with this name or in the Python file at this path.
 
     Raises InputError if the type does not exist or cannot be loaded.
     """
@@ -320,7 +321,7 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of the parts of a run that its findings cover, or the run itself."""
+    """Return a view of a run that holds only the parts that its findings cover."""
     # The view leaves out incomplete parts of an unfinished run. It also leaves out parts in which a
     # human failed a check, if the check excludes the part.
     if isinstance(run, PartsView):
@@ -432,7 +433,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def load_installed_studies() -> tuple[list[Study], list[Problem]]:
-    """Return all study types that can be loaded, sorted by name, and the problems of all others."""
+    """Return the study types that can be loaded, by name, and the problems of others."""
     studies: list[Study] = []
     problems: list[Problem] = []
     # One broken plug-in must not hide the study types that work.

@@ -1,4 +1,4 @@
-"""Execute the Python code that a study file names, exactly as it was read and agreed to."""
+"""Execute the Python code that a study file names, exactly as agreed to."""
 
 # Each file is read once. The same bytes are hashed, passed to consent, compiled and executed.
 # Python's own loader is not used, because it could execute a compiled file from `__pycache__`
