@@ -333,8 +333,8 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Run up to `max_feedback_rounds` feedback rounds, until one ends in agreement."""
-    # If the first choices do not conflict, or if the
-    # condition has no feedback, the decision stays unchanged.
+    # If the first choices do not conflict, or if the condition has no feedback, the decision stays
+    # unchanged.
     if not (case.has_feedback and decision.has_conflict):
         return decision
     topic, scope = case.topic(decision.topic), scope.child("feedback")
