@@ -1,1 +1,13 @@
-"""Building blocks that study types share: findings, exposure, coding of free text, controls."""
+"""Building blocks that study types share.
+
+- `findings` and `claims`: turn estimates and claims into findings.
+- `coding`: turns free text into data.
+- `controls`: checks that an effect has the assumed cause.
+- `exposure`: records which texts each prompt contained.
+- `sources`: checks where the texts in prompts come from.
+- `retest`: asks one question twice.
+- `run_below`: runs a study about a finished run.
+- `calls`: reads usage and cost of calls.
+- `polis`: reads a Polis export.
+- `base_personas`: the table of raw persona lines.
+"""

@@ -145,6 +145,7 @@ def claims_finding(
     `more`: further fields of the `Finding`, such as its section.
     """
     # By default, the fields `unit` and `units` come from the claims.
+
     # The run has no observation for these claims, for example if it did not use a condition.
     observed = [result for result in results if result.counts != (0, 0)]
     if not observed:

@@ -114,6 +114,7 @@ class ExposureTable:
 
 class _Recorded(NamedTuple):
     # What a run recorded about its requests: the speakers, and the sources of the texts.
+
     # The distinct sources of the texts in a request, by address of the request.
     sources: Mapping[str, Collection[Source]]
     # The speaker of an utterance, by id of the utterance.

@@ -126,6 +126,7 @@ def is_significant(estimate: Estimate) -> bool | None:
     The result is None for fewer than five independent units.
     """
     # The p-value decides, or else the interval.
+
     # Fewer than five units are shown as an illustration, without a verdict.
     if estimate.unit_count < FEWEST_UNITS:
         return None

@@ -1,4 +1,10 @@
 """Reports, comparisons and exports of finished runs, and preregistrations of planned runs.
 
-Start with `document` for the report of a run, and with `comparison` for several runs.
+- `document`: the report of a run. Start here.
+- `comparison`: compares runs with other runs, human data or a plan.
+- `preregistration`: writes down a study before its first call.
+- `study_check`: checks a study file before a run.
+- `export` and `polis`: write the tables or the votes of a run to files.
+
+The command line, the pages and the Python interface import this folder.
 """

@@ -1,9 +1,8 @@
 """Coding: turn free text into data with a codebook, a coder, and a check of the coder.
 
-Findings use codes, never a list of phrases. A study passes its texts to `code_texts` with a
-codebook. The coder is a model that sees only the text and the codebook. It assigns codes, each with
-the quote that justifies it. If a speaker can be asked with a closed question, ask instead of
-coding.
+A study passes its texts to `code_texts` with a codebook. The coder is a model that sees only the
+text and the codebook. It assigns codes, each with the quote that justifies it. If a speaker can be
+asked with a closed question, ask instead of coding.
 
 **A codebook** is a YAML file, `studies/<name>/codebooks/price.yaml`:
 
@@ -19,10 +18,11 @@ coding.
         definition: The price is not spoken of.
         quoted: false              # no quote can show what is absent
 
-Set `fixed: true` if findings name the codes. A researcher's version of the codebook must then keep
-them. Codebooks are in the folder `codebooks` next to the study's config. `level: ordinal` states
-that the codes of `choose: one` are ordered, the highest first. `slots` names the objects of a code
-(`slots: {option: the option that is decided on}`). Each text lists the values of its slots.
+- `fixed: true`: findings name the codes, so a researcher's version must keep them.
+- `level: ordinal`: the codes of `choose: one` are ordered, the highest first.
+- `slots`: what a code can be about, such as `{option: the option that is decided on}`.
+
+Codebooks are in the folder `codebooks` next to the study's config.
 
 **In the study**, four lines:
 
@@ -36,10 +36,10 @@ that the codes of `choose: one` are ordered, the highest first. `slots` names th
         codes = await code_texts(session, CODEBOOKS / "price.yaml", texts)
         codes["g1/turn0"]                                      # (AssignedCode("too_dear", "…"),)
 
-`context` of a text holds the texts that the codebook's question refers to (`{"concern": "…"}`).
-The coder sees the context, so it must not reveal the condition. `rule=` is a function
-that codes a text by phrases. It is recorded as an additional coder, and the report shows its
-disagreement with the model. Findings must not use its codes.
+- `context` of a text: further texts that the coder sees, such as `{"concern": "…"}`. They must not
+  reveal the condition.
+- `slots` of a text: the values that its codes can be about.
+- `rule=`: a function that codes a text by phrases, for comparison. Findings must not use its codes.
 
 **In the findings**, read the tables, not variables of the protocol:
 
@@ -49,11 +49,8 @@ disagreement with the model. Findings must not use its codes.
     results.supports_findings          # False if the coder was embedded or absent
     results.note                       # who coded, and α, for the notes of the finding
 
-**Roles** are `coder` and `second_coder` under `models:`. The second coder codes a sample that is
-drawn by the seed and sealed. The two coders must be different models. `--model synthetic` answers
-with the embedded coder. `folkmoot codes RUN` codes a finished run. It also writes sheets on which a
-human corrects the coder or codes the sample blind, and reads them back as amendments. See
-docs/coding.md.
+**Roles** are `coder` and `second_coder` under `models:`, which must be different models. The second
+coder codes a random sample. See docs/coding.md for finished runs and human coders.
 """
 
 from __future__ import annotations

@@ -162,10 +162,10 @@ def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
 
 @dataclass(frozen=True)
 class TextToCode:
-    """A text to be coded."""
+    """A text to be coded.
 
-    # Join the utterances of a conversation with `provenance.join_texts`. The coder's prompt then
-    # records which utterance each part comes from.
+    Join several utterances with `provenance.join_texts`, so that their sources stay known.
+    """
 
     # Unique within the codebook. The study finds the place of the text in the run by it.
     id: str
@@ -618,6 +618,7 @@ def quote_occurs_in(quote: str, text: str) -> bool:
     """Return whether a quote occurs in a text as whole words."""
     # Case, spaces, quotation marks and dashes are normalised. A quote without a letter or digit
     # counts as not found, because it shows nothing.
+
     # Models often add quotation marks, an ellipsis or a full stop at the ends of a quote.
     normalised_quote, normalised_text = (
         _normalise_quote(quote).strip("\"'.… "),

@@ -1,6 +1,16 @@
 """Controls of a simulated experiment: check that an effect has the assumed cause.
 
-Start with `asking`, which makes the calls, then read `findings`.
+- `asking`: makes the calls. Start here.
+- `conversations`: reads the decisions from the run.
+- `replacing`: changes the prompt of a decision.
+- `forking`, `reply_graph` and `session_forks`: ask again what depends on a change.
+- `forms`: asks again for a form with one field.
+- `respondent`: answers controls without a model.
+- `pricing`: estimates the cost.
+- `attributes`: reads what personas state.
+- `tables`: the table of control answers.
+- `effects`, `persona_findings` and `across`: measure effects and side effects.
+- `findings`: the findings of all controls.
 """
 # Some controls continue the conversation of a decision with a further question. Other controls ask
 # the decision again, unchanged or with parts of its prompt replaced. The controls are a separate

@@ -186,6 +186,7 @@ def run_grid_with_controls(
     Raises the errors of `run_grid`.
     """
     # `samples` returns the requests of the preflight.
+
     # Check before the grid, because it may run for hours.
     first = load_study_with_options(source, options)
     require_decisions(first)
@@ -523,6 +524,7 @@ async def _ask_replaced(
 ) -> None:
     # Earlier replies that depend on the changed text are asked first. If one of them is missing,
     # the answer to the question is missing too.
+
     # A `Refusal` is a string, and its text is the reason of the missing answer.
     got: Any = Missing(version) if isinstance(version, str) else None
     new: dict[str, tuple[str, str]] = {}

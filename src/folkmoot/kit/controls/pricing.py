@@ -216,6 +216,7 @@ def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
 
 def _bound(group: Sequence[_Asked], weights: Sequence[float], extreme: int, share: float) -> float:
     # Each decision outside the small run takes `extreme` calls.
+
     # A decision of the small run represents itself and `weight - 1` others.
     others = 0.0 if share == 1 else math.fsum(max(0.0, weight - 1) for weight in weights)
     known = math.fsum(

@@ -127,6 +127,7 @@ def revise_sessions(
     """Return a function that replaces texts in the prompts of sessions that are run again."""
     # It covers all sessions of `decisions`, and in them the prompts of all participants. So each
     # session is run again only once for each control.
+
     # Any decision of a session can stand for the others, because only its texts and speaker count.
     samples = {decision.unit: decision for decision in decisions}
     units = {scope: unit for unit in samples for scope in sessions[unit].scopes}

@@ -1,4 +1,12 @@
 """Compare a run with other runs, with human data or with a plan.
 
-Start with `compare`. `pooled` joins the runs of a grid, and `power` plans the size of a run.
+- `compare`: compares runs with each other. Start here.
+- `samples`: reads runs and files of human answers.
+- `measured_claims`: reads what claims measure.
+- `between_runs`: compares measures and effects of two runs.
+- `people` and `bands`: compare a run with human answers.
+- `mixed` and `seat_checks`: humans and models within one run.
+- `pooled`, `figures` and `matrix`: join the runs of a grid.
+- `forks`: compares a fork with its run.
+- `power` and `simulated_power`: plan the size of a run.
 """

@@ -352,6 +352,7 @@ def _confirmatory_claims(claims: Sequence[Claim]) -> list[Claim]:
 @dataclass(frozen=True, slots=True)
 class _Effect:
     # The comparison that a claim makes, evaluated in one run.
+
     # The difference of the two conditions and its verdict.
     result: Result
     # The rows of both conditions.

@@ -357,6 +357,7 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
     Returns None if no humans match.
     """
     # Prediction-powered inference: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
+
     # The keys are the measure and then the condition.
     matches_by_measure: dict[str, dict[str, Match]] = {}
     for pair in pairs:

@@ -252,6 +252,7 @@ def judge_claims(runs: Cells) -> Finding | None:
     """
     # The level of each test is 5 % divided by the number of claims. So the chance that a false
     # claim is called robust is at most 5 % over all claims.
+
     # The verdicts of a cell are those of its report: all primary claims of the cell are one family.
     verdicts_by_cell = {name: _judge_cell(run) for name, (_, run) in runs.items()}
     claims = list(dict.fromkeys(claim for cell in verdicts_by_cell.values() for claim in cell))

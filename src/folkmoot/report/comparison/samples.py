@@ -227,6 +227,7 @@ def cell_location(path: Path | str, column: str, row: int) -> str:
     `row` counts from 0.
     """
     # A Parquet file has no lines, so the message gives the row, from 1.
+
     # The header is line 1 of a CSV, so row 0 is line 2.
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
     return f"{path}, {line}, {column}"
