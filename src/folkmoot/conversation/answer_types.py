@@ -261,7 +261,7 @@ class Text(AnswerType[str]):
 
         Text(end_signal="SATISFIED")
 
-    - `offered_values`: the option to argue for, if the study chooses it.
+    - `offered_values`: the option that the speaker must argue for, if any.
     - `end_signal`: a reply that ends the conversation.
     """
 

@@ -141,12 +141,12 @@ _NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS
 
 
 def undecorated_forms(text: str) -> list[str]:
-    """Return a text in lower case, then the texts that remain without Markdown and list numbers."""
+    """Return versions of a text in lower case, with and without Markdown and list numbers."""
     return _expand_forms(text, _DECORATIONS)
 
 
 def forms_in_phrases(text: str) -> list[str]:
-    """Return a text in lower case, then the texts that remain without phrases around the answer."""
+    """Return versions of a text in lower case, with and without phrases around the answer."""
     # Markdown and list numbers are removed as well.
     return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 

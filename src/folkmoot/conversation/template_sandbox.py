@@ -146,7 +146,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return derive_number(super().call_binop(context, operator, left, right), (left, right))
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
-        """Compute an operation with one operand."""
+        """Compute an operation with one operand, such as `-x`."""
         # The result keeps the note of where its operand comes from.
         return derive_number(super().call_unop(context, operator, arg), (arg,))
 

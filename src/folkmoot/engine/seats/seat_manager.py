@@ -353,7 +353,7 @@ class SeatManager:
         return seat_state.activity.describe(self.clock(), has_question=has_question)
 
     def current_question(self, seat_state: SeatState) -> PendingQuestion | None:
-        """Return the first question of the seat without an answer, or None."""
+        """Return the first unanswered question of the seat, or None."""
         return next(
             (
                 pending_question
@@ -403,7 +403,7 @@ class SeatManager:
         return next((seat_state for seat_state in self if seat_state.seat.name == name), None)
 
     def name_of(self, seat_state: SeatState) -> str:
-        """Return the name that the person in an open seat has typed, or an empty string."""
+        """Return the name that a person has typed in the lobby, or an empty string."""
         return self._ids.get(seat_state.seat.name, {}).get(NAME, "")
 
     def next_free_seat(self) -> SeatState | None:

@@ -59,7 +59,7 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitab
 
 
 def item_key(item: object) -> str:
-    """Return the key of an item in addresses, for a `map` without `key=`.
+    """Return the name of an item in addresses, for a `map` without `key=`.
 
     Raises ProtocolError if the item is no string or integer and has no `id`.
     """

@@ -16,8 +16,8 @@ from folkmoot.storage.run_folder import JOURNAL, PERSONAS
 def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
     """Open the journal of the forked run, and copy its drawn personas into this run.
 
-    Raises StorageError if the forked run is gone. Raises ForeignJournalError if its journal is
-    another one than in the plan.
+    Raises StorageError if the forked run is gone. Raises ForeignJournalError if the plan names
+    another journal.
     """
     source = folder / change.run
     earlier = JournalReader(source / JOURNAL)

@@ -146,7 +146,7 @@ async def repeat_protocol(
 
 @dataclass(kw_only=True)
 class RepeatedProtocol(RunContext):
-    """The run context of a protocol that runs again inside another run."""
+    """The state of a run inside another run, in which a finished protocol runs again."""
 
     # `repeat_protocol` creates it.
 

@@ -167,7 +167,7 @@ class Scope:
         - `answer_type`: what kind of answer is expected. The default is free text.
         - `reasks`: how often to ask again at most if an answer is unreadable.
         - `about`: the topic, for the embedded respondent.
-        - `shows`: texts that a prompt without a template contains.
+        - `shows`: texts that the prompt contains, if it has no template.
         - `for_people`: the wording for a human, if the prompt has no template.
 
         Returns `Missing` with the reason if no answer could be read and there is no

@@ -258,7 +258,7 @@ class ControlSettings(BaseModel):
 
 
 def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
-    """Return the twelve questions that Folkmoot has for negative controls."""
+    """Return the twelve control questions that come with Folkmoot."""
     # A negative control is a question that the treatment should not affect.
     return tuple(
         ControlQuestion(

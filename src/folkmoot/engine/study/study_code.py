@@ -41,7 +41,7 @@ class AgreedSource(SourceFileLoader):
 
 @dataclass
 class StudyCode:
-    """The study files of this process and the modules that they import from their folders."""
+    """The Python code of studies that this process has executed."""
 
     # The object is a finder in `sys.meta_path`.
 
