@@ -55,7 +55,7 @@ def krippendorff_interval(
     - `clusters`: the independent group of each unit, shape (units,). Default: every unit is
       independent.
 
-    The interval is NaN with fewer than five clusters or too few rare codes.
+    The interval is NaN with fewer than five clusters, or if nearly all codes are equal.
     """
     # For nominal codes, at least ten codes must differ from the most frequent code. A cluster is,
     # for example, the text that was coded.
@@ -173,7 +173,7 @@ def kappa_of_possible(
     questions: Sequence[Hashable] = (),
     who: Sequence[Hashable] = (),
 ) -> Estimate:
-    """Return how well two answers of each participant agree, from 0 by chance to 1.
+    """Return how well two answers of each participant agree: 0 by chance, 1 at most.
 
         kappa_of_possible(["yes", "no", "no"], ["yes", "no", "yes"])
 

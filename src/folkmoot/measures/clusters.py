@@ -54,7 +54,6 @@ STRUCTURES = ((0.25, "none"), (0.5, "weak"), (0.7, "reasonable"), (1.0, "strong"
 
 def describe_structure(silhouette: float) -> str:
     """Return how clear the clusters are: none, weak, reasonable or strong structure."""
-    # By the limits of the mean silhouette.
     # The limits have two digits, so 0.254 counts as 0.25.
     rounded = round(silhouette, 2)
     return next((name for most, name in STRUCTURES if rounded <= most), "strong")
@@ -125,7 +124,7 @@ def best_clustering(
 def labels_at(
     vectors: Vectors, k: int, algorithm: Algorithm = "kmeans", seed: int = 42
 ) -> list[int]:
-    """Return the cluster of each member for exactly k clusters, shape (n,).
+    """Divide the members into exactly k clusters and return their labels, shape (n,).
 
     - `vectors`: the members, shape (n, d).
     - `algorithm`: `kmeans` or `agglomerative`, both from scikit-learn.
@@ -208,12 +207,12 @@ def bootstrap_stability(
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
 ) -> Stability:
-    """Return how similar clusters are to clusters of random samples, from 0 by chance to 1.
+    """Return how stable clusters are: 1 if random samples of members give the same clusters.
 
     - `vectors`: the members, shape (n, d).
     - `labels`: the cluster of each member, shape (n,).
 
-    A single cluster gives 1.
+    0 means that the clusters agree only by chance. A single cluster gives 1.
 
     Sources: Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007),
     doi:10.1016/j.csda.2006.11.025.

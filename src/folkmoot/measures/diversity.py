@@ -112,7 +112,7 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 
 
 def effective_ratio(table: ArrayLike) -> Estimate:
-    """Return the effective number of options in last votes, divided by that in first votes.
+    """Return the effective number of options in last votes divided by the number in first votes.
 
     - `table`: first votes in rows, last votes of the same participants in columns, shape (k, k).
 

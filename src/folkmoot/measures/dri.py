@@ -74,7 +74,7 @@ def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
 
         group_dri(consistency(considerations, preferences))
 
-    - `adjusted`: False for the original index, which counts pairs without any agreement.
+    - `adjusted`: False for the original index, without weights for the pairs.
 
     1 means that members who agree on reasons agree as much on policies. NaN without pairs.
 

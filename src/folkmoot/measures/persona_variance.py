@@ -24,7 +24,7 @@ FEWEST_PER_VALUE = 5
 def intraclass_correlation(
     first: Sequence[str | float], second: Sequence[str | float], units: Sequence[Hashable]
 ) -> Estimate:
-    """Return how much two answers of a participant are alike, from 0 by chance to 1.
+    """Return how much two answers of a participant are alike: 0 by chance, 1 if equal.
 
         intraclass_correlation([1, 5, 3], [1, 5, 3], ["ann", "ben", "cem"])
 

@@ -68,7 +68,7 @@ def convergence_p(
     - `after`: for each group the answers of the same participants after it.
     - `rng`: draws which participants have their two answers swapped.
 
-    1 if all participants give the same answer twice, and NaN without a group.
+    The result is 1 if all participants give the same answer twice. NaN without a group.
     """
     pairs = [_centred_values(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:

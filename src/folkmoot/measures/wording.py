@@ -53,7 +53,7 @@ def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
 
         word("check", "passed", margin="at most 5 %")  # "inside the margin (at most 5 %)"
 
-    - `kind`, `case`: which phrase of `PHRASES`.
+    - `kind`, `case`: the keys of the phrase in `PHRASES`.
     - `parts`: the values of the placeholders.
 
     Raises KeyError for an unknown case or placeholder.

@@ -34,7 +34,7 @@ class LoadBalancer:
 
     @property
     def notes(self) -> list[str]:
-        """One sentence about each feature that the models of the servers lack."""
+        """Sentences about what the models turned out not to support."""
         return [note for server in self._servers for note in getattr(server, "notes", ())]
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:

@@ -209,7 +209,7 @@ _UNSTATED_REASONS = frozenset({"", "null", "none", "unknown", "finish_reason_uns
 
 
 def normalise_finish_reason(word: object) -> str:
-    """Return a vendor's word for why a reply ended, translated for `Completion.finish`.
+    """Return why a reply ended, in Folkmoot's words.
 
     Raises TransientError if the vendor failed while the model was writing.
     """
@@ -309,7 +309,7 @@ class Provider(Protocol):
 
     - `address`: the address of the call in the run.
 
-    `complete_request` and `embed_texts` raise a ModelError and never try again themselves.
+    `complete_request` and `embed_texts` raise a ModelError and never retry.
     """
 
     # The error tells the gateway whether to retry. The embedded respondent seeds its random draws

@@ -1,11 +1,11 @@
 """Changes that people make to a finished run, stored beside the run's data.
 
-A correction of a code, a later coding or the withdrawal of a human is one line of
-`amendments.jsonl`.
+Each change is one line of `amendments.jsonl`.
 """
 
-# Lines are only appended. `manifest.json` holds the digest of the file, so `folkmoot verify` can
-# distinguish an amendment from a change by hand. The journal and its digest stay unchanged.
+# Changes are corrections of a code, later codings and withdrawals of humans. Lines are only
+# appended. `manifest.json` holds the digest of the file, so `folkmoot verify` can distinguish an
+# amendment from a change by hand. The journal and its digest stay unchanged.
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Amendment:
 def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
     """Append amendments to a run. The caller must hold the lock of the run folder.
 
-    Raises StorageError if the recorded lines differ from those in the manifest.
+    Raises StorageError if the recorded lines were changed.
     """
     # Lines that the manifest does not record are dropped. The process that wrote such lines was
     # killed before it could update the manifest.

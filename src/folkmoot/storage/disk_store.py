@@ -78,7 +78,7 @@ class StoredValue(Generic[T]):
 
     @classmethod
     def from_bytes(cls, data: bytes, disk_store: DiskStore | None) -> StoredValue[T]:
-        """Return the value that `to_bytes` encoded, stored in `disk_store`.
+        """Store the value that `to_bytes` encoded, and return it.
 
         If `disk_store` is None, the value stays in memory.
         """

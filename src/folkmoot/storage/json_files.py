@@ -70,6 +70,8 @@ def read_json_object(path: Path) -> dict[str, Any]:
 def iterate_list(path: Path, member: str) -> Iterator[Any]:
     """Yield the objects in a list of a JSON file one by one.
 
+    - `member`: the key of the list.
+
     Raises StorageError if the file cannot be read.
     """
     # If `write_json` wrote the file, only one object at a time is in memory.
@@ -97,7 +99,9 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
 
 
 def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
-    """Return the named vectors in one member of a JSON file.
+    """Return the vectors in a JSON file by name.
+
+    - `member`: the key of the object with the vectors.
 
     Raises StorageError if the file cannot be read.
     """

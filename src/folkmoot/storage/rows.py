@@ -25,7 +25,7 @@ NON_TEXT_TYPES = (bool, int, float)
 
 @dataclass(frozen=True, slots=True)
 class ComputedWords:
-    """Says that the words of a column are computed from a value in a JSON reply."""
+    """How the words of a column are computed from a value in a JSON reply."""
 
     # `words(reply[key])`, such as "strongly in favour", made from the value of `position`.
 

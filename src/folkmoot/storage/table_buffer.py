@@ -185,7 +185,7 @@ class RowFile:
 class TableBuffer:
     """The rows of one table during a run.
 
-    - `file`: receives the rows that do not stay in memory. None: all rows stay in memory.
+    - `file`: receives the rows that do not stay in memory. Without it, all rows stay in memory.
     - `declared`: the kind of each column.
     """
 

@@ -68,7 +68,7 @@ def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float
     """Return the bias-corrected value and its standard error by the jackknife.
 
     - `whole`: the value from all units.
-    - `without`: the value if one unit of each kind is left out, shape (m,).
+    - `without`: for each kind of unit, the value without one unit of this kind, shape (m,).
     - `times`: the number of units of each kind, shape (m,).
 
     Sources: Quenouille (1956), doi:10.1093/biomet/43.3-4.353. Tukey (1958).

@@ -197,7 +197,7 @@ def moves_towards(
 ) -> Moves:
     """Count the participants who moved to the option for which the opposing side argued.
 
-    - `targets`: that option for each participant, shape (n,).
+    - `targets`: the option for which the opposing side argued, shape (n,).
     - `options`: the number of options.
 
     Raises ValueError if the lengths differ.

@@ -20,7 +20,7 @@ from folkmoot.measures.inference.proportions import holm
 
 
 class JointInterval(NamedTuple):
-    """One of several intervals, one for each primary claim, that hold jointly at 95 %."""
+    """The interval of one primary claim. The intervals of all claims hold jointly at 95 %."""
 
     low: float
     high: float

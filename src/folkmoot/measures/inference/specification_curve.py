@@ -1,4 +1,4 @@
-"""Specification curve: joint tests of a claim over many ways to ask or analyse.
+"""Specification curve: joint tests of a claim over many ways to ask a question or analyse the data.
 
 Source: Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.
 """
@@ -39,7 +39,7 @@ ON_THE_SIDE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The estimates of one claim in all specifications, with tests."""
+    """The tested estimates of one claim, one for each way to ask or analyse."""
 
     # A specification is one way to ask the question or to analyse the data.
 
@@ -99,9 +99,9 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 
 
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
-    """Test one claim jointly over all ways to ask or analyse.
+    """Test one claim jointly over all ways to ask a question or analyse the data.
 
-    - `sides`: the data of both conditions in each way.
+    - `sides`: the data of both conditions for each way.
     - `alpha`: the level of the tests, smaller if several claims are judged.
     """
     # Units with equal names are the same unit everywhere.

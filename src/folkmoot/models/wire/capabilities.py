@@ -79,11 +79,11 @@ class Capabilities:
 def reduce_capabilities(
     capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
-    """Return the capabilities without the one that an error message rejects.
+    """Remove the capability that an error message rejects, and return the others.
 
     - `modes`: the structured output modes of the wire format, best first.
 
-    Returns None if the message rejects no capability.
+    Returns None if the message names no capability.
     """
     # The order matters: a complaint about the output format often contains words that match the
     # later patterns.
@@ -217,7 +217,7 @@ def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
-    """Return the schema in strict form, and True if all of it could be made strict."""
+    """Return the schema in the strict form of the vendors, and True if this succeeded."""
     # In strict form, every object is closed and every property is required. A mapping with free
     # keys cannot be closed.
     is_strict = True

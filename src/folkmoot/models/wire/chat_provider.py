@@ -32,7 +32,7 @@ class ChatProvider(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """One sentence about each feature that a model was found to lack."""
+        """Sentences about what the models turned out not to support."""
         return self._capability_cache.notes
 
     @abstractmethod
