@@ -178,7 +178,9 @@ def build_messages(
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    `shows`: texts that the prompt contains, if it has no template. Raises ValueError if one is missing.
+    `shows`: texts that the prompt contains, if it has no template.
+
+    Raises ValueError if one of these texts is missing.
     """
     # The speaker's utterances become `assistant` messages, and the utterances of other speakers
     # `user` messages. If the history holds more than one other speaker, each of their utterances

@@ -374,13 +374,13 @@ class Scope:
 
             answers = await session.map(people, ask_person)
 
-        - `items`: a list, or a mapping from keys to items.
+        - `items`: the items in a list, or in a mapping by key.
         - `key`: returns the key of an item. The default is the item itself, or its `id`.
         - `block`: returns the name of the block in which an item is compared with others.
-        - `width`: how many calls an item usually has in flight.
+        - `width`: how many calls an item usually makes at once, to limit the items at work.
 
-        Results are in input order, and keys must be unique. Without `fn`, the values of a mapping
-        are called with a scope. Raises the error of the first failed item.
+        Results are in input order, and keys must be unique. Without `fn`, the values of the mapping
+        are functions that get a scope. Raises the error of the first failed item.
         """
         # If an item fails, no new calls start and calls in flight are journaled. Under a budget,
         # blocks run in order, so that the money buys complete comparisons. `width` limits how many
