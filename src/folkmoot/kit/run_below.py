@@ -43,7 +43,7 @@ class Below:
 
 
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
-    """Return the settings of a run that concern calls to models, without unset ones.
+    """Return the settings of a run that concern calls to models. Unset ones are left out.
 
     `more`: further settings to return.
     """

@@ -115,7 +115,7 @@ def title_of(config: Mapping[str, Any]) -> str:
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
-    """Return the claims of the named families, in the order of these names."""
+    """Return the claims of the named families, one family after the other."""
     own = [*claims]
     return [claim for family in families for claim in own if claim.family == family]
 

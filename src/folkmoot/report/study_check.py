@@ -68,7 +68,7 @@ class CheckFact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StudyCheck:
-    """The result of a check of a study file without problems."""
+    """What a check of a study file without mistakes found."""
 
     file: str
     title: str

@@ -433,7 +433,8 @@ def _fork_sessions(
     versions: _Versions,
     language: Language,
 ) -> Iterator[SessionForks]:
-    # Their prompts hold computed values, so that single requests cannot be sent again.
+    # The prompts of these sessions hold computed values, so that single requests cannot be sent
+    # again.
     sessions = read_sessions(run, treatments)
     for control in REPLACING:
         decisions = [

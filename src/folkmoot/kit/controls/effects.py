@@ -385,7 +385,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
 
 
 def expected_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers that participants gave to these decisions in the original run."""
+    """Return the answers that participants gave in the original run."""
     return [_as_number(value) for value in rows["expected"].to_list()]
 
 

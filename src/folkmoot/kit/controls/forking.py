@@ -175,7 +175,7 @@ def texts_of(conversation: DecisionConversation) -> list[str]:
 
 
 def is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Return whether the texts of a reply differ from those before the change."""
+    """Return whether a control has changed the texts of a reply."""
     return [str(text) for text in before] != [str(text) for text in after]
 
 

@@ -116,7 +116,8 @@ class Treatments:
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
     """Return a sentence for each reason why controls do not ask some decisions.
 
-    - `reasons`: control, moment and reason for each decision. The reason is None if it is asked.
+    - `reasons`: control, moment and reason for each decision. None means that the decision is
+      asked.
     - `where`: words that follow "decisions".
     """
     counts = Counter(reasons)

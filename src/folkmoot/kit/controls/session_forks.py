@@ -59,7 +59,7 @@ class SessionForks:
 
 
 class SessionParts(NamedTuple):
-    """What belongs to one session, such as a group: its texts, lists and participants."""
+    """The texts, lists and participants of one session, such as a group."""
 
     scopes: tuple[str, ...]
     participants: frozenset[str]
@@ -221,8 +221,9 @@ async def ask_in_sessions(
 ) -> list[tuple[ControlledDecision, Any, str]]:
     """Run the sessions of some decisions again with the code of the study.
 
-    Returns each decision, its answer or why it is missing, and the address of the answer.
+    Returns each decision, its answer, and the address of the answer.
     """
+    # `Missing` holds the reason for a missing answer.
     watched = [decision.address for decision in fork.decisions]
     repeated = await repeat_protocol(scope, finished, watched, fork.scopes, fork.revise)
     answers = repeated.answers()

@@ -52,7 +52,7 @@ FEW = "of too few people for a test"
 
 @dataclass(frozen=True, slots=True)
 class MeasureComparison:
-    """The difference of one measure in one condition: another run minus the first run."""
+    """The difference of one measure in one condition, another run minus the first."""
 
     measure: str
     arm: str

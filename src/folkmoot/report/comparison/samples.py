@@ -124,7 +124,7 @@ def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
 
 
 def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
-    """Return the rows of the table `answers` with answers of participants.
+    """Return the participants' rows of the table `answers`.
 
     The result is empty for a run without the column `answered_by`.
     """
