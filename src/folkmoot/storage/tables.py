@@ -268,7 +268,7 @@ def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
 
 
 def cluster_column(table: pl.DataFrame) -> str | None:
-    """Return the name of the column with the shared conversations, or None without one."""
+    """Return the name of the column with the conversations, or None without such a column."""
     return next(
         (name for name in CLUSTER_COLUMNS if name in table.columns),
         None,
