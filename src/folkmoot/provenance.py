@@ -82,7 +82,7 @@ UNKNOWN = Source(UNATTRIBUTED)
 
 
 class Span(NamedTuple):
-    """The characters of a text from `start` up to `end`, with their source."""
+    """The characters of a text from `start` to just before `end`, and where they come from."""
 
     # In a request, `message` is the index of the message in which the positions lie. Spans may be
     # nested. For example, a summary can contain a name.

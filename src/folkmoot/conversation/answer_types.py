@@ -243,9 +243,10 @@ class AnswerType(ABC, Generic[T_co]):
 
 
 class ClarifyingAnswer(AnswerType[T_co]):
-    """A follow-up question after a reply that could not be parsed."""
+    """The answer type of a follow-up question, together with the text of that question.
 
-    # It has its prompt and its answer type.
+    The question is asked after a reply that could not be parsed.
+    """
 
     __slots__ = ()
 
@@ -257,17 +258,17 @@ class ClarifyingAnswer(AnswerType[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Text(AnswerType[str]):
-    """The answer type of free text.
+    """An answer in free text.
 
         Text(end_signal="SATISFIED")
 
-    - `offered_values`: the option that the speaker must argue for, if any.
-    - `end_signal`: a reply that ends the conversation.
+    `end_signal`: the reply with which the speaker ends the conversation, if there is one.
     """
 
     # Only an empty reply fails to parse.
 
     kind: str = "text"
+    # Holds the option that the speaker is asked to argue for, or nothing.
     offered_values: tuple[str, ...] = ()
     end_signal: str = ""
 

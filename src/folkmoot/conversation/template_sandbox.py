@@ -1,8 +1,8 @@
 """A sandbox for templates of researchers."""
 
-# The sandbox of jinja2 keeps a template from Python internals, but a template can still fill the
-# memory. So templates may contain only listed node types. Loop iterations, and operations that make
-# text longer, are counted before they run.
+# The sandbox of jinja2 keeps templates away from Python internals, but a template can still fill
+# the memory. So templates may contain only listed node types. Loop iterations, and operations that
+# make text longer, are counted before they run.
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Ro
 
 
 def p_value_cell(estimate: Estimate) -> float | None:
-    """Return the p-value of an estimate for a table cell, or None without a test."""
+    """Return the p-value of an estimate for a table cell, or None if it has too few units."""
     return finite_or_none(estimate.p) if estimate.unit_count >= FEWEST_UNITS else None
 
 

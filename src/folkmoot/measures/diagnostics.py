@@ -458,7 +458,7 @@ def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> 
 
 
 def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Check:
-    """Check whether ratings vary less or more than ratings of people.
+    """Check whether ratings vary less or more than human ratings.
 
     - `answers`: ratings, shape (participants, items). NaN marks a missing rating.
     - `low`, `high`: the ends of the rating scale.
@@ -508,7 +508,7 @@ def opens_by_agreeing(text: str) -> bool:
 
 
 def agreeing_share(texts: Collection[str]) -> Estimate | None:
-    """Return the share of utterances that open with agreement, or None without utterances."""
+    """Return the share of utterances that open with agreement, or None if there are none."""
     if not texts:
         return None
     return wilson(sum(opens_by_agreeing(text) for text in texts), len(texts))

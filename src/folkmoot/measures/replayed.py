@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Fit(NamedTuple):
-    """The changes of people compared with the simulated changes of the same n answers."""
+    """How well the simulated changes of n answers agree with the changes that people made."""
 
     # A change is the second answer minus the first answer.
 
@@ -66,7 +66,7 @@ def fit_of_changes(
     persons: Sequence[Hashable],
     scale: tuple[float, float],
 ) -> Fit:
-    """Compare the changes of people with the simulated changes of the same answers.
+    """Compare how people changed their answers with how the simulation changed them.
 
     - `people`, `simulated`: the answers before and after, each of shape (n,).
     - `persons`: the person of each answer, shape (n,).
@@ -113,7 +113,7 @@ def adjusted_changes(before: ArrayLike, after: ArrayLike) -> FloatArray:
 
 
 def fidelity(effects_of_people: ArrayLike, simulated: ArrayLike) -> Fidelity:
-    """Compare effects of people with simulated effects of the same items.
+    """Compare the effects found in people with the simulated effects, item by item.
 
     - `effects_of_people`, `simulated`: one effect for each item, shape (items,).
     """

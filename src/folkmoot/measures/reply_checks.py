@@ -172,9 +172,9 @@ def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> lis
 def check_refusals(
     answers: Collection[Row], texts: Collection[str] = (), unit_of: UnitOf = speaker_of
 ) -> Check:
-    """Check the share of answers that the participant declined or the provider refused.
+    """Check in which share of answers the participant declined or the provider refused.
 
-    - `texts`: utterances and free answers, in which possible refusals are counted.
+    - `texts`: utterances and free answers. The check also counts those that look like refusals.
     """
     # The check works in any language. English refusal phrases in `texts` do not affect the verdict.
     reasons = Counter(filter(None, map(_refusal_reason, answers)))

@@ -54,7 +54,7 @@ def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
 
 
 def mean_spread(groups: Sequence[ArrayLike]) -> float:
-    """Return the mean of the standard deviations of the groups, or NaN without a group."""
+    """Return the mean of the standard deviations of the groups, or NaN if there are none."""
     spreads = [np.std(np.asarray(values, dtype=float), ddof=1) for values in groups]
     return float(np.mean(spreads)) if spreads else math.nan
 
@@ -68,7 +68,7 @@ def convergence_p(
     - `after`: for each group the answers of the same participants after it.
     - `rng`: draws which participants have their two answers swapped.
 
-    The result is 1 if all participants give the same answer twice. NaN without a group.
+    The result is 1 if all participants give the same answer twice, and NaN if there are no groups.
     """
     pairs = [_centred_values(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:

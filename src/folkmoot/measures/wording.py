@@ -62,7 +62,10 @@ def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
 
 
 def label_illustration(units: str, says: str) -> str:
-    """Mark a statement as an illustration only, because it rests on too few independent units."""
+    """Return the statement `says`, marked as an illustration and not as evidence.
+
+    `units`: a phrase such as "3 groups", the independent units on which the statement rests.
+    """
     labelled = word("description", "illustration", units=units, says=says)
     # Words that were made elsewhere stay words that were made elsewhere.
     return labelled if isinstance(says, Sentence) else str(labelled)

@@ -114,7 +114,7 @@ def estimate_cost(
 
 
 def supports_batches(spec: ModelSpec) -> bool:
-    """Return True if the vendor has a batch API for the model with a known price."""
+    """Return True if the vendor has a batch API for this model."""
     return not spec.local and spec.price_provider in ("openai", "anthropic", "google")
 
 

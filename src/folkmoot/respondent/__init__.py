@@ -97,8 +97,8 @@ function returns None, the shared rules give the answer.
     agreement_with(statement)
                       agreement (−1 … 1) with a statement. It is the same in every reply
     arguments_by_option(text)
-                      the number of argument words for each option, by camp. The key is "" for
-                      words that support no named option
+                      the number of argument words for each option, by camp. Words that
+                      support no named option are under the key ""
     exposure_dose     the arguments for other options, the turns in which the speaker answered them,
                       and whether the speaker was interviewed before
     compose_reasons(about, n)

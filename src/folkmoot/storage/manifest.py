@@ -261,7 +261,7 @@ def _killed_since(facts: RunFacts) -> int:
 
 
 def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
-    """Return a phrase on calls that may have been paid, or an empty string."""
+    """Return a phrase on calls that may have been paid for, or an empty string for no calls."""
     # These are the calls of killed processes. `max_usd`: their highest cost.
     if not calls:
         return ""

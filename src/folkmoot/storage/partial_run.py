@@ -64,7 +64,7 @@ class Parts:
 
 
 class PartsView(RunFolder):
-    """A run with only the rows of the parts that are analysed."""
+    """A run without the rows of its incomplete and excluded parts."""
 
     # Tables without a column that names the part are shown with all rows.
 

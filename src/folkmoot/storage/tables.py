@@ -260,7 +260,7 @@ def _dtype_name(kind: pl.DataType) -> str:
 
 
 def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
-    """Return the name of the column with the conditions, or None without such a column."""
+    """Return the name of the column with the conditions, or None if there is none."""
     return next(
         (name for name in CONDITION_COLUMNS if name in table.collect_schema()),
         None,
@@ -268,7 +268,7 @@ def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
 
 
 def cluster_column(table: pl.DataFrame) -> str | None:
-    """Return the name of the column with the conversations, or None without such a column."""
+    """Return the name of the column with the conversations, or None if there is none."""
     return next(
         (name for name in CLUSTER_COLUMNS if name in table.columns),
         None,

@@ -470,7 +470,10 @@ def _is_list(column: pl.Series) -> bool:
 
 
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
-    """Return further tables about participants, with the columns that identify the participant."""
+    """Return the tables about participants, each with the columns that identify the participant.
+
+    The table `people.table` is left out.
+    """
     key_columns_by_table = {}
     for name in run.table_names() if people.table else ():
         columns = _column_names(run, name)
@@ -483,7 +486,7 @@ def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]
 def records_of(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield the name and the rows of each further table about one participant.
+    """Yield one participant's rows in each table of the study, after the name of the table.
 
     - `parts`: the values that identify the participant.
     """

@@ -6,6 +6,6 @@
 - `model_routing`: decides which model answers which role.
 - `progress`: holds the events that callers receive.
 
-This folder imports limits, journal, seats and settings.
-Session, study, cluster and run may import this folder.
+This folder imports `limits`, `journal`, `seats` and `settings`. The folders `session`, `study`,
+`cluster` and `run` may import it.
 """

@@ -78,9 +78,9 @@ class ModelRouter:
         return self
 
     def speaker_model(self, named: str | None) -> str | None:
-        """Return the model that the study's code names for a speaker.
+        """Return `named`, the model that the study's code names for a speaker, if it is allowed.
 
-        Returns None if this model is not allowed.
+        Returns None otherwise.
         """
         # If the researcher named a hosted model for the run, every model is allowed. Otherwise only
         # the embedded respondent, models under `models:` and those of `Study.extra_models` are
@@ -97,7 +97,7 @@ class ModelRouter:
 
     @property
     def is_synthetic_only(self) -> bool:
-        """True if the embedded respondent answers all roles."""
+        """True if only the embedded respondent answers in this run."""
         return not self.has_custom_provider and all(map(is_synthetic, self.list_models()))
 
     @property

@@ -121,7 +121,7 @@ class ModelCall:
     address: str
     # An upper bound of the tokens sent.
     max_input_tokens: int
-    # Returns the token limit of the reply, or None without a limit.
+    # Returns the token limit of the reply, or None for no limit.
     max_output_tokens: Callable[[], int | None]
     # The model has already answered this question in another form. A rejection is then no evidence
     # against other calls.

@@ -9,5 +9,5 @@
 - `journal_copy`: copies entries for repairs and withdrawals.
 - `shards`: the journals of cluster workers until they are merged.
 
-This folder imports limits, models and storage. The rest of the engine may import this folder.
+This folder imports `limits`, `models` and `storage`. The rest of the engine may import it.
 """

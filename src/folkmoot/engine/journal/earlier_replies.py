@@ -45,7 +45,7 @@ class ReplyChange:
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any]) -> ReplyChange | None:
-        """Return the changed reply that `plan.json` names, or None without a fork.
+        """Return the changed reply that `plan.json` names, or None if the run is no fork.
 
         Raises TypeError for unknown fields.
         """

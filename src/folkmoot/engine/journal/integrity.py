@@ -1,4 +1,4 @@
-"""Hashes of a journal, and the check that they still fit."""
+"""The hashes of a journal, and the check that its content still matches them."""
 
 # Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
 # model. The seal covers the whole row, with usage, cost, times and attempts. The content digest of
@@ -162,7 +162,7 @@ def write_meta_value(db: sqlite3.Connection, key: str, value: str) -> None:
 
 
 def hash_batches(db: sqlite3.Connection) -> str:
-    """Return the SHA-256 of the batches submitted to vendors, or "" without batches."""
+    """Return the SHA-256 of the batches submitted to vendors, or "" if there are none."""
     if not has_table(db, "batches"):
         return ""
     rows = db.execute("SELECT * FROM batches ORDER BY name").fetchall()
@@ -171,7 +171,7 @@ def hash_batches(db: sqlite3.Connection) -> str:
 
 
 def hash_broken(db: sqlite3.Connection) -> str:
-    """Return a hash over all replies that broke off, or "" without any."""
+    """Return a hash over all replies that broke off, or "" if there are none."""
     chain_hash = ""
     if has_table(db, "broken"):
         for row in db.execute("SELECT at, address, model, max_usd FROM broken ORDER BY rowid"):

@@ -115,7 +115,7 @@ class Journal(JournalReader):
         self._thread.start()
 
     def end_repair(self) -> None:
-        """Note that all calls of damaged entries have been made again."""
+        """Delete the mark of a repair, after all calls of damaged entries were made again."""
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))

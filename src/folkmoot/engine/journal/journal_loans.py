@@ -91,7 +91,7 @@ class OwnLoan:
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
-        """Note that a call of this process is in the journal now.
+        """Record that a call of this process now has a journal entry.
 
         `usd`: the maximum cost recorded for the call.
         """

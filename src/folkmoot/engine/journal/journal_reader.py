@@ -133,7 +133,7 @@ class JournalReader:
     def call_time(self, address: str) -> float:
         """Return the time of the call at an address, in seconds since 1970.
 
-        Returns 0 without a call.
+        Returns 0 if there was no call.
         """
         query = "SELECT started_at FROM entries WHERE address = ?"
         row = self._reader.execute(query, (address,)).fetchone()
@@ -422,7 +422,7 @@ class JournalReader:
         return self._read_entries(condition, (len(prefix), prefix))
 
     def row_number(self, address: str) -> int:
-        """Return the row number of the entry at an address, or 0 without an entry."""
+        """Return the row number of the entry at an address, or 0 if there is none."""
         row = self._reader.execute("SELECT rowid FROM entries WHERE address = ?", (address,))
         return int((row.fetchone() or (0,))[0])
 

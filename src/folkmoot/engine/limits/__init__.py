@@ -4,5 +4,5 @@
 - `lender`: records calls on disk before they are sent.
 - `rate_limiter`: follows the rate limits that a provider reports.
 
-This folder imports nothing of the engine. Every other folder may import this folder.
+This folder imports nothing of the engine. Every other folder may import it.
 """

@@ -305,7 +305,7 @@ class LoanManager:
         self.unpriced = False
 
     def record_settlement(self, usd: float, borrower: int = OWN_PROCESS) -> None:
-        """Note that a call of a process is in the journal now.
+        """Record that a call of a process now has a journal entry.
 
         `usd`: the maximum cost that was recorded for the call.
         """

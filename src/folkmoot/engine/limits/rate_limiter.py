@@ -170,7 +170,7 @@ class RateLimiter:
         self._raise_if_stopped()
 
     def release(self, slots: int = 1) -> None:
-        """Note that calls have ended, so that others may start."""
+        """Give back the slots of calls that have ended, so that other calls may start."""
         self.in_flight -= slots
         if self._waiting:
             self._admit_waiting_calls()

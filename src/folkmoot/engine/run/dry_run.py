@@ -208,9 +208,9 @@ MAX_STAGE_ROWS = 8
 
 
 class Sampler:
-    """Runs only a sample of the items of each `map`.
+    """Runs only a sample of the items of each outermost `map`.
 
-    `within`: a `map` inside an item also runs only a few items.
+    `within`: whether each `map` inside an item runs only a few of its items as well.
     """
 
     # So a dry run of a large study is short. All other items get copies of results, so that the

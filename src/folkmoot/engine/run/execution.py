@@ -153,7 +153,7 @@ class RunOptions:
     seat_host: SeatHost | None = None
     # Where the items of forks run: "ray", or the address of a Ray cluster.
     executor: str | None = None
-    # A fork executor given from Python, used if `executor` is None.
+    # A fork executor given in Python, used if `executor` is None.
     fork_executor: ForkExecutor | None = None
     # This is a dry run. It writes no tables, because only its calls are counted.
     is_dry_run: bool = False

@@ -148,7 +148,7 @@ def _named_model_hint(study_file: StudyFile) -> str:
 
 def _model_command(study_file: StudyFile, model: str, *, by_seat: bool = False) -> str:
     # `by_seat`: roles for which the study names a model keep that model.
-    # Without a file, the settings were given from Python.
+    # Without a file, the settings were given in Python.
     if not study_file.path.is_file():
         return f'settings={{"model": "{model}"}}' if by_seat else f'model="{model}"'
     file = shlex.quote(str(study_file.path))

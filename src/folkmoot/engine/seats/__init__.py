@@ -11,6 +11,5 @@
 - `personal_texts`: finds these texts.
 - `redaction`: finds the replacements of these texts.
 
-This folder imports the journal. The pages in `folkmoot.view` and the rest of the engine import this
-folder.
+This folder imports `journal`. The pages in `folkmoot.view` and the rest of the engine import it.
 """

@@ -1,4 +1,4 @@
-"""The content of one question page: the texts that a model in this seat would get."""
+"""The content of one question page: the texts that a model would get in place of the human."""
 
 # The study's own prompts may have a separate wording for people. The utterances of other speakers
 # are shown unchanged.

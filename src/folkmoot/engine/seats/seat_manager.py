@@ -318,7 +318,7 @@ class SeatManager:
             seat_state.questions[0].left = seat_state.questions[0].left or minutes * 60
 
     def minutes_for(self, view: QuestionView) -> float | None:
-        """Return the minutes that a human has to answer, or None for no limit."""
+        """Return the time limit for a human's answer in minutes, or None if there is no limit."""
         if self.settings.minutes is None and view.is_afterwards:
             # The run must end, also if a human has left without a word.
             return self.settings.afterwards_minutes

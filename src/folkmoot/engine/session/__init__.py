@@ -9,5 +9,6 @@
 - `plan`: fixes the design in `plan.json`.
 - `folder_access`: creates the run folder and locks it for one process.
 
-This folder imports calls and the folders above it. Study, cluster and run may import this folder.
+This folder imports `calls` and the folders that `calls` imports. The folders `study`, `cluster` and
+`run` may import it.
 """

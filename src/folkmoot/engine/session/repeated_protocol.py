@@ -48,7 +48,7 @@ NOT_REPEATED = "refused:not_repeated"
 
 @dataclass(frozen=True)
 class RepeatedAnswer:
-    """An answer from a protocol that a control runs a second time."""
+    """An answer from the second run of a protocol."""
 
     # The answer's row in the table `answers`.
     row: Mapping[str, object]

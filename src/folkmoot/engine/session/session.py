@@ -111,7 +111,7 @@ class Scope:
         return self._run.seed
 
     def speaks_as_self(self, id: str, *scope_names: str) -> bool:
-        """Return whether a human answers as themselves in this seat.
+        """Return whether a human answers for this speaker without playing a persona.
 
         - `id`: the id of the speaker.
         - `scope_names`: the names of the child scope to check.
@@ -285,11 +285,11 @@ class Scope:
 
             transcript += scope.say(speaker, text)
 
-        - `address`: the question that the text answers, or empty if no model wrote the text.
-          Not needed for a text that `ask` returned.
+        - `address`: the address of the question that the text answers, or "" if no model wrote it.
+          If it is omitted, a text that `ask` returned has the address of its question.
         - `part`: a name for the utterance, if one reply gives several.
         - `public`: whether the other speakers hear the utterance.
-        - `finish`: the finish reason, if the reply is not the last one of this scope.
+        - `finish`: the finish reason of the reply. Omit it for the last reply of this scope.
         - `columns`: additional columns of the study.
         """
         # The result can be quoted in a prompt with `.quoted_text`. `address` is `scope.address` or

@@ -4,10 +4,10 @@
 - `yaml_tree`: reads YAML and keeps the location of every value.
 - `config_problems`: turns pydantic's errors into plain words.
 - `author_errors`: locates errors in a study author's code.
-- `claims`: reads both arms of a claim from the tables of a run.
+- `claims`: reads the values that a claim compares from the tables of a run.
 - `hypotheses`: evaluates the hypotheses in `plan.json`.
 - `controls`: declares the control questions.
 
-This folder imports seats and storage. The folders calls, session, study, cluster and run may import
-this folder.
+This folder imports `seats` and `storage`. The folders `calls`, `session`, `study`, `cluster` and
+`run` may import it.
 """

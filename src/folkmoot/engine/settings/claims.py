@@ -365,7 +365,7 @@ def pair_sides(
 def as_declared(
     claim: Claim, tables: Mapping[str, Mapping[str, str]], others: Sequence[Claim] = ()
 ) -> Claim:
-    """Return a hypothesis with its kind, unit and estimand filled in.
+    """Complete a hypothesis: set its kind, its unit and, if it has none, its estimand.
 
     - `tables`: the declared tables, each with the kinds of its columns.
     - `others`: the claims of the study type.

@@ -6,6 +6,6 @@
 - `study_code`: executes exactly the bytes that were agreed to.
 - `strict_answers`: computes findings without unclear answers.
 
-This folder imports session and the folders above it. The folders cluster and run may import this
-folder.
+This folder imports `session` and the folders that `session` imports. The folders `cluster` and
+`run` may import it.
 """

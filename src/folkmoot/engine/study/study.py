@@ -344,7 +344,7 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
 
 
 def planned_parts(study: Study, run: RunFolder) -> frozenset[str]:
-    """Return the names of the planned parts of a run.
+    """Return the names of all parts that a run is to have, such as its sessions.
 
     The result is empty if the study type declares no parts.
     """

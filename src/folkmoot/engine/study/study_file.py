@@ -137,9 +137,9 @@ def load_study_file(
 def validate_settings(
     study: Study, data: Mapping[str, object], folder: Path | None = None
 ) -> StudyConfig:
-    """Return the configuration for a dictionary of settings from Python.
+    """Return the configuration for settings that are given as a dictionary.
 
-    Raises InputError with all problems.
+    Raises InputError, which lists all problems.
     """
     # If `folder` is given, paths are relative to it, and the checks of the study type are made as
     # well.

@@ -44,7 +44,7 @@ Codebooks are in the folder `codebooks` next to the study's config.
 **In the findings**, read the tables, not variables of the protocol:
 
     results = read_codings(run)["price"]
-    results.single_code("g1/turn0")    # "too_dear", or None without an answer
+    results.single_code("g1/turn0")    # "too_dear", or None if no code was given
     results.codes_of("g1/turn0")       # {code: quote}, or {} if no code applies
     results.supports_findings          # False if the coder was embedded or absent
     results.note                       # who coded, and α, for the notes of the finding

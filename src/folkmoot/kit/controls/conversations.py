@@ -240,7 +240,7 @@ def messages_of(entry: JournalEntry, spans: dict[int, list[Span]]) -> list[tuple
 
 
 def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
-    """Return the journal entry with the final reply to a question, or None without an entry."""
+    """Return the journal entry with the final reply to a question, or None if there is none."""
     # With re-asks, a question has several entries.
     tries = journal.list_ask_addresses(address)
     return journal.entry_at(tries[-1]) if tries else None

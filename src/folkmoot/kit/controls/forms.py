@@ -108,7 +108,7 @@ class ChoiceInForm(AnswerType[str]):
 def choice_in_form(
     schema: Schema, reply: str, options: tuple[str, ...], chosen: str | None
 ) -> ChoiceInForm | None:
-    """Return the answer type for a choice in a form, or None without a choice.
+    """Return the answer type for a choice in a form, or None if no field holds the choice.
 
     `reply`: the filled-in form. `chosen`: the option that it holds.
     """

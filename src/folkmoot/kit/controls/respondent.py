@@ -38,7 +38,7 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 
 
 def answer_choice(mind: SimulatedRespondent) -> object:
-    """Return the option that the persona states or always gives."""
+    """Return the option that the persona's text states, or else the same option every time."""
     # With the setting `drift`, participants who changed in the conversation give the first option
     # instead.
     options = mind.reading.offered
@@ -61,7 +61,7 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """Return the number that the persona states or always gives."""
+    """Return the number that the persona's text states, or else the same number every time."""
     # With the setting `drift`, participants who changed in the conversation give the middle of the
     # range in place of the number that the persona always gives.
     bounds = mind.reading.number_bounds

@@ -1,7 +1,8 @@
 """Holm's method for several claims, with the confidence intervals that fit its decisions.
 
 Sources: Strassburger and Bretz (2008), Statistics in Medicine 27, 4914–4927. Guilbaud (2008),
-Biometrical Journal 50, 678–692. Signs: Shaffer (1980), Annals of Statistics 8, 1342–1347.
+Biometrical Journal 50, 678–692. Shaffer (1980), Annals of Statistics 8, 1342–1347, for decisions
+about the sign of a difference.
 """
 
 # Each claim has two one-sided tests: that the difference is at most `low_null`, and that it is at

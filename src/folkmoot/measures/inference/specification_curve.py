@@ -99,10 +99,10 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 
 
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
-    """Test one claim jointly over all ways to ask a question or analyse the data.
+    """Test one claim over several ways to ask a question or analyse the data, taken together.
 
-    - `sides`: the data of both conditions for each way.
-    - `alpha`: the level of the tests, smaller if several claims are judged.
+    - `sides`: for each way, the data of both conditions.
+    - `alpha`: the level of the tests. Give a smaller one if several claims are judged.
     """
     # Units with equal names are the same unit everywhere.
     distinct = _merge_identical(sides)

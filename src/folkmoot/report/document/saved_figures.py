@@ -65,7 +65,7 @@ def figures_of_report(document: Document) -> Iterator[SavedFigure]:
 
 
 def saved_by_panel(document: Document) -> dict[str, SavedFigure]:
-    """Return the saved charts of a report. A key is the SVG on the page."""
+    """Return the saved charts of a report. Each key is the chart's SVG as the page shows it."""
     findings = [*document.headlines, *(f for part in document.sections for f in part.figures)]
     panels = [panel for finding in findings for panel in finding.panels]
     return dict(zip(panels, figures_of_report(document), strict=True))

@@ -112,7 +112,7 @@ class SimulatedRespondent:
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:
-        """Return the respondent for another person with this persona text.
+        """Return the respondent that answers as the person whom this persona text describes.
 
         Use this method if one reply contains utterances of several people.
         """

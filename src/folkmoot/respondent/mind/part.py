@@ -1,4 +1,4 @@
-"""The interface by which a study type tells the embedded respondent what its answers mean."""
+"""How a study type tells the embedded respondent what the study's answers mean."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def argument_sentences(
 ) -> tuple[Mapping[str, tuple[str, ...]], ...]:
     """Return the argument words for each option, sentence by sentence.
 
-    The key is "" for words that support no named option.
+    Words that support no named option are under the key "".
     """
     # Sentences without an argument are left out.
     sentences = []
@@ -239,7 +239,7 @@ def argument_phrases(
 ) -> Mapping[str, Counter[str]]:
     """Return how often each argument phrase supports each option.
 
-    The key is "" for phrases that support no named option.
+    Phrases that support no named option are under the key "".
     """
     phrases: dict[str, Counter[str]] = {}
     for raw, parts, before in _iterate_sentences(text, names, lexicon):
@@ -251,7 +251,7 @@ def argument_phrases(
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
     """Return how many distinct words of a text argue for each option.
 
-    Each option has one number per camp. The key is "" for words that support no named option.
+    Each option has one number per camp. Words that support no named option are under the key "".
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):

@@ -150,7 +150,7 @@ async def choose_by_embedding(
 ) -> str | None:
     """Return the choice of the participant with the least similar reasons.
 
-    Returns None without a summary, or if all participants made the same first choice.
+    Returns None if the participant has no summary, or if all first choices are the same.
     """
     # Only participants with another choice count. Similarity is the cosine of the embeddings of two
     # summaries.
@@ -166,7 +166,7 @@ async def cluster_embedding(
 ) -> str | None:
     """Return the option that people chose for reasons least like the participant's own.
 
-    Returns None without a summary, or if no other option has reasons.
+    Returns None if the participant has no summary, or if no other option has reasons.
     """
     # The summary's embedding is compared (cosine) with the mean over each option's clusters.
     if participant.embedding is None or not data.argued_options:

@@ -123,12 +123,12 @@ class Participant:
 
     @property
     def clarification_transcript(self) -> Transcript | None:
-        """Return the transcript of the interview, or None without an interview."""
+        """Return the transcript of the interview, or None if there was none."""
         return None if self.interview is None else self.interview.load()
 
     @property
     def adversarial_transcript(self) -> Transcript | None:
-        """Return the transcript of the adversarial dialogue, or None without one."""
+        """Return the transcript of the adversarial dialogue, or None if there was none."""
         return None if self.dialogue is None else self.dialogue.load()
 
     @property
@@ -260,7 +260,7 @@ class State:
         return [cluster for cluster in self.clusters if cluster.option == option]
 
     def votes(self) -> Counter[str]:
-        """Return the number of first votes per option."""
+        """Return how many participants chose each option in their first vote."""
         return Counter(
             participant.initial_choice
             for participant in self.people.values()
@@ -274,7 +274,7 @@ def quote_topic(config: CrossPollinationConfig) -> Any:
 
 
 def quote_options(options: Iterable[str]) -> list[str]:
-    """Return the options for use in prompts, in the given order."""
+    """Return the options in the same order, each as a text that records its source."""
     return [quote_value(option, "option", "study.topic.options") for option in options]
 
 

@@ -96,7 +96,7 @@ class DiscussionMessage(BaseModel):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The words of the message for use in prompts, with their source."""
+        """The message as a text that records its source, for use in prompts."""
         return self.as_utterance.quoted_text
 
 
@@ -142,7 +142,7 @@ class Statement(BaseModel):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The words of the statement for use in prompts, with their source."""
+        """The statement as a text that records its source, for use in prompts."""
         return Quoted(self.words, Source("utterance", self.utterance_id, self.persona_id))
 
 

@@ -131,9 +131,11 @@ class TranscriptFormatter:
 
     @staticmethod
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
-        """Return the transcript as a self-contained HTML page."""
-        # Each turn has an anchor (`#turn-12`), to which replies link. `mark` is the provenance
-        # label, such as SYNTHETIC.
+        """Return the transcript as a self-contained HTML page.
+
+        `mark`: a label for the page that says who answered, such as SYNTHETIC.
+        """
+        # Each turn has an anchor (`#turn-12`), to which replies link.
         people = transcript.personas
         return _render_page(
             "transcript.html",

@@ -95,7 +95,7 @@ class Concept:
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
-        """Return the result of the claim that a measure changed, or None without such a claim."""
+        """Return the result of the claim that a measure changed, or None if there is none."""
         stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result
@@ -532,7 +532,7 @@ def reply_finding(concept: Concept) -> Finding:
 
 
 def talk_time(concept: Concept) -> Finding | None:
-    """Return the finding on how evenly participants share the talk, or None without talk."""
+    """Return the finding on how evenly participants share the talk, or None if nobody spoke."""
     talk = concept.utterances.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )

@@ -1,4 +1,4 @@
-"""A single discussion from Python, without a study file, and the clients that can answer it.
+"""A single discussion that Python code runs without a study file, and the clients that answer it.
 
 transcript = await DiscussionSimulator(DiscussionConfig(product_concept=…, category=…)).run()
 """
@@ -213,7 +213,7 @@ def find_texts(
 
 @dataclass(frozen=True)
 class DiscussionSimulator:
-    """One discussion of one group on one concept, run from Python.
+    """One discussion of one group on one concept.
 
     - `personas`: the participants. If it is empty, participants are recruited.
     - `llm_client`: the client that answers. If it is None, the embedded respondent answers.

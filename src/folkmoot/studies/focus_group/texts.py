@@ -118,8 +118,8 @@ class DiscussionTexts:
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """Return the words `leaning` with their source."""
-        # They tell a participant's first position.
+        """Return `leaning` as a text that records its source."""
+        # It states a participant's first position in words.
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )
@@ -131,8 +131,8 @@ class DiscussionTexts:
         return alter_text(with_sources(quoted), f"{position:+.2f}")
 
     def quote_leaning(self, persona_id: str, turn: int, leaning: str) -> str:
-        """Return the words `leaning` for a position after a turn, with their source."""
-        # Turn 0 is before the discussion.
+        """Return `leaning` as a text that records its source."""
+        # It states a position after a turn in words. Turn 0 is before the discussion.
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:

@@ -71,7 +71,7 @@ def format_contract(
 def parts_of(turn: str) -> dict[str, str]:
     """Return the five parts of an explanation by heading, such as "Conflict".
 
-    The result is empty if the text lacks them.
+    The result is empty if the text does not have all five in their order.
     """
     parts = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
     return parts if tuple(parts) == PARTS else {}
@@ -687,7 +687,7 @@ class SlotDecision:
     def strategy_drifted(self) -> bool | None:
         """True if the model named another strategy than the one in the strategy table.
 
-        It is None without an assigned strategy or without a readable name.
+        It is None if no strategy was assigned or no name could be read.
         """
         # Differences of spelling are ignored.
         if self.strategy is None or self.proposed is None:
@@ -698,7 +698,7 @@ class SlotDecision:
     def statement_agrees(self) -> bool | None:
         """True if the mediator states the decision that the fixed rule made.
 
-        It is None without a statement or without such a decision.
+        It is None if the mediator stated none or the rule made none.
         """
         # It is also None if members voted after the statement, because the mediator could not know
         # the decision.
@@ -728,7 +728,7 @@ class SlotDecision:
     def is_resolved(self) -> bool | None:
         """True if the last feedback round ended in agreement.
 
-        It is None without feedback or without a readable result.
+        It is None if there was no feedback or its result could not be read.
         """
         return self.feedback[-1].resolved if self.feedback else None
 

@@ -440,7 +440,7 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
 
     Raises InputError if the file cannot be read or has wrong columns.
 
-    The result is empty without a file.
+    The result is empty if the study file names no trip file.
     """
     if config.trip.file is None:
         return []

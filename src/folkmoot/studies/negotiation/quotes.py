@@ -84,7 +84,7 @@ def quote_type(group: Group) -> str:
 
 
 def quote_member_groups(group: Group) -> str:
-    """Return the phrases that mean several members, such as "everyone", with their source."""
+    """Return one text with all phrases that mean several members, such as "everyone"."""
     return quote_value(describe_members(group), "value", cell_id("groups.member_groups", group.id))
 
 

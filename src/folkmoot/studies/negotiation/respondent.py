@@ -461,7 +461,7 @@ def _strategy_label(mind: SimulatedRespondent) -> str:
 def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
     """Return the mediator's reply in a feedback round.
 
-    `follows`: the chance that the first choice of the asked member is added.
+    `follows`: the chance that the asked member's first choice is added to a decision without it.
     """
     # The option is added on another day.
     meeting = Meeting(mind)

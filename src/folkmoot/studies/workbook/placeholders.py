@@ -80,7 +80,6 @@ class Truth(QuotedInt):
 
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
     """Return a value that placeholders can show, together with its source."""
-    # If the value prints differently from `recorded`, it is marked as altered.
     # Exposure looks up values as recorded, so a value that prints otherwise is marked as altered.
     source = source._replace(altered=str(value) != recorded)
     if isinstance(value, bool):

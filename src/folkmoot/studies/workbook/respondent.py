@@ -148,7 +148,7 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """Return the share from 0 to 1 that a participant would give without arguments."""
+    """Return the share from 0 to 1 that a participant would give before reading any argument."""
     # The share of round 1. It falls in later rounds.
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence

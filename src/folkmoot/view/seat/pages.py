@@ -1,6 +1,7 @@
 """The pages of the seats, on which human participants read the conversation and answer."""
 # The process of the run serves the pages on its event loop. A link holds a secret token. Whoever
-# opens the link has the seat. A page shows only the texts that a model in this seat would be sent.
+# opens the link has the seat. A page shows only the texts that a model would get in place of the
+# human.
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def policy_for(images: Collection[str]) -> str:
 
 
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
-    """Return the conversation so far, as a model in this seat would get it."""
+    """Return the conversation so far, as a model would get it in place of the human."""
     # Names of speakers are shown if there are several other speakers.
     view = question.view
     has_several_speakers = (

@@ -55,7 +55,7 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 
 @lru_cache(maxsize=16384)
 def sentence_views(sentence: str) -> tuple[View, ...]:
-    """Return the words in a sentence that speak for or against the product."""
+    """Return each word of a sentence that speaks for or against the product."""
     # A negation reverses the side of a word that follows it. In a first-person sentence, quoted
     # text does not count, because the speaker repeats the words of others.
     views = []
@@ -89,7 +89,7 @@ def collapse_spaces(text: str) -> str:
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """Return the texts in the request that quote one of `columns`, in order."""
+    """Return the texts of the request that come from one of `columns`, in order."""
     # A column belongs to a table, or is a key of the study file.
     return [
         passage

@@ -85,7 +85,7 @@ class GroupType:
     id: str
     title: str
     roles: tuple[Role, ...]
-    # The maximum number of members, or None without a maximum.
+    # The maximum number of members, or None for no maximum.
     largest: int | None = None
 
     def role(self, role_id: str) -> Role | None:

@@ -255,9 +255,9 @@ class Repairer:
         self.reading.add_repair(field, kind, read_text(original), replacement)
 
     def target(self, raw: object, field: str) -> str:
-        """Return the id of the other resident that a value names.
+        """Return the id of the resident that a value names.
 
-        Returns "" if it names none.
+        Returns "" if it names nobody, several residents or the speaker.
         """
         match = self.asked.find_resident(raw)
         if not match:
