@@ -50,7 +50,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One utterance in a conversation, or one reply that nobody else heard."""
+    """One utterance in a conversation, or one reply that only the speaker saw."""
 
     # The round or stage of the conversation.
     part: str
@@ -143,7 +143,7 @@ def in_room(
     key: Sequence[str],
     given_names: Mapping[str, str],
 ) -> list[Line]:
-    """Return the utterances of a conversation and the replies that nobody else heard.
+    """Return the utterances of a conversation and the replies that only their speakers saw.
 
     - `given_names`: the names of participants by id.
     """

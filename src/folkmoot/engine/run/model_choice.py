@@ -28,7 +28,7 @@ EXAMPLE_MODEL = "openai/gpt-4o"
 def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
     """Return the study file with the models of its run filled in.
 
-    - `folder`: the run folder, whose `plan.json` names the models on a resume.
+    - `folder`: the run folder. On a resume, its `plan.json` names the models.
     - `models_note` of the result: a message to read before the run.
 
     Raises InputError for an unknown model, and for a `--key` without a model.

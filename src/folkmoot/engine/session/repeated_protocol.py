@@ -220,7 +220,10 @@ class RepeatedProtocol(RunContext):
             self._asked.add(_question_of(address))
             outer_address = self._outer_address(address)
             if spans:
-                cells = {"address": outer_address, "spans": pack_spans(self._moved(spans))}
+                cells = {
+                    "address": outer_address,
+                    "spans": pack_spans(self._with_outer_addresses(spans)),
+                }
                 self.outer.add_row(order, PROVENANCE, cells)
                 self.outer.recorded_at.setdefault(PROVENANCE, None)
             reply = await self.outer.complete_request(
@@ -277,7 +280,7 @@ class RepeatedProtocol(RunContext):
     def _outer_address(self, address: str) -> str:
         return f"{self.name}/{address}"
 
-    def _moved(self, spans: Sequence[Span]) -> list[Span]:
+    def _with_outer_addresses(self, spans: Sequence[Span]) -> list[Span]:
         return [
             span._replace(source=span.source._replace(id=self._outer_address(span.source.id)))
             if self._is_new(span.source)

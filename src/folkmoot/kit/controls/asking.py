@@ -215,7 +215,7 @@ def ask_named_controls(
 
     - `settings`: the controls, or None for no controls.
     - `limits`: the budget of the whole grid.
-    - `others`: the other runs of the grid, whose cost counts too.
+    - `others`: the other runs of the grid. Their cost counts too.
     """
     if settings is None or not settings.asks_anything or run.unusable_reason:
         return

@@ -42,7 +42,7 @@ MAX_LINES = 20
 
 
 class AnswererKey(NamedTuple):
-    """Whose answer it is: the session and the speaker."""
+    """The session and the speaker of an answer."""
 
     # Empty if the participant answered alone.
     session: str

@@ -97,7 +97,7 @@ def why_unknown(
 ) -> dict[str, str]:
     """Return why the satisfaction of members is unknown, by member id.
 
-    `known`: the members whose satisfaction is known.
+    `known`: the members of known satisfaction.
     """
     # A member without an option gets the reason why nothing was decided, such as `left_open`. The
     # reason is `unreadable` if a part of the mediator's statement could not be read.

@@ -164,7 +164,7 @@ def quote_options(
 ) -> list[str]:
     """Return options of a topic, with their sources.
 
-    `came_up`: the condition that added an option, for options that nobody stated.
+    `came_up`: the condition that added an option, for options that no member stated.
     """
     entered_in = came_up or {}
     return [

@@ -186,7 +186,7 @@ class Meeting:
     def statements(self, round_: Round, *, excluding: str = "") -> list[StatementLine]:
         """Return the statements of a round in order, without empty ones.
 
-        `excluding`: a resident whose statements are left out.
+        `excluding`: the statements of this resident are left out.
         """
         return self.as_lines(
             (resident_id, round_.recorded[resident_id].statement)
@@ -197,7 +197,7 @@ class Meeting:
     def public_history(self, rounds: Sequence[Round], *, excluding: str = "") -> list[RoundRecord]:
         """Return what was said in public in some rounds.
 
-        `excluding`: a resident whose statements are left out.
+        `excluding`: the statements of this resident are left out.
         """
         return [
             {
@@ -218,7 +218,7 @@ class Meeting:
     ) -> list[AddressedQuestion]:
         """Return the questions to any of the speakers `asked`.
 
-        `but`: a speaker whose own questions are left out.
+        `but`: the questions of this speaker are left out.
         """
         residents = self.named_residents
         return [

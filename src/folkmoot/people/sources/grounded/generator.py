@@ -57,7 +57,7 @@ class PersonaGenerator:
 
         - `quotas`: the share or number of each value, as in `{"sex": {"F": 10, "M": 10}}`.
 
-        Raises InputError if nobody in the population fits the quotas.
+        Raises InputError if no person in the population fits the quotas.
         """
         # The same state of `rng` gives the same profiles. Quotas are met as exactly as whole
         # numbers allow.

@@ -89,7 +89,7 @@ class HeardStatements:
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
         """Return a weighted count of the sentences by other speakers that name a resident.
 
-        `excluding`: a speaker whose sentences do not count.
+        `excluding`: the sentences of this speaker do not count.
         """
         # Sentences of the moderator or planner weigh more than those of residents.
         # An invitation to speak by moderator or planner (`LEADER`) is not yet a response.
