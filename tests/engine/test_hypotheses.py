@@ -213,7 +213,7 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_pat
         ({"measure": "position_chnged"}, "did you mean position_changed"),
         ({"measure": "participants.warmth"}, "no column warmth in the table participants"),
         ({"direction": "upwards"}, "must be one of"),
-        ({"contrast": ["acp", "acp"]}, "two different arms"),
+        ({"contrast": ["acp", "acp"]}, "two different conditions"),
         ({"direction": "equivalent"}, "needs a margin"),
         ({"smallest": -1}, "at least 0"),
     ],

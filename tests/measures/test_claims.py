@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import get_args
@@ -195,6 +196,8 @@ def test_holms_steps_and_bounds_by_hand() -> None:
     shown, kept = decide_jointly([normal(2.3), normal(0.5, keeps_share=True)])
     assert shown is not None and kept is not None and shown.is_above
     assert kept.interval[:2] == pytest.approx((0.5 - 1.96, 0.5 + 2.241), abs=0.001)
+    # Its bounds alone decide it, so no p-value may be printed beside them.
+    assert math.isnan(kept.adjusted_p)
 
 
 def test_margins_and_directions_are_judged_by_the_joint_interval() -> None:
@@ -209,6 +212,7 @@ def test_margins_and_directions_are_judged_by_the_joint_interval() -> None:
     }
     up, down, near = judge_families(list(data), lambda c: (c, *data[c]))
     assert [r.verdict for r in (up, down, near)] == ["supported"] * 3
+    assert near.numbers_text.endswith(" jointly)") and " p " not in near.numbers_text
     # p of the decrease is .005, and the claim with a margin leaves its share to it.
     assert down.adjusted_p == pytest.approx(2 * down.estimate.p)
     assert down.numbers_text.endswith("by itself, −32 to below 0 jointly, adjusted p = .010)")

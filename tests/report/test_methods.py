@@ -85,7 +85,7 @@ def test_every_study_type_describes_sample_exposure_tests_and_controls(
     finished_page: str,
 ) -> None:
     design, material, analysis, controls, _ = paragraphs_of(finished_page)
-    assert "Sample in each arm, as planned: " in design
+    assert "Sample in each condition, as planned: " in design
     assert "Prompts of " in material or "not recorded" in material
     assert "independent unit: " in analysis or "every figure is exploratory" in analysis
     assert controls

@@ -158,7 +158,7 @@ def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(7))
     file.write_text("arm,first,last\n" + "control,1,2\nacp,2,2\n" * 10)
     says = {f.key: f for f in compare_runs([run, file])}["designs"].says
-    assert "arms that no run has, which are left out: control." in says
+    assert "conditions that no run has, which are left out: control." in says
     assert "No choice in people is one of a run (1 and 2)" in says
 
 

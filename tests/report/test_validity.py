@@ -221,7 +221,7 @@ def test_the_question_of_the_study_stands_first_with_its_estimand(
     assert "not which of them is better" in answers
     # Sessions of one treatment are not in the other, so the smaller number is the one that counts.
     if "An illustration" in answers:
-        assert ("sessions in an arm" in answers) == (finished.study == "workbook")
+        assert ("sessions in a condition" in answers) == (finished.study == "workbook")
 
 
 def test_the_values_of_both_arms_give_the_difference(finished_page: str) -> None:

@@ -127,7 +127,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "model.",
         "same people": "{runs} drew the same people as {first}.",
         "people": "{files}: answers by people.",
-        "unmatched arms": "{file} has arms that no run has, which are left out: {arms}.",
+        "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
         "unmatched choices": "No choice in {file} is one of a run ({choices}): see how options are "
         "written.",
         "opinions": "Other opinions than in {first}: {votes}.",
@@ -136,7 +136,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "shown.",
         "starting points": "Runs that start from different opinions leave different room for "
         "change.",
-        "nothing": "The runs share no arm of a claim and no numeric measure.",
+        "nothing": "The runs share no condition of a claim and no numeric measure.",
         "beside people": "{what}: {value}; people: {people} ({design}).",
     },
     "power": {
@@ -204,7 +204,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "not tested": "not tested over {over}",
         "one specification": "a single specification, not judged",
         "too few repeats": "not judged over {over}, because a judgement needs {fewest} of them",
-        "cells": "{supporting} of {cells} support it",
+        "cells": "supported in {supporting} of {cells}",
         "span": "estimates from {least} to {most}",
         "one estimate": "estimate {least}",
         "further": "a further one is predicted between {least} and {most}",
@@ -239,7 +239,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "instability": "Asked again without any new information, {share} chose differently "
         "({interval}): {limit}.",
         "instability, all equal": "Asked again without any new information, {pairs} the first "
-        "one: a correlation of 1, {limit}.",
+        "one: an observed correlation of 1, with an interval of no width because no answer "
+        "differs, {limit}.",
         "instability, numbers": "Asked again without any new information, two answers of a "
         "participant correlate at {correlation}: {limit}.",
         "instability, random": "The first and the last answer of a participant to a question "
@@ -372,7 +373,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "same": "{share} decide the same again; the margin is at least {margin}",
         "kept": "{share} give their age; the margin is at least {margin}",
         "drift": "shares of answers are {distance} apart on average; the margin is {margin}",
-        "order": "{share} answer the same, and shares of answers move by {shift}",
+        "order": "{share} answer the same, and shares of answers move by {shift}; the margin is "
+        "at most {margin}",
         "people, passed": "people and models differ by at most the margin",
         # A number has no margin and fails by its test.
         "people, failed": "people and models differ",

@@ -90,7 +90,11 @@ def name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
     }
     first, second = (labels.get(arm, "") for arm in stated.contrast)
     outcome = stated.outcome or (same[0].outcome if same else "")
-    return replace(stated, names=(first, second), outcome=outcome)
+    # The study type knows more of the population and of what is held equal (the summaries of the
+    # run, the same groups) than the name of a column says.
+    declared_estimands = (claim.estimand for claim in same if claim.contrast == stated.contrast)
+    estimand = stated.estimand or next(declared_estimands, "")
+    return replace(stated, names=(first, second), outcome=outcome, estimand=estimand)
 
 
 def is_same_measure(claim: Claim, stated: Claim) -> bool:
@@ -402,7 +406,9 @@ def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tupl
 
 def _describe_estimand(claim: Claim) -> str:
     first, second = claim.arm_labels
+    what = f"share for which “{claim.label}” is true"
+    what = what if claim.kind == "share" else f"mean of “{claim.label}”"
     return (
-        f"Among simulated cases like those of this run, the {claim.kind} of “{claim.label}” in "
+        f"Among simulated cases like those of this run, the {what} in "
         f"{first} minus that in {second}. Independent unit: {claim.unit}."
     )

@@ -79,7 +79,7 @@ class Hypothesis(BaseModel):
     @classmethod
     def _check_distinct_conditions(cls, contrast: tuple[str, str]) -> tuple[str, str]:
         if contrast[0] == contrast[1]:
-            raise ValueError("must name two different arms")
+            raise ValueError("must name two different conditions")
         return contrast
 
     def as_claim(self, family: Family = "primary") -> Claim:

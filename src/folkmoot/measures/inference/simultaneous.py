@@ -161,7 +161,8 @@ def _join(
     above, below = (opposite, stated) if test.is_mirrored else (stated, opposite)
     return JointResult(
         JointInterval(above.bound, -below.bound, above.is_excluded, below.is_excluded),
-        min(1.0, 2 * min(above.adjusted_p, below.adjusted_p)),
+        # `min` returns 1 if its second argument is NaN.
+        math.nan if test.keeps_share else min(1.0, 2 * min(above.adjusted_p, below.adjusted_p)),
         above.is_rejected,
         below.is_rejected,
     )

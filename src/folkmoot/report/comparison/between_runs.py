@@ -179,9 +179,10 @@ def measures_finding(
         ),
         draw_differences(results, f"difference to {base}"),
         notes=(
-            "“Equivalent”: the whole interval of a difference of shares lies within "
-            f"±{100 * margin:g} points (`--margin`). It is judged one by one. Undecided is not the "
-            "same as equal: look at the width of the interval.",
+            "“Equivalent: yes”: the whole interval of a difference of shares lies within "
+            f"±{100 * margin:g} points (`--margin`). It is judged one by one. “No” says that "
+            "this is not shown, and not that the runs differ. Undecided is not the same as equal: "
+            "look at the width of the interval.",
             HOLM_NOTE,
         ),
         section=SECTION,

@@ -413,6 +413,8 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     cells = format_count(len(verdicts), "cell")
     copies = format_count(curve.merged, "identical specification")
     least, most = _format_ends(claim, (min(values), max(values)))
+    # A single estimate has its unit, which a span has at its end only.
+    least = least if len(values) > 1 else most
     low, high = _format_ends(claim, curve.predicted)
     is_judged = curve.robustness_word != "too few repeats" and all(map(math.isfinite, tests))
     details = [
@@ -433,7 +435,8 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
         word("grid", "merged", specifications=copies) if curve.merged else None,
     ]
     noun = "repeat" if curve.is_of_repeats else "specification"
-    over = format_count(len(values), noun)
+    # Two specifications are the fewest that are judged: the smallest number must be seen as such.
+    over = "only " * (len(values) == 2) + format_count(len(values), noun)
     result = word("grid", curve.robustness_word, over=over, fewest=FEWEST_UNITS)
     return word(
         "grid", "curve", claim=claim.says, result=result, details=join_sentences(details, ", ")

@@ -53,7 +53,10 @@ QUESTIONS = (
     ("case",),
 )
 ASKED_OF_PRODUCTS = "What do people think of it, and would they buy it?"
-NO_VALUE = "A difference shows how far two arms are apart, not which of them is better."
+NO_VALUE = (
+    "A difference, rounded last, shows how far two conditions are apart, not which of them is "
+    "better."
+)
 # At most this many sentences answer the question on the first page, and at least one beside the
 # contrasts.
 SENTENCES = 3
@@ -181,7 +184,8 @@ def build_front_page(
 
 def _contrast(result: Result) -> PrimaryContrast:
     claim = result.claim
-    return PrimaryContrast(claim.label, result.answer_text, claim.estimand)
+    label = claim.label[:1].upper() + claim.label[1:]
+    return PrimaryContrast(label, result.answer_text, claim.estimand)
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
@@ -192,7 +196,7 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
     sentences = [f"{source}{sealed}."]
     few = {
         format_count(result.estimate.unit_count, result.claim.unit.partition(" ")[0])
-        + " in an arm" * result.is_between_units
+        + " in a condition" * result.is_between_units
         for result in primary
         if 0 < result.estimate.unit_count < FEWEST_UNITS
     }
@@ -244,7 +248,7 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
         has_joint_intervals = any(" jointly" in words for words in said)
         parts.append(
             "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals of all primary "
-            "claims that hold together at 95 % and agree with adjusted p."
+            "claims that hold together at 95 % and agree with the verdicts."
             if has_joint_intervals
             else "Brackets and lines: 95 % intervals, each by itself."
         )

@@ -82,7 +82,7 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
         f"({str(manifest.get('started_at', ''))[:10]})."
     )
     sizes = [f"{lane.arm}: {lane.size}" for lane in front.lanes if lane.size]
-    yield f"Sample in each arm, as planned: {'; '.join(sizes) or NOT_RECORDED}."
+    yield f"Sample in each condition, as planned: {'; '.join(sizes) or NOT_RECORDED}."
     yield front.excluded
     yield f"Participants were simulated by {_describe_models(run, times)}."
     yield (

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.kit.controls.asking import open_controls
 from folkmoot.kit.controls.attributes import read_ages
-from folkmoot.kit.controls.effects import ANSWERS_AGAIN
+from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_SHIFT
 from folkmoot.kit.controls.findings import (
     LEAST_KEPT,
     LEAST_RELIABLE,
@@ -319,6 +319,7 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
                 "order",
                 share=_share_in_words(row, "same_share"),
                 shift=format_points(_number(row["shift_share"])).lstrip("+−"),
+                margin=format_points(MOST_SHIFT.high).lstrip("+"),
             ),
             _number(row["shift_share"]),
         )
