@@ -388,7 +388,7 @@ def as_declared(
     unit = next(units_of_same_contrast, units_of(columns).name)
     kinds: dict[bool, Kind] = {True: "share", False: "mean"}
     resolved = replace(name_as_declared(claim, others), kind=kinds[kind == "bool"], unit=unit)
-    return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved))
+    return replace(resolved, estimand=resolved.estimand or _describe_estimand(resolved))
 
 
 def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:
