@@ -174,7 +174,7 @@ class Gateway:
             )
         self.count_usage(model, entry, replayed=replayed)
         self._require_known_cost(model, entry, replayed=replayed)
-        return _decode_vectors(entry.blob or b"", len(texts))
+        return decode_vectors(entry.blob, len(texts))
 
     def known_capabilities(self, request: ModelRequest) -> Capabilities | None:
         """Return the known capabilities of a request's model.
@@ -604,10 +604,11 @@ def _remove_lone_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _decode_vectors(blob: bytes, rows: int) -> FloatArray:
+def decode_vectors(blob: bytes | None, rows: int) -> FloatArray:
+    """Return the embeddings of a journal entry, one row for each text."""
     if not rows:
         return np.zeros((0, 0), dtype=np.float32)
-    return np.frombuffer(blob, dtype=np.float32).reshape(rows, -1)
+    return np.frombuffer(blob or b"", dtype=np.float32).reshape(rows, -1)
 
 
 def completion_of(entry: JournalEntry, *, replayed: bool) -> Completion:

@@ -17,12 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from folkmoot.conversation.answer_types import AnswerType
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import BuiltMessages, Speaker
-from folkmoot.engine.calls.gateway import completion_of
+from folkmoot.engine.calls.gateway import completion_of, decode_vectors
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import ignore_progress
 from folkmoot.engine.journal.earlier_replies import ReplyChange
@@ -239,8 +237,7 @@ class RepeatedProtocol(RunContext):
             raise InputError(model)
         entry = self.source.entry_at(address, expand_texts=False)
         if entry is not None and entry.fingerprint == digest(model, *texts):
-            vectors = np.frombuffer(entry.blob or b"", dtype=np.float32)
-            return vectors.reshape(len(texts), -1)
+            return decode_vectors(entry.blob, len(texts))
         return await self.gateway.embed_texts(self._outer_address(address), model, texts)
 
     def record_spans(self, row_order: RowOrder, address: str, spans: Sequence[Span]) -> None:

@@ -537,6 +537,12 @@ def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA
     return CONTRADICTED if high <= margin and (margin or sure) else UNDECIDED
 
 
+def refuse_few_units(unit_count: int) -> Sentence:
+    """Return the reason why a comparison of fewer than `FEWEST_UNITS` units is not tested."""
+    units = format_count(unit_count, "independent unit is", "independent units are")
+    return word("refusal", "few units", units=units)
+
+
 def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> Result:
     """Return the result of a claim from the data of both conditions.
 
@@ -546,8 +552,7 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
     why = ""
     verdict: str = judge(claim.direction, claim.margin, estimate, alpha)
     if estimate.unit_count < FEWEST_UNITS:
-        few = format_count(estimate.unit_count, "independent unit is", "independent units are")
-        why = verdict = word("refusal", "few units", units=few)
+        why = verdict = refuse_few_units(estimate.unit_count)
     elif estimate.why:
         why = verdict = word("refusal", "not tested because", why=estimate.why)
     bounds = bound_difference(first, second) if claim.kind == "share" else None

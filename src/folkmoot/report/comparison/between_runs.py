@@ -23,6 +23,7 @@ from folkmoot.measures.inference.claims import (
     estimate_difference,
     evaluate,
     judge,
+    refuse_few_units,
     without_result,
 )
 from folkmoot.measures.inference.estimates import (
@@ -450,8 +451,7 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
         )
     # Below this number of units no test is made, as in the report of a single run.
     has_few_units = estimate.unit_count < FEWEST_UNITS
-    few = format_count(estimate.unit_count, "independent unit is", "independent units are")
-    reason = word("refusal", "few units", units=few) if has_few_units else estimate.why
+    reason = refuse_few_units(estimate.unit_count) if has_few_units else estimate.why
     return Result(
         base.result.claim,
         estimate,
