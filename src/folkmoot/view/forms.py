@@ -89,7 +89,7 @@ class SchemaReading:
     def find_wording(self, name: str) -> FieldForPeople | None:
         """Return the wording for humans of the field with this HTML name.
 
-        Returns None if the field has no wording of its own.
+        Returns None if the field has no title or options for humans.
         """
         path = [part for part in name.split(".")[1:] if not part.isdigit()]
         wordings = self.fields_for_people

@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
     @property
     def marked(self) -> tuple[Source, ...]:
-        """The sources whose names stand before the piece."""
+        """The sources to name before the piece."""
         # Colour is then not the only sign. Short values, such as names and numbers, are left out,
         # because a prompt has many of them.
         marked_spans = self.opened or self.spans[-1:] * self.resumed

@@ -131,7 +131,7 @@ class Scope:
     def child(self, *names: str) -> Scope:
         """Return the child scope with these names.
 
-        Its rows stand in the tables at the position of this call.
+        Its rows are in the tables at the position of this call.
         """
         row_order = RowOrder(self._row_order.next_key())
         return Scope(

@@ -39,7 +39,7 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A run in which given tables stand in for some of its own."""
+    """A run in which given tables replace some tables."""
 
     # The given tables leave out answers that participants did not give clearly.
 

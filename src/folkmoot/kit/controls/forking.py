@@ -180,5 +180,5 @@ def is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def speaker_of(step: ForkStep, texts: Sequence[str]) -> Speaker:
-    """Return the speaker whose reply is asked again, with the first text as system prompt."""
+    """Return the speaker to ask again, with the first text as system prompt."""
     return replace(step.reply.speaker, system=texts[0])

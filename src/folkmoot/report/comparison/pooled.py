@@ -195,7 +195,7 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 def sign_agreement(figure: Figure) -> tuple[float, float]:
     """Return the share of setting combinations that have the sign of the pooled estimate.
 
-    The second share counts only those whose interval excludes "no effect".
+    The second share counts only those with an interval that excludes "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())

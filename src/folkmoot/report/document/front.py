@@ -79,7 +79,7 @@ class Step(NamedTuple):
 
 
 class DesignLane(NamedTuple):
-    """One line of the design chart: conditions whose participants saw the same texts."""
+    """One line of the design chart: conditions in which participants saw the same texts."""
 
     arm: str
     # The number of participants or other units, in words.

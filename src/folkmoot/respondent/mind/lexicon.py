@@ -95,7 +95,7 @@ class Lexicon:
 
 @cache
 def general_lexicon() -> Lexicon:
-    """Return the lexicon for study types that have none of their own."""
+    """Return the lexicon for study types without a lexicon."""
     # Its phrases are about public choices.
     return Lexicon.from_data(packaged_yaml(__file__, "lexicon.yaml"))
 

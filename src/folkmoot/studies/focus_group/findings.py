@@ -532,7 +532,7 @@ def reply_finding(concept: Concept) -> Finding:
 
 
 def talk_time(concept: Concept) -> Finding | None:
-    """Return the finding on how evenly participants share the talk, or None if nobody spoke."""
+    """Return the finding on how evenly participants share the talk, or None without speech."""
     talk = concept.utterances.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )

@@ -224,7 +224,7 @@ def build_group(
     stated: Sequence[MemberInput],
     weights: Mapping[str, float] | None = None,
 ) -> Group:
-    """Return a group whose members have ids such as `traveler_1`.
+    """Return a group of members with ids such as `traveler_1`.
 
     `weights`: the weight of each role, for members without a weight.
     """

@@ -281,7 +281,7 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Return the members whose stated preference shares no word with a decision.
+    """Return the members with a stated preference that shares no word with a decision.
 
     `resolution`: the decision in words.
 

@@ -1,6 +1,6 @@
 """The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-They are written anew as sessions finish.
+They are written again as sessions finish.
 """
 
 from __future__ import annotations
