@@ -130,7 +130,7 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
 
 class Leaning(NamedTuple):
-    """One of five ranges of opinions, with a wording such as "strongly against it"."""
+    """One of five ranges of opinions, such as the range "strongly against it"."""
 
     low: float
     middle: float
@@ -138,9 +138,9 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the range of opinions that the system prompt names in words.
+    """Return the range of opinions that contains the participant's first opinion.
 
-    Returns None if the prompt states no first opinion.
+    Returns None if the system prompt states no first opinion.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -175,7 +175,7 @@ def _only_amount(price: str) -> str:
 
 
 def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return the fields of the answer type `PrivateOpinion`."""
+    """Return a participant's private answer as the fields of `PrivateOpinion`."""
     opinion = form_opinion(mind)
     noise = 0.5 * mind.knobs.noise * normal_draw(mind.at.seed, mind.at.address, "position")
     position = math.tanh(opinion.now + noise)
@@ -344,7 +344,7 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """Return sentences for the product, or against it if the opinion is negative."""
+    """Return sentences that praise the product, or criticise it if the opinion is negative."""
     # At least `count`, and more if the opinion is neutral or weak. If `concern` is given, the first
     # sentence is about it.
     product, position = opinion.product, opinion.bounded_position
@@ -524,7 +524,10 @@ _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
 def summarise_views(reported_views: Iterable[ReportedView]) -> str:
-    """Return a sentence on how many participants are for or against the product, by concern."""
+    """Return a sentence that counts the supporters and opponents of the product for each concern.
+
+    Returns "" if no view is reported.
+    """
     speakers_by_view: dict[tuple[str, int], set[str]] = {}
     for reported_view in reported_views:
         for view in reported_view.views:
@@ -537,7 +540,8 @@ def summarise_views(reported_views: Iterable[ReportedView]) -> str:
 
 
 def ask_probe(mind: SimulatedRespondent) -> str:
-    """Return a question that asks for a reason, or why the reason matters."""
+    """Return a question that asks a participant for a reason."""
+    # The second such question in a row asks why the reason matters.
     asked_names, own_texts = people_named(mind), own_words(mind)
     # It is the second probe if the moderator's last words named the same participant and at most
     # one answer followed.

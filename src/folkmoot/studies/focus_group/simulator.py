@@ -1,4 +1,4 @@
-"""A single discussion that Python code runs without a study file, and the clients that answer it.
+"""Run a single discussion from Python code, without a study file.
 
 transcript = await DiscussionSimulator(DiscussionConfig(product_concept=…, category=…)).run()
 """
@@ -95,7 +95,7 @@ _PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", defau
 
 
 class MockLLMClient(LLMClient):
-    """A client that asks the embedded respondent, without key and network.
+    """A client that needs no API key and no network, because Python code computes its replies.
 
     - `config`: needed only outside a `DiscussionSimulator`, to find the concept and the price.
 

@@ -64,7 +64,7 @@ class PositionedAnswer(NamedTuple):
 
     @property
     def dependence_group(self) -> str:
-        """The group of the answer."""
+        """The id of the group in which the answer was given."""
         # Answers of a group depend on each other.
         return self.question.partition("/")[0]
 

@@ -27,9 +27,9 @@ PLANNING, FIRST_OPINION = "guide", "before"
 
 
 def stage_of(id: str) -> str:
-    """Return the stage in an utterance id.
+    """Return the name of the stage in which an utterance was recorded.
 
-    Returns "" if there is none.
+    Returns "" if the id names no stage.
     """
     # It is the fourth part of the id.
     return [*id.split("/"), "", "", ""][3]
@@ -102,14 +102,15 @@ class DiscussionTexts:
         return [quote_value(text, "material", f"{GUIDE}.{phase.value}.{part}") for text in texts]
 
     def name(self, persona_id: str, first_name: str) -> str:
-        """Return the name of a participant in prompts to other participants, with its source."""
+        """Return `first_name` as a text that records its source."""
+        # Prompts to other participants show this name.
         return quote_value(first_name, "value", cell_id(NAME, self.group, persona_id))
 
     def quote_names(self, by_id: Mapping[str, str], persona_ids: Iterable[str]) -> list[str]:
         return [self.name(persona_id, by_id[persona_id]) for persona_id in persona_ids]
 
     def description(self, persona_id: str, parts: Mapping[str, str]) -> dict[str, str]:
-        """Return the parts of a persona's description by name, each with its source."""
+        """Return the parts of a persona's description as texts that record their source."""
         return {
             part: quote_value(
                 text, "persona", self._cell_id(PERSONA, persona_id, number), persona_id
@@ -136,7 +137,7 @@ class DiscussionTexts:
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:
-        """Return the summary `text` from the moderator's notes on a question, with its source."""
+        """Return the moderator's summary as a text that records its source."""
         # `moderator` is the id of the moderator.
         return quote_value(text, "summary", self._cell_id(SUMMARY, question), moderator)
 
@@ -149,7 +150,7 @@ class DiscussionTexts:
 
 
 def quote_phase(phase: DiscussionPhase) -> str:
-    """Return the name of a phase for use in prompts, with its source."""
+    """Return the name of a phase as a text that records its source."""
     return quote_value(phase.value, "value", PHASE)
 
 

@@ -204,7 +204,12 @@ async def ask_for_options(
 
 
 def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
-    """Return `collected`, `partial` or `missing` for all, some or no ballots."""
+    """Return a word for how many ballots could be read.
+
+    - `collected`: all of them.
+    - `partial`: some of them.
+    - `missing`: none of them.
+    """
     cast_ballots = [
         ballot_read for ballot_read in ballots_read.values() if ballot_read.ballot is not None
     ]
@@ -257,7 +262,8 @@ async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnSc
 async def score_late_options(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Ask all members to score the options that were added after the first scores."""
+    """Ask all members to score the late options, and return the updated decision."""
+    # An option is late if it was named after the members scored the others.
     topic = case.topic(decision.topic)
     tally = case.with_all_statements.tally_topic(topic)
     named_options = dict.fromkeys(

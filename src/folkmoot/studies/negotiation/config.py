@@ -352,7 +352,7 @@ class NegotiationConfig(CodingStudyConfig):
 
 
 def path_in(folder: Path, name: str) -> Path:
-    """Return a path that a study file names."""
+    """Return the path of the file `name`, relative to the folder of the study file."""
     # A relative path starts at the folder of the study file.
     return folder / Path(name).expanduser()
 

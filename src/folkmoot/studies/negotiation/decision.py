@@ -85,7 +85,8 @@ def as_sentence(text: str) -> str:
 
 
 def conflict_part(topic: str, has_conflict: bool) -> str:
-    """Return the line of the mediator's explanation on whether there is a conflict."""
+    """Return a line that states whether the members' preferences conflict."""
+    # It is one of the five lines of the mediator's explanation.
     subject = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
     return f"Conflict is present in {subject}" if has_conflict else f"No conflict in {subject}"
 
@@ -118,7 +119,7 @@ NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 
 
 class Share(NamedTuple):
-    """One part of a decision as texts for prompts."""
+    """One part of a decision: which members get which option, in words for prompts."""
 
     option: str
     who: str
@@ -129,7 +130,7 @@ class Share(NamedTuple):
 
 
 def share_of(group: Group, portion: Portion) -> Share:
-    """Return a part of a decision as texts for prompts."""
+    """Return one part of a decision in words for prompts."""
     everyone = len(portion.members) == len(group.members)
     who = (
         "everyone"
@@ -143,9 +144,9 @@ def share_of(group: Group, portion: Portion) -> Share:
 
 
 def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
-    """Return the decision of a fixed rule in one sentence.
+    """Return a sentence that states the decision of a fixed rule.
 
-    `shown`: the parts of the decision as texts with sources.
+    `shown`: the parts of the decision as texts that record their source.
     """
     # With `shown`, the sentence keeps the sources.
     if not outcome.portions:
@@ -215,11 +216,11 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return a sentence on the options that members get although they reject them.
+    """Return a sentence that lists each option given to members who rejected it.
 
-    `overridden`: for each option, the ids of these members.
+    `overridden`: for each option, the ids of the members who rejected it.
 
-    Returns "" if there are none.
+    Returns "" if `overridden` is empty.
     """
     clauses = (
         f"{option} against the firm no of "
@@ -231,7 +232,7 @@ def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]])
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
-    """Return the promise to members who missed their first choice, as a sentence.
+    """Return a sentence that promises options to members who missed their first choice.
 
     `targets`: the promised option of each member.
     """
@@ -269,7 +270,9 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The terms of lexicon.yaml that occur in a text, as the text spells them."""
+    """The terms of lexicon.yaml in a text, divided into quoted terms and all others."""
+
+    # A term is spelled as in the text.
 
     # The terms that are not in `quoted`.
     theory: tuple[str, ...] = ()
@@ -283,7 +286,7 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
-    """Return the terms of lexicon.yaml that occur in a text.
+    """Return the terms of lexicon.yaml in a text, divided into quoted terms and all others.
 
     `quotable`: the members' texts and the options. Terms that occur there count as quoted.
     """
@@ -298,7 +301,8 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 # Every reply about a topic is compared with the same statements, so their words are cached.
 @lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the terms of lexicon.yaml that occur in a text, as the text spells them."""
+    """Return the distinct terms of lexicon.yaml in a text."""
+    # A term is spelled as in the text.
     return tuple(
         dict.fromkeys(
             match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))
@@ -386,7 +390,7 @@ class DialogueTurn:
 
 
 class Origin(NamedTuple):
-    """Where an utterance comes from: a reply, or a part of it."""
+    """The reply that contains an utterance, and the part of that reply."""
 
     # The address of the reply.
     address: str = ""
@@ -550,7 +554,7 @@ class Negotiation:
 
         - `speaker`: a member id, or `SYSTEM` for the mediator.
         - `intent`: a key of `PHASES`, such as "user_vote".
-        - `origin`: the reply with the text, or None for a text written from data.
+        - `origin`: the reply that contains the text, or None if no model wrote it.
         """
         # These texts are rendered. The text of a member is never changed.
         if speaker == SYSTEM or intent == "user_vote":

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def sealed_group(group: Group) -> Mapping[str, object]:
-    """Return a group for the pre-registered plan."""
+    """Return a group as JSON data for the pre-registered plan."""
     members = [
         {
             "id": member.id,
@@ -107,7 +107,7 @@ def finish_session(
 def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
     """Record the measures of a session.
 
-    `asked_again`: the topics with a question that was asked again under any condition.
+    `asked_again`: the topics on which a question was asked twice, under any condition.
     """
     # This is done after all sessions of the group.
     scope.record(measures_row(result.case, result.values()))
@@ -507,7 +507,7 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
 def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
     """Return the line of TripCraft's input that describes the travellers.
 
-    `location`: the preferred location, or "" for the decided attractions.
+    `location`: the preferred location. If it is "", the chosen attractions take its place.
     """
     fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
     return "; ".join(

@@ -59,12 +59,12 @@ UNKNOWN_OPTION, NOT_SCORED = "unknown_option", "not_scored"
 def satisfaction_of_members(
     scores: Scores, portions: Sequence[Portion], lowest: float = STRONG_REJECTION
 ) -> dict[str, float]:
-    """Return each member's satisfaction with a decision, from the member's scores.
+    """Return each member's satisfaction with a decision, by member id.
 
     - `portions`: the parts of the decision.
     - `lowest`: an option with this score or a lower one counts as rejected.
 
-    Members are left out if they get no option or an option without a score.
+    The result lacks members who get no option, or who did not score an option that they get.
     """
     # Satisfaction is the mean score over the times at which the member gets an option. If there are
     # several options at one time, the best score counts, or the worst if the member rejects any of
@@ -95,9 +95,9 @@ def satisfaction_of_members(
 def why_unknown(
     group: Group, scores: Scores, slot_decision: SlotDecision, known: Collection[str]
 ) -> dict[str, str]:
-    """Return why the satisfaction of members is unknown, by member id.
+    """Return the reason for each unknown satisfaction, by member id.
 
-    `known`: the members of known satisfaction.
+    `known`: the ids of the members whose satisfaction is known.
     """
     # A member without an option gets the reason why nothing was decided, such as `left_open`. The
     # reason is `unreadable` if a part of the mediator's statement could not be read.
@@ -172,7 +172,7 @@ class DecisionMeasures:
     def satisfaction_with(self, member: str, **values: float) -> float:
         """Return a member's satisfaction, or a replacement if it is unknown.
 
-        `values`: the replacement for each reason why it is unknown.
+        `values`: maps a reason such as `left_open` to the replacement.
 
         Returns NaN if the reason has no replacement.
         """
@@ -374,7 +374,9 @@ class Difference(Figure):
 
 
 class NotAskedAgain(TypedDict):
-    """The comparison of conditions without decisions that needed a repeated question."""
+    """The comparison of conditions after some decisions are left out."""
+
+    # A decision is left out if a question about it was asked twice.
 
     # A question that was asked again under one condition removes the decision under all conditions
     # of the group.
@@ -409,7 +411,7 @@ class SessionResult:
     def values(self, left_out: Collection[str] = ()) -> dict[str, float]:
         """Return the measures of the session by name.
 
-        `left_out`: topics that do not count.
+        `left_out`: the topics of the decisions that are left out.
         """
         pairs = zip(self.decisions, self.measured, strict=True)
         kept_pairs = [
@@ -448,7 +450,7 @@ def compare_measures(
 ) -> Comparison:
     """Return the comparison of conditions from the tables of a run.
 
-    `not_asked_again`: the measures without decisions that needed a repeated question.
+    `not_asked_again`: the measures of decisions for which no question was asked twice.
     """
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     values_of = _by_session(measures)
@@ -584,9 +586,9 @@ def _mean_by_key(rows: Sequence[ByMember]) -> dict[str, float]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the tables `confirmations` and `decisions` without some answers.
+    """Return two tables, `confirmations` and `decisions`, without the excluded answers.
 
-    `excluded`: a table with the journal addresses of these answers.
+    `excluded`: a table with the journal addresses of the excluded answers.
     """
     # In `confirmations`, excluded answers become null. In `decisions`, a decision counts as refused
     # only if an answer that is not excluded refused it.

@@ -192,9 +192,10 @@ class Proposal:
     asked_again: tuple[str, ...] = ()
 
     def line_origin(self, part: str, author: str = "") -> Origin:
-        """Return where an utterance of the reply comes from.
+        """Return where an utterance in the mediator's reply comes from.
 
-        `author`: who wrote the utterance.
+        - `part`: the part of the reply that contains it.
+        - `author`: the id of the speaker who wrote it.
         """
         return Origin(self.address, part, author, self.finish)
 
@@ -620,7 +621,8 @@ def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Bra
 
 
 def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
-    """Return a decision with all fields that follow from its portions and ballots."""
+    """Compute the derived fields of a decision, such as the summary of the vote."""
+    # They follow from the portions and the ballots.
     tally = case.tally_topic(topic, slot_decision.cast)
     is_counted = (
         slot_decision.source == "vote"

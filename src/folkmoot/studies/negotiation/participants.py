@@ -82,7 +82,7 @@ def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
 
 
 def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> Group:
-    """Return the group without drawn attributes of its human members."""
+    """Return a copy of the group in which humans have no drawn name or persona."""
     # Such a member is named by role ("Parent 1") and is asked for preferences.
     roles = [member.role for member in group.members]
 
@@ -224,9 +224,10 @@ def build_group(
     stated: Sequence[MemberInput],
     weights: Mapping[str, float] | None = None,
 ) -> Group:
-    """Return a group of members with ids such as `traveler_1`.
+    """Return a group whose members have the ids `traveler_1`, `traveler_2` and so on.
 
-    `weights`: the weight of each role, for members without a weight.
+    - `stated`: the members as the researcher describes them.
+    - `weights`: the weight of each role, for members without a weight.
     """
     # A member without a name is named by role ("Parent 1"). The default weight is 1.
     by_role: dict[str, int] = {}

@@ -621,7 +621,7 @@ def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
 
 
 async def code_talks(session: Session[NegotiationConfig], talks: Sequence[Talks]) -> None:
-    """Code the texts of all sessions."""
+    """Assign codes to the texts of all sessions."""
     # If coding is off, the texts are only recorded.
     for name, texts, rule in (
         (

@@ -62,34 +62,34 @@ RESOLUTION = "decisions.resolution_text"
 
 
 def quote_name(group: Group, member_id: str) -> str:
-    """Return the name of a member, with its source."""
+    """Return the name of a member as a text that records its source."""
     return quote_value(
         group.names_by_member[member_id], "value", cell_id(MEMBER_NAME, group.id, member_id)
     )
 
 
 def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
-    """Return the names of members, with their sources."""
+    """Return the names of members as texts that record their source."""
     return [quote_name(group, member_id) for member_id in member_ids]
 
 
 def quote_title(group: Group) -> str:
-    """Return the title of a group's type, with its source."""
+    """Return the title of a group's type as a text that records its source."""
     return quote_value(group.type.title, "material", cell_id("groups.title", group.id))
 
 
 def quote_type(group: Group) -> str:
-    """Return the id of a group's type, with its source."""
+    """Return the id of a group's type as a text that records its source."""
     return quote_value(group.type.id, "material", cell_id("groups.group_type", group.id))
 
 
 def quote_member_groups(group: Group) -> str:
-    """Return one text with all phrases that mean several members, such as "everyone"."""
+    """Return one text that lists phrases such as "everyone" or "the parents"."""
     return quote_value(describe_members(group), "value", cell_id("groups.member_groups", group.id))
 
 
 def quote_topic(topic: Topic, column: str) -> str:
-    """Return the id, label or question of a topic, with its source.
+    """Return the id, label or question of a topic as a text that records its source.
 
     `column`: `topic` for the id, `label` or `question`.
     """
@@ -110,7 +110,8 @@ def quote_strategy(strategy: Strategy) -> dict[str, str]:
 
 
 def quote_strategies(group: Group) -> list[dict[str, str]]:
-    """Return the strategies for a type of group, with their sources."""
+    """Return the rows of the strategy table for a type of group."""
+    # Each text records its source.
     return [
         quote_strategy(row) for (kind, _), row in strategy_table().items() if kind == group.type.id
     ]
@@ -150,7 +151,7 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
 
 
 def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
-    """Return usual options of a topic, with their sources."""
+    """Return usual options of a topic as texts that record their source."""
     return [
         quote_value(option, "option", cell_id("topics.options", topic.id)) for option in options
     ]
@@ -162,9 +163,9 @@ def quote_options(
     options: Iterable[str],
     came_up: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return options of a topic, with their sources.
+    """Return options of a topic as texts that record their source.
 
-    `came_up`: the condition that added an option, for options that no member stated.
+    `came_up`: the condition under which an option was added, for options that no member stated.
     """
     entered_in = came_up or {}
     return [
@@ -220,10 +221,10 @@ def show_shares(
     *,
     stated: bool = False,
 ) -> tuple[Share, ...]:
-    """Record the parts of a decision, and return them with sources for prompts.
+    """Record the parts of a decision, and return them as texts for prompts.
 
-    - `step`: the prompts that show them, such as `round1`.
-    - `stated`: True if the mediator stated the decision, False for an operator.
+    - `step`: the step in which prompts show the parts, such as `round1`.
+    - `stated`: True if the mediator stated the decision, False if an operator made it.
     """
     # A stated decision counts as text of the mediator, a decision of an operator as data.
     kind: Kind = "proposal" if stated else "value"
@@ -262,10 +263,10 @@ def show_shares(
 def show_sentence(
     scope: Scope, case: Negotiation, topic: Topic, step: str, text: str, *, stated: bool = False
 ) -> str:
-    """Record a sentence about a decision, and return it with its source for prompts.
+    """Record a sentence about a decision, and return it as a text for prompts.
 
-    - `step`: the prompts that show it, such as `round1`.
-    - `stated`: True if the mediator stated the decision.
+    - `step`: the step in which prompts show the sentence, such as `round1`.
+    - `stated`: True if the mediator stated the decision, False if an operator made it.
     """
     # Parts of the sentence that already have a source keep it.
     if not text:
@@ -281,7 +282,7 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Return the members with a stated preference that shares no word with a decision.
+    """Return the members whose stated preference has no word in common with a decision.
 
     `resolution`: the decision in words.
 

@@ -39,7 +39,7 @@ Reply = dict[str, object]
 
 
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
-    """Return the part of the embedded respondent for this study.
+    """Return how the embedded respondent answers in this study.
 
     `follows`: the chance, from 0 to 1, that a minority gets its first choice.
     """
@@ -131,7 +131,7 @@ def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[st
 
 
 def answer_in_words(mind: SimulatedRespondent) -> str | None:
-    """Return a member's reaction to an announced decision, or else a preference.
+    """Return what a member says to a decision, or a preference if no decision is announced.
 
     Returns None if the request lists no options.
     """
@@ -278,7 +278,7 @@ def _reaction_sentence(
 
 
 class Meeting:
-    """What a mediator finds in a request."""
+    """The members, preferences and current decision that a mediator's prompt shows."""
 
     def __init__(self, mind: SimulatedRespondent) -> None:
         self.mind = mind
@@ -370,7 +370,7 @@ class Meeting:
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return the sentence with which a member reacts to a decision.
 
-        `content`: True if the member accepts a decision without the first choice.
+        `content`: True if the member accepts a decision that lacks the member's first choice.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]
@@ -461,7 +461,7 @@ def _strategy_label(mind: SimulatedRespondent) -> str:
 def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
     """Return the mediator's reply in a feedback round.
 
-    `follows`: the chance that the asked member's first choice is added to a decision without it.
+    `follows`: the chance that the mediator adds the member's first choice to the decision.
     """
     # The option is added on another day.
     meeting = Meeting(mind)

@@ -618,10 +618,11 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return a session's measures without decisions that needed a repeated question.
+    """Return a row with a session's measures after some decisions are left out.
 
-    `left_out`: the number of these decisions.
+    `left_out`: the number of decisions left out.
     """
+    # A decision is left out if a question about it was asked twice.
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 
 

@@ -1,8 +1,8 @@
 """The modules that run a discussion.
 
-- `table`: runs a question.
+- `table`: asks one question and collects the answers.
 - `moderator`: asks questions and chooses who answers.
-- `in_private`: asks participants without the others.
+- `in_private`: asks each participant in private.
 - `reading`: codes the answers.
 - `character`: finds replies that are out of character.
 - `views`: finds the product and the views in a prompt, for the embedded respondent.

@@ -23,5 +23,5 @@ _SIGNS = re.compile(
 
 
 def is_out_of_character(text: str) -> bool:
-    """Return whether a text speaks as an assistant, as an actor in a role, or like a script."""
+    """Return whether a reply sounds like an AI assistant, an actor or a script."""
     return bool(_SIGNS.search(text))

@@ -1,4 +1,4 @@
-"""Private questions before and after the discussion, and interviews with single participants."""
+"""Private questions before and after the discussion, and interviews with one participant each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class PrivateAnswers(NamedTuple):
 async def ask_in_private(
     scope: Scope, people: Sequence[Participant], talk: TableDiscussion | None = None
 ) -> list[PrivateAnswers]:
-    """Ask each participant in private, before the discussion or after it."""
+    """Ask each participant in private for an opinion and for the intent to buy.
+
+    `talk`: the discussion if it has ended, or None before it.
+    """
     # `talk` is the discussion, or None before it. Before the discussion, models are asked for their
     # position twice, and the difference is noise. Humans are asked once, because they would
     # remember their answer. With seeded opinions (drawn with the persona) no position is asked for.
@@ -95,7 +98,10 @@ async def interview_participants(
     people: Sequence[Participant],
     guide: Mapping[DiscussionPhase, Sequence[str]],
 ) -> dict[str, Interview]:
-    """Interview each participant without the others, if the study has `control: alone`."""
+    """Interview each participant alone and return the interviews by participant id.
+
+    Returns an empty dict unless the study has `control: alone`.
+    """
     # The interviewer asks all questions of the guide word for word. The prompts contain the
     # participant's first opinion and no words of other participants.
 
@@ -162,7 +168,7 @@ async def interview_participants(
 
 
 def with_opinion(participant: Participant, statement: Statement) -> Participant:
-    """Return the participant with the stated opinion as the first opinion."""
+    """Return a copy of the participant that has the statement as first opinion."""
     # The participant is unchanged if the statement has no position.
     if statement.position is None:
         return participant

@@ -113,7 +113,7 @@ NEXT_QUESTION = Json(NextQuestion)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as the moderator asks it."""
+    """A question that the moderator asks."""
 
     text: str
     # The ids of the participants whom the question addresses by name.

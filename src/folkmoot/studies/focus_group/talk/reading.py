@@ -1,6 +1,6 @@
 """Read free text with a coder, a lexicon and codebooks.
 
-The coder is a model and gives positions. A lexicon rates the tone.
+The coder is a model that rates positions. A lexicon rates the tone.
 """
 # Codebooks give objections, needs, themes and private stances.
 
@@ -195,7 +195,7 @@ def answer_id(transcript: DiscussionTranscript, message: DiscussionMessage) -> s
 async def code_remarks(
     session: Session[DiscussionConfig], talks: Sequence[DiscussionTranscript]
 ) -> None:
-    """Code all answers and private statements."""
+    """Assign codes to all answers and private statements."""
     # Answers of the warm-up are left out, because participants only introduce themselves there.
     # Private statements are coded so that the report can compare words and positions.
     answers = [

@@ -1,4 +1,4 @@
-"""The discussion of one group: who answers, who is asked further, and how answers are recorded."""
+"""The discussion of one group: who answers, who gets a follow-up question, and what is recorded."""
 
 from __future__ import annotations
 

@@ -79,17 +79,17 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text."""
+    """Split a text at the ends of sentences and lines."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
 def collapse_spaces(text: str) -> str:
-    """Return a text with single spaces."""
+    """Return a text with a single space in place of each run of white space."""
     return " ".join(text.split())
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """Return the texts of the request that come from one of `columns`, in order."""
+    """Return the parts of the request that quote one of these table columns, in order."""
     # A column belongs to a table, or is a key of the study file.
     return [
         passage
@@ -99,7 +99,7 @@ def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
 
 
 def text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last text of the request that comes from `column`.
+    """Return the last part of the request that quotes this table column.
 
     Returns "" if there is none.
     """

@@ -81,7 +81,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a rule needs to decide, besides the members' scores."""
+    """The strategy and the length of the trip, on which an operator's decision depends."""
 
     # The row of the strategy table.
     strategy: Strategy
@@ -186,7 +186,7 @@ def allocate_own_choices(
     """Return an outcome that gives each option to the members listed for it.
 
     - `chosen`: the option that sums up the outcome.
-    - `pick`: the criterion that decided, and its lead.
+    - `pick`: states which criterion decided, and by how much.
     """
     portions = tuple(
         Portion(option, tuple(member_ids)) for option, member_ids in members_by_option.items()
@@ -206,7 +206,8 @@ def format_names(tally: Tally, ids: Sequence[str]) -> str:
 def first_choice_groups(
     tally: Tally, voters: Sequence[Member] | None = None
 ) -> dict[str, list[str]]:
-    """Return the members with each first choice, in alphabetical order of options."""
+    """Return the ids of the members who share each first choice, by option."""
+    # The options are in alphabetical order.
     return _by_option(tally.first_choices(voters))
 
 
@@ -658,7 +659,7 @@ def decide_together(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
-    """Split the group into two branches, around the two best options."""
+    """Split the group in two, one branch for each of the two best options."""
     # Every member joins the branch with the option that the member prefers.
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
     totals = [tally.total(option) for option in tally.ranked_options()]

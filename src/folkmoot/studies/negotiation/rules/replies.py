@@ -243,7 +243,7 @@ def json_answer(
 
     - `options`: the allowed values of each field, such as `decision.option`.
     - `order`: the order of the fields, `source` or `reason_first`.
-    - `fallback`: replaces an unreadable reply, or None for a missing answer.
+    - `fallback`: replaces an unreadable reply. If it is None, the answer is missing instead.
     """
     # The field `top_choice` also accepts answers such as "none of these".
     allowed = {
@@ -347,9 +347,9 @@ def read_hard_no(
     unmatched: list[str],
     own_option: str = "",
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the options that a member firmly rejects, and rejections that name no option.
+    """Return the options that a member firmly rejects, and other rejections in the member's words.
 
-    - `unmatched`: gets the entries of `hard_no` that name no option.
+    - `unmatched`: the function appends the entries of `hard_no` that name no option.
     - `own_option`: a new option of the member, or "".
     """
     unmatched_rejections: list[str] = []

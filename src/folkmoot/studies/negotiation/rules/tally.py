@@ -349,7 +349,7 @@ Voters = Sequence[Member]
 class Tally:
     """The scores of every member for every option.
 
-    `voters`: in all methods, None means all voters.
+    A method with the argument `voters` counts all voters if it is None.
     """
 
     # Options are in alphabetical order, voters in the order of their ids.
@@ -510,7 +510,7 @@ def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
 
 
 def all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that an entry names, in favour or not."""
+    """Return the options that an entry mentions, even in a negation."""
     return tuple(dict.fromkeys(mention.option for mention in find_mentions(entry, options)))
 
 
@@ -620,7 +620,7 @@ class Branch:
 
 
 def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
-    """Return the two branches of a split, for the two best options.
+    """Split the members between the two best options and return both branches.
 
     There must be at least two members.
     """

@@ -32,9 +32,9 @@ _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all d
 
 
 def new_option_of(entry: str, options: Iterable[str]) -> str | None:
-    """Return the option that an entry for a new option names.
+    """Return the option that a member proposes in an entry.
 
-    Returns None if it names none.
+    Returns None if the entry names no option.
     """
     # If a listed option fits the entry, its listed name is returned. An empty entry names none, and
     # so does one that only refers to listed options ("anything but sushi").
@@ -159,9 +159,9 @@ def describe_members(group: Group) -> str:
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
-    """Return the text that asks again about entries that match no listed value.
+    """Return the question that names the entries that match no allowed value.
 
-    `unmatched`: these entries by the kind of value that is expected.
+    `unmatched`: the entries by the kind of value that was expected.
     """
     return join_texts(
         " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())
