@@ -73,7 +73,7 @@ class StudyField:
 
     @property
     def can_become_rows(self) -> bool:
-        """True if the researcher can replace the single value by rows."""
+        """True if the researcher can enter a list of rows in place of one value."""
         return self.rows_instead is not UNSET
 
     @property

@@ -167,7 +167,7 @@ class ConnectionPool:
             )
 
     def release_connection(self, connection: PageConnection) -> None:
-        """Mark a connection as no longer untrusted."""
+        """Stop counting a connection as untrusted."""
         same_address = self._untrusted.get(connection.address, {})
         same_address.pop(connection, None)
         if not same_address:
@@ -256,7 +256,7 @@ class PageServer(uvicorn.Server):
 
 
 def trust_connection(scope: Scope) -> None:
-    """Mark the connection of a request with a valid token as trusted."""
+    """Mark a connection as trusted after a request with a valid token."""
     connection = scope.get("state", {}).get(CONNECTION)
     if isinstance(connection, PageConnection):
         connection.trust()

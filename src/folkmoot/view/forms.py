@@ -79,7 +79,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReading:
-    """What `form_of` needs besides the schema to build a form."""
+    """The definitions and wordings that `form_of` needs besides the schema."""
 
     # The `$defs` of the schema.
     definitions: Mapping[str, JsonValue]

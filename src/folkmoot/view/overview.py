@@ -45,9 +45,10 @@ class Overviews:
         self._tasks: dict[Path, asyncio.Task[Path]] = {}
 
     async def overview_within(self, run: Path, seconds: float) -> Path | None:
-        """Return the cache folder of a run as soon as its overview is made.
+        """Wait for the overview of a run and return its cache folder.
 
-        Returns None if this takes more than `seconds`. Raises InputError if it is impossible.
+        Returns None if the overview is not ready after `seconds`.
+        Raises InputError if the overview cannot be made.
         """
         # The work continues in the background, and a later call returns the result.
         task = self._tasks.get(run)

@@ -1,4 +1,5 @@
-"""The participants of a run as one table, with all values recorded once per participant."""
+"""The participants of a run as one table with one row per participant."""
+# The table has all values that are recorded once per participant.
 # In a finished run, the participants are the rows of the largest table with unique ids. Other
 # tables with one row per participant are joined to it. In a run in progress, the participants come
 # from the plan, or else from the questions asked until now.
@@ -166,7 +167,7 @@ def journal_of(run: RunFolder) -> JournalReader | None:
 
 
 def people_frame(run: RunFolder, people: People) -> pl.LazyFrame:
-    """Return one row per participant with all values recorded once per participant."""
+    """Return the table of participants, with one row for each."""
     if people.table:
         return _cached_frame(run.path, people, state_of(run))
     return _with_key(people, people.drawn)
@@ -486,7 +487,7 @@ def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]
 def records_of(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield one participant's rows in each table of the study, after the name of the table.
+    """Yield the name of each study table, with the participant's rows in it.
 
     - `parts`: the values that identify the participant.
     """

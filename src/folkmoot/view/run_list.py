@@ -129,7 +129,7 @@ ORDERS: dict[str, Callable[[RunStatus], object]] = {
 
 
 def arrange_statuses(statuses: Sequence[RunStatus], query: str, order: str) -> list[RunStatus]:
-    """Return the runs that contain all words of a query, sorted by `order`."""
+    """Search the runs for all words of a query, and return the matches sorted by `order`."""
     # `order` is a key of ORDERS, with `-` before it for descending. For any other text, the runs
     # keep their order.
     words = query.lower().split()

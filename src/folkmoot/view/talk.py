@@ -98,7 +98,10 @@ def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
 
 
 def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id: str) -> list[str]:
-    """Return the addresses of questions to a participant or about them, without re-asks."""
+    """Return the addresses of the questions to a participant or about the participant.
+
+    Re-asks are left out.
+    """
     addresses = journal.addresses_containing(escape_address_part(speaker_id))
     return [
         address
@@ -108,7 +111,10 @@ def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id:
 
 
 def is_within(address: str, scope_parts: Sequence[str]) -> bool:
-    """Return True if an address belongs to the conversation with these names."""
+    """Return True if an address belongs to a conversation.
+
+    - `scope_parts`: the values that identify the conversation, such as `family_01` and `C4`.
+    """
     # Several names may be one part of the address, such as `family_01-C4` or `game.3`.
     parts, names = address.split("/"), [escape_address_part(name) for name in scope_parts]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
@@ -148,7 +154,7 @@ def replies_at(
 ) -> list[ReplyView]:
     """Return the replies at these addresses in the order of their questions.
 
-    - `participant_key`: the names that lead to the participant, with the speaker id last.
+    - `participant_key`: the values that identify the participant, with the speaker id last.
     """
     # Replies of coders are left out.
     answers = answers_by_address(run, addresses)
@@ -197,7 +203,7 @@ def said_by_others(
 ) -> list[ReplyView]:
     """Return the participant's utterances that another speaker's reply contains.
 
-    - `participant_key`: the names that lead to the participant, with the speaker id last.
+    - `participant_key`: the values that identify the participant, with the speaker id last.
     - `scope_columns`: the values that identify the conversation, by column.
     """
     # One model call may play several participants.

@@ -314,7 +314,7 @@ def say_planned(
     question: str,
     address: str,
 ) -> Quoted:
-    """Record a question of the moderator's guide and return it as a text that records its source."""
+    """Record a question of the moderator's guide, and return the recorded text."""
     # `address` is the journal address of the reply with the question. It is empty for a question
     # from the package.
     utterance = scope.say(

@@ -209,7 +209,7 @@ class Meeting:
         ]
 
     def remembered_rounds(self, rounds: Sequence[Round]) -> Sequence[Round]:
-        """Return the rounds that prompts show."""
+        """Return the earlier rounds that prompts still show."""
         # They are the same at every level.
         return rounds if self.config.history == "all" else rounds[-1:]
 

@@ -35,7 +35,7 @@ DECISION_OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "s
 def label_source(source: Source) -> str:
     """Return the kind of a text in a prompt, such as `STATEMENTS`.
 
-    Returns "" for a text that exposure ignores.
+    Returns "" for a text that the exposure analysis ignores.
     """
     if source.kind == "persona":
         return LIFE_STORY

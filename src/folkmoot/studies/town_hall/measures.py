@@ -74,7 +74,7 @@ def _build_frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
     """Return the round, speaker and fields of each answer of a stage, in order.
 
-    The round is None outside rounds.
+    The round is None for an answer that belongs to no round.
     """
     answers = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
     return [
@@ -564,7 +564,7 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return which concerns of vulnerable and of general residents have a code."""
+    """Return which concerns have a code, first for vulnerable, then for general residents."""
     # Only sets with coded concerns of both groups count.
     common_sets = set.intersection(
         *(

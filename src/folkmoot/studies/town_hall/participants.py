@@ -173,7 +173,7 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """The residents of one set, and its random orders."""
+    """One set: its residents, and the orders of statements and options in prompts."""
 
     # Residents and orders are the same at all levels.
     number: int
@@ -189,7 +189,7 @@ class ResidentSet:
 def make_set(
     config: TownHallConfig, profiles: Sequence[Resident], seed: int, number: int
 ) -> ResidentSet:
-    """Return the residents and orders of one set."""
+    """Draw one set: its residents, and the orders of statements and options."""
     # The draw depends only on the study file, its seed and the number of the set.
     general, vulnerable = resident_ids(config.residents.general, len(profiles))
     resident_count = len(general) + len(vulnerable)

@@ -145,7 +145,7 @@ def config_advisories(config: TownHallConfig) -> list[str]:
 
 
 def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
-    """Return the problems of a study file that a check of its types does not find."""
+    """Return the problems of a study file, such as a profile that cannot be read."""
     profiles, problems = read_profiles(config.vulnerable, folder)
     # With unreadable profiles the number of vulnerable residents is unknown. Zero avoids follow-up
     # problems.

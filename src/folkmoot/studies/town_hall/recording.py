@@ -93,9 +93,9 @@ def part_of(utterance_id: str) -> str:
 
 
 def round_of(utterance_id: str) -> int:
-    """Return the round of an utterance.
+    """Return the number of the round in which an utterance was recorded.
 
-    Returns 0 outside rounds.
+    Returns 0 if the utterance belongs to no round.
     """
     stage = utterance_id.split("/")[1]
     return int(stage.removeprefix("round")) if stage.startswith("round") else 0

@@ -78,7 +78,7 @@ _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 @lru_cache(maxsize=64)
 def matters_in(text: str) -> tuple[str, ...]:
-    """Return the nouns that a text speaks about, such as "the long crossing"."""
+    """Return the distinct noun phrases in a text, such as "the long crossing"."""
     # A matter is a noun after an article, with the adjectives before the noun.
     matters = []
     for phrase in _NOUN.findall(text):
@@ -132,13 +132,13 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
-    """Return the nouns that a statement speaks about, such as "the crossing"."""
+    """Return the noun phrases in a statement, such as "the crossing"."""
     # Argument phrases are ignored.
     return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
 def own_matters(mind: SimulatedRespondent) -> list[str]:
-    """Return the three nouns, such as "the crossing", that a resident likes best."""
+    """Return the three noun phrases that interest a resident most, such as "the crossing"."""
     # The matters come from the persona and the topic. If a sentence of the topic speaks of tenants,
     # its matters count only for tenants. The same holds for owners.
     own_status = _OWNERSHIP.search(mind.who.key)
@@ -293,7 +293,7 @@ class PlayedResident:
     def view_of_plan(self, title: str = "stance") -> float:
         """Return the resident's support for the plan, from −1 to 1.
 
-        `title`: the name of the question.
+        `title`: the name of the question. Each name has its own leaning.
         """
         # Support is higher if other speakers named the resident.
         naming_effect, leaning = (

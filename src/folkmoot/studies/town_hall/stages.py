@@ -89,7 +89,7 @@ async def ask_satisfaction(
 ) -> tuple[dict[str, Satisfaction], list[Call]]:
     """Ask all residents how satisfied they are, from 1 to 10.
 
-    `stage_name`: `BEFORE` the first round or `AFTER` the outcome.
+    `stage_name`: `BEFORE` for before the first round, `AFTER` for after the outcome.
     """
     is_after = stage_name == AFTER
     outcomes = with_outcomes(so_far)

@@ -226,7 +226,8 @@ def is_scalar(value: object) -> TypeGuard[Scalar]:
 
 
 def scalar_text(value: Scalar) -> str:
-    """Return a value as participants see it and as files contain it."""
+    """Return a value as text, such as `4` for 4.0."""
+    # Participants see this text, and files contain it.
     if isinstance(value, (bool, str)):
         return str(value).strip()
     return number_text(value)

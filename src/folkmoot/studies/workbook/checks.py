@@ -122,9 +122,10 @@ def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
-    """Yield each text with placeholders as filled in before a run, with its cell's address.
+    """Yield the texts of an experiment after their placeholders are filled in.
 
-    An ExpressionProblem takes the place of a text that cannot be filled in.
+    Each pair holds a text and the address of its cell. An ExpressionProblem takes the place of a
+    text that cannot be filled in.
     """
     for text, role, where in _speaker_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():

@@ -55,7 +55,7 @@ def special_role(label: str) -> str | None:
 
 
 def written_label(label: str) -> str:
-    """Return a role's label."""
+    """Return a role's label in the spelling that the program uses."""
     # A special role gets its fixed spelling, such as Summarizer.
     return _BRITISH.get(label.strip().casefold(), label)
 

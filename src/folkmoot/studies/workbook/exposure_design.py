@@ -18,9 +18,9 @@ Spoken = Mapping[str, object]
 
 
 def label_source(source: Source) -> str:
-    """Return the label of a source in the exposure results.
+    """Return the kind of a text in a prompt, such as `QUESTIONS`.
 
-    Returns "" if the source does not count.
+    Returns "" for a text that the exposure analysis ignores.
     """
     if source.id.startswith(TREATMENTS):
         return TREATMENT

@@ -275,7 +275,10 @@ def has_aggregate(node: ast.expr) -> bool:
 
 
 def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
-    """Return the names of values in an expression."""
+    """Return the names of the values that an expression uses.
+
+    `outside_only`: True to leave out names inside aggregates such as `sum(x)`.
+    """
     # `treatment.label` is one name.
     if outside_only and _is_aggregate(node):
         return set()
@@ -366,8 +369,8 @@ class Evaluator:
     def calculate(self, node: ast.expr, participant: str | None = None) -> Any:
         """Return the value of an expression for a participant.
 
+        Raises `_Absent` if a value is missing.
         Raises ArithmeticError, TypeError, ValueError or RecursionError if the calculation fails.
-        Raises an exception of this module if a value is missing.
         """
         return self._BY_KIND[type(node)](self, node, participant)
 

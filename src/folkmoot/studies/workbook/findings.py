@@ -577,7 +577,7 @@ def _answers_by_treatment(
 
 
 def quality_finding(responses: pl.DataFrame) -> Finding:
-    """Build the finding on validation, missing answers and how speculative answers are."""
+    """Build the finding on invalid, missing and speculative answers."""
     # An empty prompt asked no question, so its answer is not missing.
     responses = responses.filter(pl.col("missing").ne_missing(EMPTY_PROMPT))
     rows = []

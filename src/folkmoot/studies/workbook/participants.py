@@ -317,10 +317,11 @@ def assign_balanced(count: int, group_count: int, rng: np.random.Generator) -> l
 
 
 def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | None]:
-    """Return the column index of each manual assignment: `treatment`, `session` or `role`.
+    """Return the index of each profile column that assigns treatments, sessions or roles.
 
     The index is None if the profiles lack the column.
     """
+    # Only for what the settings assign by hand.
     return {
         what: profiles.column_index(getattr(settings, f"{what}_column") or "")
         for what in ("treatment", "session", "role")

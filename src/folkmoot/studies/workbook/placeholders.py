@@ -1,6 +1,6 @@
 """Fill the placeholders of a workbook, such as `{{ name }}` and `{% if name %}`.
 
-An expression is as in the module `expressions`, but without aggregates such as `sum(x)`.
+Expressions follow the rules of the module `expressions`, without aggregates such as `sum(x)`.
 """
 # A value that is filled in is never searched for placeholders.
 
@@ -79,7 +79,10 @@ class Truth(QuotedInt):
 
 
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
-    """Return a value that placeholders can show, together with its source."""
+    """Return a value for placeholders that records its source.
+
+    `recorded`: the value as the tables contain it.
+    """
     # Exposure looks up values as recorded, so a value that prints otherwise is marked as altered.
     source = source._replace(altered=str(value) != recorded)
     if isinstance(value, bool):
@@ -286,9 +289,9 @@ def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
 
 
 def empty_branches(text: str) -> list[str]:
-    """Return the conditions under which a text is empty, as written in the workbook.
+    """Return the conditions under which a text is empty.
 
-    The list is empty if the text always contains words or a value.
+    Each is spelled as in the workbook. The list is empty if the text always contains something.
     """
     is_empty, branches = _find_empty(_parse_template(normalise_options(text))[0])
     return branches if is_empty else []

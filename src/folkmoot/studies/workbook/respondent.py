@@ -148,14 +148,20 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """Return the share from 0 to 1 that a participant would give before reading any argument."""
+    """Return the share of an amount that a participant would give before any argument.
+
+    The share is a number from 0 to 1.
+    """
     # The share of round 1. It falls in later rounds.
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence
 
 
 def argument_push(mind: SimulatedRespondent) -> float:
-    """Return by how much arguments change the share that the participant gives."""
+    """Return how much arguments add to the share that a participant gives.
+
+    The result is negative if arguments lower the share.
+    """
     # The change is positive if the texts hold more distinct words for giving than against it.
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (

@@ -278,7 +278,7 @@ class SessionState:
         return given.value
 
     def applies_to(self, item: Computed, participant: str) -> bool:
-        """Return whether a participant was asked all variables in a computed value's expression."""
+        """Return whether a participant was asked the questions that a computed value needs."""
         value = self.value(item.name, participant)
         return not (isinstance(value, Missing) and value.reason == "not_asked")
 

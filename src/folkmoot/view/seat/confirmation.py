@@ -24,7 +24,10 @@ def state_of(seat_state: SeatState) -> str:
 
 
 def problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
-    """Return an empty text if a form confirms a final step, or else the reason."""
+    """Return the reason why a form does not confirm a final step.
+
+    Returns "" if the form confirms the step.
+    """
     if forms.first_of(sent, "state") != state:
         return GONE_ON
     return "" if forms.first_of(sent, "sure") == "yes" else NOT_TICKED

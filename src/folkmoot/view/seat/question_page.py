@@ -94,7 +94,10 @@ def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
 
 
 def policy_for(images: Collection[str]) -> str:
-    """Return the content security policy that allows the images in these texts."""
+    """Return a content security policy that allows the images in some texts.
+
+    - `images`: the texts that refer to images.
+    """
     # Images with an address that a policy cannot hold are left out.
     urls = (image.url for words in images for image in find_image_references(words))
     image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]

@@ -73,7 +73,7 @@ def call_of(
 ) -> Call:
     """Return the record of one answer.
 
-    `residents`: the number of residents that it answers for.
+    `residents`: the number of residents for whom the speaker answers.
     """
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""

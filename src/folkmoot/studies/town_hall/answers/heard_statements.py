@@ -21,7 +21,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text."""
+    """Split a text at the ends of sentences and lines."""
     return _SENTENCE.split(text)
 
 
@@ -32,7 +32,7 @@ def _any_name(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class HeardStatements:
-    """The public statements of a meeting that one request shows."""
+    """The public statements of a meeting, as one prompt shows them."""
 
     def __init__(
         self,

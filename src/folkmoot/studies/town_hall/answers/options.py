@@ -49,7 +49,7 @@ class OptionOrders:
 
 
 def draw_option_orders(seed: int, set_number: int) -> OptionOrders:
-    """Draw the order of the options of each field for one set."""
+    """Draw the orders in which prompts list options, for one set of residents."""
     # All levels of a set have the same orders, because levels are compared within sets. The five
     # stances form a scale, so only its direction is drawn.
     rng = generator(seed, ("town_hall", f"set{set_number:02d}", "options"))

@@ -110,7 +110,7 @@ MIN_SIMILARITY = 85
 
 
 def is_quoted(words: str, statement: str) -> bool:
-    """Return whether `words` occur in a statement, in any spelling and punctuation."""
+    """Return whether a statement contains `words`, or nearly the same words."""
     # An ellipsis in `words` marks an omission. The parts before and after it are searched
     # separately.
     normalised = _normalise_words(statement)

@@ -255,7 +255,7 @@ class Row:
 
 
 def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
-    """Return the number of the row that holds most column names."""
+    """Return the number of the row with the largest number of column names."""
     # Row 1 wins a tie. Rows above the header are not read, and a note says so.
     match_counts = {
         row: sum(text in names for text in sheet.texts(row).values())
@@ -405,9 +405,9 @@ def as_integer(cell: Cell | None) -> int | None:
 
 
 def as_number(cell: Cell | None) -> float | None:
-    """Return a cell as a finite number.
+    """Return the finite number in a cell.
 
-    Returns None for any other cell, including booleans.
+    Returns None if the cell holds no such number or a boolean.
     """
     if cell is None or isinstance(cell.value, bool):
         return None
@@ -519,7 +519,11 @@ def example_workbook() -> bytes:
 def workbook_bytes(
     content: Mapping[str, Rows], layout: Layout = AGENT_ROLES, notes: Sequence[str] = ()
 ) -> bytes:
-    """Return an .xlsx file with these rows."""
+    """Return the bytes of an .xlsx file.
+
+    - `content`: the rows of each sheet, by sheet name.
+    - `notes`: the lines of a further sheet.
+    """
     # Rows hold values in the column order of `COLUMNS`. `notes` are written to a separate sheet.
     book = Book()
     book.remove(book.active)

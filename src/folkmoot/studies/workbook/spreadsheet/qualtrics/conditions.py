@@ -103,7 +103,7 @@ def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
 
 
 def holds_only_if_asked(condition: Condition) -> bool:
-    """Return whether a condition is false for every participant who was not asked the question."""
+    """Return whether a condition is false for a participant who was asked nothing."""
     if isinstance(condition, Comparison):
         return condition.needs_answer
     if isinstance(condition, All):

@@ -63,7 +63,7 @@ class Asked:
     loop: str = ""
 
     def variable(self, *key: str) -> tuple[Item, str] | None:
-        """Return the task with this key and its variable.
+        """Return a task and the name of its variable.
 
         Returns None if no task has this key.
         """
@@ -160,7 +160,7 @@ class LogicReader:
     def read_expression(
         self, expression: Mapping[str, Value], where: str, *, operator_key: str = "Operator"
     ) -> Condition | None:
-        """Return the condition of one expression.
+        """Return the condition that one entry of the survey's logic states.
 
         Returns None and adds a note if the condition is unknown.
         """

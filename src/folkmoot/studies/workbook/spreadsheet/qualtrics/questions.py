@@ -269,7 +269,7 @@ class FormMaker:
     # --- kinds of questions --------------------------------------------------------------------
 
     def descriptive_text(self, question: Question) -> QuestionForm | None:
-        """Return the form of a descriptive text.
+        """Return a descriptive text as a form without tasks.
 
         Returns None if the text is empty.
         """
@@ -490,7 +490,7 @@ class FormMaker:
         return QuestionForm(tuple(items), items_shuffled=self._shows_in_random_order(question))
 
     def text_entry(self, question: Question) -> QuestionForm | None:
-        """Return the tasks of a text, a number, or several text fields.
+        """Return the tasks of a question that participants answer by typing.
 
         Returns None if the question should have text fields but has none.
         """

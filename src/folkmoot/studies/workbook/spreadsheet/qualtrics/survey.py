@@ -66,9 +66,12 @@ class Question:
     keys: Mapping[str, Any]
 
     def choices(self, of: str = "Choices", order: str = "ChoiceOrder") -> list[Choice]:
-        """Return the choices of the question in the order shown."""
-        # `of` and `order` are keys of the exported file. With other keys, the entries are
-        # statements or scale points.
+        """Return the choices of the question in the order shown.
+
+        - `of`: the key of the choices in the exported question.
+        - `order`: the key of their order.
+        """
+        # With other keys, the entries are statements or scale points.
         return read_choices(self.keys, of, order)
 
     @property
@@ -282,8 +285,11 @@ def nested_list(value: object) -> list[Mapping[str, Any]]:
 
 
 def read_choices(keys: Mapping[str, Any], of: str, order: str) -> list[Choice]:
-    """Return the choices of a question in the order shown."""
-    # Choices without a given order come last. `of` and `order` are keys of the exported file.
+    """Return the choices of a question in the order shown.
+
+    - `of`: the key of the choices in the exported question.
+    - `order`: the key of their order. Choices without an order come last.
+    """
     entries = dict(in_order(keys.get(of)))
     listed = [as_text(id) for _, id in in_order(keys.get(order))]
     names = dict.fromkeys((*(id for id in listed if id in entries), *entries))

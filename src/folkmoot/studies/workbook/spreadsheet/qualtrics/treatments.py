@@ -81,7 +81,7 @@ class Treatments:
         self.labels = [self._label_of_arms(arms) for arms in self._combinations]
 
     def condition_of(self, key: ArmKey) -> Condition:
-        """Return the condition that a randomizer has drawn the element with this key.
+        """Return the condition that is true if a randomizer has drawn this element.
 
         If no randomizer decides about the element, the condition is True.
         """
