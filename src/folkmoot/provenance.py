@@ -214,7 +214,7 @@ def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
 
 
 def enclose_text(text: str, source: Source) -> SourcedText:
-    """Return the text with another source that covers the whole text."""
+    """Return the text with `source` added as a source of the whole text."""
     outer = (Span(0, len(text), source),) if text else ()
     return SourcedText(text, (*outer, *spans_of(text)))
 
@@ -242,9 +242,11 @@ def with_sources(value: object) -> SourcedText:
 
 
 def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
-    """Join parts into one text. Each part keeps its sources."""
-    # A part without sources gets the source `plain`. If `plain` is None, a part without sources
-    # counts as an instruction.
+    """Join parts into one text. Each part keeps its sources.
+
+    - `plain`: the source of parts that have none.
+    """
+    # If `plain` is None, a part without sources counts as an instruction.
     texts: list[str] = []
     spans: list[Span] = []
     length = 0

@@ -43,9 +43,11 @@ class Below:
 
 
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
-    """Return the settings of a run that concern calls to models. Unset ones are left out.
+    """Return the settings with which a run calls models.
 
     `more`: further settings to return.
+
+    Settings without a value are left out.
     """
     keys = (*_CALLING, *more)
     return {key: run.config[key] for key in keys if run.config.get(key) is not None}
@@ -65,9 +67,9 @@ def run_below(
     options: RunOptions,
     stopper: RunStopper | None = None,
 ) -> RunFolder:
-    """Run a study in a subfolder of a finished run, or resume it.
+    """Run a study in a subfolder of a finished run.
 
-    Raises the errors of `run_study`.
+    An interrupted study is resumed. Raises the errors of `run_study`.
     """
     # Adds an amendment to the finished run.
     study = study_from_settings(below.study, settings, options)
@@ -109,9 +111,9 @@ def _has_replies(folder: Path) -> bool:
 def verify_below(
     run: RunFolder, amendment: Amendment, study: Study[Any]
 ) -> tuple[str, Verification]:
-    """Replay the run that an amendment names.
+    """Replay the run in the subfolder that an amendment names.
 
-    Returns the folder of this run, and whether the replay agrees with it.
+    Returns the path of the subfolder and the result of the replay.
     """
     name = str(amendment.data["folder"])
     folder = run.path / name

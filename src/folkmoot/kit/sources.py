@@ -1,4 +1,4 @@
-"""Check that the recorded source of each text in a prompt holds the same text.
+"""Compare the texts in prompts with the texts recorded at their sources.
 
 Study authors can use the checks for their own study types.
 """
@@ -28,7 +28,7 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 
 class WrongSource(NamedTuple):
-    """A text in a request that differs from the text recorded at its source."""
+    """A text that a request shows differently from its recorded source."""
 
     address: str
     kind: str
@@ -39,7 +39,7 @@ class WrongSource(NamedTuple):
 
 
 def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[WrongSource]:
-    """Return every text in a request that differs from the text at its recorded source.
+    """Return every text that a request shows differently from its recorded source.
 
     `tables`: the row classes of the study, with the keys of their rows.
     """
@@ -62,7 +62,10 @@ def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[Wron
 
 
 def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
-    """Return the number of characters without a recorded source in each request, by address."""
+    """Count the characters without a recorded source in each request.
+
+    The keys are the addresses of the requests.
+    """
     if not run.has_table(PROVENANCE):
         return {}
     unknown = run.read_table(PROVENANCE).filter(kind=UNATTRIBUTED)

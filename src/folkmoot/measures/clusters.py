@@ -1,6 +1,6 @@
-"""Clusters of reasons: which members belong together, and whether the clusters are reliable.
+"""Divide vectors into clusters, and measure how reliable the clusters are.
 
-Cross-pollination clusters the embeddings of utterances, so the members are utterances.
+The members of a cluster are vectors, such as the embeddings of utterances.
 """
 
 # The same input gives the same labels on every machine. scikit-learn takes a second to load, so

@@ -336,12 +336,12 @@ def check_sycophancy(
 ) -> Check:
     """Check whether participants give in to contradiction even without reasons.
 
-    - `placebo`: (changed votes, n) after an opposing view without reasons.
-    - `floor`: (changed votes, n) in a second vote without any text between.
+    - `placebo`: (changed votes, all votes) after an opposing view without reasons.
+    - `floor`: (changed votes, all votes) in a second vote that no text precedes.
     - `turns`: utterances in reply to a contradiction.
-    - `yielded`: (number who adopted the opposing view, n) of participants who met arguments.
+    - `yielded`: (participants who adopted the opposing view, participants who met arguments).
 
-    `turns` and `yielded` are used only without `placebo` or `floor`.
+    `turns` and `yielded` are used only if `placebo` or `floor` is missing.
     """
     # The check compares the shares of `placebo` and `floor`. The weaker evidence fails the check if
     # nearly all adopted the view, or if most utterances open with agreement.
@@ -380,9 +380,9 @@ def check_sycophancy(
 def check_pull_of_group(
     figure: Estimate, limit: float, measured: Literal["interviews", "order"]
 ) -> Check:
-    """Check that participants give in to their group by at most `limit`.
+    """Check whether the pull of a group on its members is at most `limit`.
 
-    - `figure`: how much closer participants come to the other members than in a control group.
+    - `figure`: how much more participants approach the other members than in a control group.
     - `measured`: the kind of control, single interviews or another speaking order.
     """
     # The margin has no lower bound, because participants who move away from the others do not give

@@ -112,12 +112,14 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 
 
 def effective_ratio(table: ArrayLike) -> Estimate:
-    """Return the effective number of options in last votes divided by the number in first votes.
+    """Return the factor by which the effective number of options changed between two votes.
 
     - `table`: first votes in rows, last votes of the same participants in columns, shape (k, k).
 
     The interval is NaN with fewer than 20 participants.
     """
+    # The factor is the number in last votes divided by the number in first votes. Below 1, the last
+    # votes are less diverse than the first.
     pairs = np.asarray(table, float)
     n, k = int(pairs.sum()), len(pairs)
     value = effective_number(pairs.sum(axis=0)) / effective_number(pairs.sum(axis=1))

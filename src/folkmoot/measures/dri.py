@@ -21,7 +21,7 @@ _HALF = math.sqrt(2) / 2
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """The correlations of all m pairs of participants, in order of participant."""
+    """Two correlations for each of m pairs of participants: reasons and preferences."""
 
     # The pairs are (i, j) with i < j.
 
@@ -35,14 +35,14 @@ class Consistency:
 
     @property
     def line_distances(self) -> FloatArray:
-        """How far apart the two correlations of each pair are."""
+        """The distance between the two correlations of each pair, shape (m,)."""
         # |r_reasons − r_preferences| / √2
         distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
         return distances
 
     @property
     def signal_weights(self) -> FloatArray:
-        """The weight of each pair, at most 1."""
+        """The weight of each pair in the index, from 0 to 1, shape (m,)."""
         # The larger |r|, divided by 0.2.
         strongest = np.maximum(np.abs(self.reasons), np.abs(self.preferences))
         return np.minimum(strongest / _WEAK, 1.0)

@@ -1,4 +1,4 @@
-"""User drift: do answers that no treatment can change differ between two conditions?"""
+"""User drift: do two conditions differ in answers that no treatment should affect?"""
 
 # Each question gives a distribution of answers in each condition. The distance of two distributions
 # is half the sum of the absolute differences of shares (total variation). It is 0 if they are
@@ -61,7 +61,7 @@ class Drift:
 
 
 def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
-    """Return how differently two conditions answered questions that no treatment should affect.
+    """Measure how far two conditions differ in answers that no treatment should affect.
 
     - `questions`: the answers of both conditions to each question.
 

@@ -1,4 +1,4 @@
-"""How much of the variance of answers lies between personas, or goes with one of their attributes.
+"""How much of the variance of answers do personas, or single attributes, explain?
 
 Answers are numbers or categories.
 """

@@ -50,7 +50,7 @@ def shown_in(
 ) -> list[Shown]:
     """Return the choices in rows of the table `answers`.
 
-    - `part_of`: the group of a row, if speakers of several groups can have the same id.
+    - `part_of`: returns the group of a row. Needed if speakers of two groups share an id.
 
     Rows without an answer or without a list of options are skipped.
     """

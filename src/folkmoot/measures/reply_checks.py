@@ -119,10 +119,10 @@ def share_of_replies(faults: Faults) -> Estimate:
 
 
 def share_check(key: str, title: str, faults: Faults, limit: float, reasons: str = "") -> Check:
-    """Check that at most the share `limit` of the replies has a fault.
+    """Check that the share of replies with a fault is at most `limit`.
 
     - `key`: names the check and its sentence in the report.
-    - `reasons`: the number of each kind of fault in words.
+    - `reasons`: how often each kind of fault occurred, as text for the sentence.
     """
     margin = Margin(high=limit)
     if not faults:
@@ -172,9 +172,9 @@ def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> lis
 def check_refusals(
     answers: Collection[Row], texts: Collection[str] = (), unit_of: UnitOf = speaker_of
 ) -> Check:
-    """Check in which share of answers the participant declined or the provider refused.
+    """Check the share of answers that the participant or the provider refused to give.
 
-    - `texts`: utterances and free answers. The check also counts those that look like refusals.
+    - `texts`: utterances and free answers. The result says how many of them look like refusals.
     """
     # The check works in any language. English refusal phrases in `texts` do not affect the verdict.
     reasons = Counter(filter(None, map(_refusal_reason, answers)))
@@ -258,7 +258,7 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
 
 
 def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
-    """Check the share of choices and numbers with a first reply that was not allowed."""
+    """Check how often the first reply to a choice or a number was not a valid answer."""
     # Refusals do not count.
 
     def is_off_list(row: Row) -> bool | None:

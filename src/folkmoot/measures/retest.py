@@ -66,7 +66,7 @@ def convergence_p(
 
     - `retest`: for each group the answers to a retest before the conversation.
     - `after`: for each group the answers of the same participants after it.
-    - `rng`: draws which participants have their two answers swapped.
+    - `rng`: swaps the two answers of random participants.
 
     The result is 1 if all participants give the same answer twice, and NaN if there are no groups.
     """

@@ -62,9 +62,9 @@ def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
 
 
 def label_illustration(units: str, says: str) -> str:
-    """Return the statement `says`, marked as an illustration and not as evidence.
+    """Return the statement `says`, marked as an illustration instead of evidence.
 
-    `units`: a phrase such as "3 groups", the independent units on which the statement rests.
+    `units`: the number of independent units in words, such as "3 groups".
     """
     labelled = word("description", "illustration", units=units, says=says)
     # Words that were made elsewhere stay words that were made elsewhere.

@@ -67,9 +67,11 @@ def call_llm(
     - `memory`: earlier questions and answers, oldest first.
     - `timeout`: in seconds.
 
-    Temporary errors and empty replies are tried again three times. Raises InputError for an unknown
-    model, a missing key or a key over plain HTTP. Raises FatalModelError for a rejected key,
-    QuotaError, RefusedError or TransientError.
+    After a temporary error or an empty reply, the call is repeated up to three times.
+
+    Raises InputError for an unknown model, a missing key or a key over plain HTTP. Raises
+    FatalModelError for a rejected key. Raises QuotaError, RefusedError or TransientError for any
+    other failed call.
     """
     spec = resolve_model(model, {model: base_url} if base_url else None)
     key = resolve_key(spec, api_key)

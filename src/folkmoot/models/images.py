@@ -70,9 +70,9 @@ def find_image_references(text: str) -> list[Image]:
 
 
 def replace_images(text: str, keep: Collection[str] = ()) -> str:
-    """Return a text with `[image]` in place of each image.
+    """Return a text with `[image]` in place of each image reference.
 
-    - `keep`: the phrases that are not replaced.
+    - `keep`: the references that are not replaced.
     """
     # The result keeps the note of where the text comes from.
     for image, _ in list(find_images(text)):
@@ -89,7 +89,7 @@ class MessagePart(NamedTuple):
 
 
 def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return the phrases of `images` that occur in the messages."""
+    """Return the image references from `images` that occur in the messages."""
     # Models cannot generate images, so an assistant message has none.
     prompt_texts = (
         (message.content for message in messages if message.role != "assistant") if images else ()

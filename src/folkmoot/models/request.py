@@ -307,9 +307,8 @@ class ProviderSettings:
 class Provider(Protocol):
     """The interface of a provider, as the gateway uses it.
 
-    - `address`: the address of the call in the run.
-
-    `complete_request` and `embed_texts` raise a ModelError and never retry.
+    `complete_request` and `embed_texts` raise a ModelError and never retry. Their parameter
+    `address` is the address of the call in the run.
     """
 
     # The error tells the gateway whether to retry. The embedded respondent seeds its random draws

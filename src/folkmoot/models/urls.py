@@ -72,9 +72,9 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
 
 
 def find_unencrypted_host(base_url: str) -> str | None:
-    """Return the host to which a URL sends data unencrypted over public networks.
+    """Return the host of a URL, if data for it crosses public networks unencrypted.
 
-    Returns None if there is no such host.
+    Returns None for any other URL.
     """
     # This machine, addresses of private networks and local names are not public. A local name
     # resolves only to private addresses. It has no dot, or ends in `.local` or a similar suffix.

@@ -115,9 +115,9 @@ class Recruiting(Protocol):
 async def enrich_persona(
     base: str, scope: Recruiting, *, persona_id: str = "", prompts: Path | None = None
 ) -> Persona | Missing:
-    """Return the full persona for a raw line.
+    """Make a full persona from the raw persona line `base`.
 
-    Returns Missing if one of the two calls fails.
+    Returns Missing if one of the two calls to a model fails.
 
     - `prompts`: a folder with files that replace the packaged prompts.
     """
@@ -154,7 +154,7 @@ def key_of(base: str) -> str:
 
 
 def demographics_prompt(base: str, prompts: Path | None = None) -> str:
-    """Return the prompt that asks for demographics that fit the raw line."""
+    """Return the prompt that asks for the demographics of a raw persona line."""
     return _render_prompt(
         "demographics",
         prompts,

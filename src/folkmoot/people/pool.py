@@ -150,7 +150,7 @@ def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """How many personas of earlier runs were added, known already or unfit."""
+    """How many personas of earlier runs were added, already in the pool, or unusable."""
 
     # New personas.
     added: int

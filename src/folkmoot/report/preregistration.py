@@ -107,7 +107,7 @@ def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregi
 
 
 def title_of(config: Mapping[str, Any]) -> str:
-    """Return the title in the study file, or the name of the experiment in a workbook."""
+    """Return the title of a study, or the name of its experiment if it has no title."""
     settings = config.get("workbook", {}).get("settings", {})
     experiment = str(settings.get("experiment_id") or "").replace("_", " ")
     named = config.get("pilot_name") or config.get("title") or experiment.capitalize()

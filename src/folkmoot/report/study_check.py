@@ -68,7 +68,7 @@ class CheckFact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StudyCheck:
-    """What a check of a study file without mistakes found."""
+    """The result of checking a valid study file."""
 
     file: str
     title: str

@@ -21,7 +21,9 @@ LENGTH_PREFIX_BYTES = 8
 
 
 class DiskStore:
-    """A temporary file in a given folder, to which values are written."""
+    """A temporary file for values that a run needs later."""
+
+    # The system deletes the file when it is closed, or when the process ends.
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,7 +80,7 @@ class StoredValue(Generic[T]):
 
     @classmethod
     def from_bytes(cls, data: bytes, disk_store: DiskStore | None) -> StoredValue[T]:
-        """Store the value that `to_bytes` encoded, and return it.
+        """Store a value that `to_bytes` encoded, and return a handle for it.
 
         If `disk_store` is None, the value stays in memory.
         """

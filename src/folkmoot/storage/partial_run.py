@@ -1,6 +1,6 @@
-"""A run for reports: only the rows of its complete parts, without parts that are excluded.
+"""A run with only the rows of its complete parts, for reports.
 
-A part is a block, group, session or participant.
+A part is a block, group, session or participant. Excluded parts are left out too.
 """
 
 # A protocol records the rows of a part when the part ends. So complete parts can be reported while

@@ -42,8 +42,8 @@ def column(
         choice: str | None = column("the option chosen")
 
     - `default`: the value of the column in a row that does not give one.
-    - `computed`: how the words of the column are computed from a reply. Give it if prompts show
-      them.
+    - `computed`: how the study computes the words of the column from a reply. Needed if prompts
+      show the words.
     """
     # The engine itself describes common columns, such as `round`. A control computes the words
     # again.
@@ -123,7 +123,7 @@ class Row:
 
     @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
-        """Return the columns with words that the study computed from a reply."""
+        """Return how each computed column gets its words from a reply, by column."""
         computed = {
             data_field.name: data_field.metadata.get("computed")
             for data_field in fields(cls)  # type: ignore[arg-type]

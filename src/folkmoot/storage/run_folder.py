@@ -183,7 +183,7 @@ class RunFolder:
 
     @property
     def mark_of_files(self) -> str:
-        """The label for the files of the study that says who answered so far.
+        """The label in the files of the study, which says who has answered so far.
 
         It is an empty string if only models answered.
         """

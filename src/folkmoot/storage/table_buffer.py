@@ -53,7 +53,7 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """Numbers the rows of a scope, so that tables have the order of the protocol."""
+    """Numbers the rows of a scope in the order of the protocol."""
 
     # Child scopes are numbered too. A row's key holds the numbers of all scopes around it and its
     # own number. Rows sorted by their keys are in the order of the protocol, even if they were
@@ -66,7 +66,7 @@ class RowOrder:
         self._count = 0
 
     def next_key(self) -> bytes:
-        """Return the sort key of the next row or child scope, and count it."""
+        """Count one more row or child scope, and return its sort key."""
         self._count += 1
         return self.key_of(self._count - 1)
 
@@ -89,7 +89,10 @@ class RowFile:
         self._db: sqlite3.Connection | None = None
 
     def write_rows(self, buffers: Iterable[TableBuffer]) -> None:
-        """Move all rows in memory to the file. Raises StorageError for a disk error."""
+        """Move the rows of `buffers` from memory to the file.
+
+        Raises StorageError for a disk error.
+        """
         # In one transaction.
         waiting_buffers = [buffer for buffer in buffers if buffer.waiting]
         if not waiting_buffers:

@@ -1,5 +1,6 @@
-"""Estimates with intervals and tests, and the claims that are judged by them.
+"""Estimates with intervals and tests, and verdicts on claims.
 
-Start with `claims`, one comparison and its verdict. `estimates` has the common result type.
+Start with `claims`: a claim is one comparison with a verdict. `estimates` has the common result
+type.
 `proportions`, `paired_votes`, `clustered`, `factorial` and `regression` hold estimators.
 """

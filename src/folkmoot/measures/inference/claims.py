@@ -1,4 +1,4 @@
-"""Claims: a claim states one comparison, and its estimate, verdict and wording follow from it.
+"""Claims: statements about one comparison, which the data support or contradict.
 
 A claim names the measure, the two conditions, the direction, and the smallest difference that
 matters.
@@ -126,7 +126,7 @@ class Claim:
 
     @property
     def in_points(self) -> bool:
-        """True if a difference is in percentage points."""
+        """True if differences in this measure are given in percentage points."""
         return self.kind == "share" or self.is_mean_of_shares
 
     @property
@@ -457,7 +457,7 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
 
 
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
-    """Return the values of both conditions that `estimate_difference` subtracts."""
+    """Return the values of both conditions. `estimate_difference` returns their difference."""
     # The value is the mean of a condition. If both conditions have the same units and no matched
     # subjects, it is the mean of the units' means.
     by_units = set(first.units) == set(second.units) and not first.subjects
@@ -496,7 +496,7 @@ def _independent_estimate(
 
 
 def bound_difference(first: Side, second: Side) -> Bounds | None:
-    """Return the smallest and largest difference of two shares that missing answers allow.
+    """Return the difference of two shares, with bounds for all possible missing answers.
 
     Returns None if no answer is missing.
     """
@@ -602,7 +602,7 @@ def _estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Es
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
-    """Return the result of a claim from an estimate `e` of a model fitted to all conditions."""
+    """Return the result of a claim from an estimate `e` of a regression over all conditions."""
     # The verdict uses the level 5 %, without a correction for other claims.
     verdict = judge(claim.direction, claim.margin, e)
     return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
@@ -628,7 +628,7 @@ def judge_families(
     """Return the results of claims in order, corrected for the number of claims.
 
     - `read`: returns the data of a claim, or the reason why there are none.
-    - `alpha`: the highest chance of any wrong decision on the primary claims.
+    - `alpha`: the largest probability that any decision on a primary claim is wrong.
     """
     # A claim is corrected for the other claims of its family: primary, secondary or exploratory.
     # Primary claims that cannot be tested count too, because the number was fixed in advance. The

@@ -37,7 +37,7 @@ ROWS_AT_ONCE = 100_000
 def clustered_mean(
     values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of values with an interval for clustered values.
+    """Return the mean of values, with an interval that allows for clusters.
 
         clustered_mean([1, 2, 3, 4, 5], ["a", "b", "c", "d", "e"])
 
@@ -59,7 +59,9 @@ def clustered_mean(
 
 
 def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """Return the mean of values near one end of a scale, with an interval for clusters.
+    """Return the mean of values near one end of a scale.
+
+    The interval allows for clusters and for skewed values.
 
     - `values`: numbers, shape (n,).
     - `clusters`: the independent group of each value, shape (n,).
@@ -94,7 +96,7 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
 
 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """Return the share of hits with an interval for clusters.
+    """Return the share of hits, with an interval that allows for clusters.
 
     - `hits`: 0 or 1, shape (n,).
     - `clusters`: the independent group of each value, shape (n,).
@@ -181,7 +183,7 @@ def clustered_coefficient(
     clusters: Sequence[Hashable],
     level: float = 0.95,
 ) -> Estimate:
-    """Return one coefficient of a least-squares fit, with an interval for clusters.
+    """Return one coefficient of a least-squares fit, with an interval that allows for clusters.
 
     - `y`: the outcome, shape (n,).
     - `design`: the predictors, shape (n, k), with a constant.

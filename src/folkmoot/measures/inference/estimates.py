@@ -117,7 +117,7 @@ def points_span(low: float, high: float, margin: float = 0.0) -> str:
 
         points_span(-0.06, 0.02)  # "−6 to +2"
 
-    - `margin`: a difference with which the interval is compared.
+    - `margin`: rounding must not make an end of the interval equal to this difference.
     """
     # If rounding would make an end equal to the margin or to zero, both ends get more digits, as in
     # "+0.3 to +20.0".
@@ -128,8 +128,9 @@ def points_span(low: float, high: float, margin: float = 0.0) -> str:
 
 
 def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -> int:
-    """Return how many digits keep the ends of an interval apart from zero and the margin.
+    """Return how many digits the ends of an interval need to differ visibly from zero.
 
+    - `margin`: the ends must also differ visibly from ± this value.
     - `fewest`: the smallest possible result.
     """
     # The result is at most two more than `fewest`.

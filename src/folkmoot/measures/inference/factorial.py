@@ -1,6 +1,6 @@
 """Main effects of on/off factors and their two-way interactions.
 
-Studies use this module if their conditions cross the same factors.
+Each condition of a study switches every factor on or off.
 """
 
 # Each effect is an average over all conditions.

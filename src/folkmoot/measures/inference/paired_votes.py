@@ -213,7 +213,7 @@ def moves_towards(
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A share among participants who moved, compared with the share expected for random moves."""
+    """An observed share of moves, and the share expected by chance."""
 
     share: Estimate
     expected: float

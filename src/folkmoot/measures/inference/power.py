@@ -22,7 +22,7 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class DesignSize:
-    """The number of units in a design, by which power is computed."""
+    """The size of a design: its conditions and the number of units in each."""
 
     # What a unit is. independent: a participant, and participants do not talk to each other.
     # paired: a block, group or replication that passes through all conditions. clustered: a session

@@ -92,7 +92,7 @@ def _independent_units(*sides: int) -> int:
 
 
 def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
-    """Return the two-sided p-value of "no difference" that agrees with an interval.
+    """Return the two-sided p-value of a difference, computed from its confidence interval.
 
     - `value`: the estimate.
     - `bounds`: returns the interval for a level α.
@@ -188,7 +188,10 @@ def _check_share(count: int, n: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """How many answers of one condition are of one kind, and how many are missing."""
+    """Counts of a condition: answers of one kind, known answers, and missing answers.
+
+    Answers of this kind are called hits.
+    """
 
     # Answers of the counted kind, such as "yes" (hits).
     count: int
@@ -228,7 +231,7 @@ class Bounds:
 
 
 def difference_bounds(first: Arm, second: Arm) -> Bounds:
-    """Return the smallest and largest difference of two shares that missing answers allow.
+    """Return the difference of two shares, with bounds for all possible missing answers.
 
     Raises ValueError if a condition has no answer.
 

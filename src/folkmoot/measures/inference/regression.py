@@ -92,7 +92,7 @@ def logistic(
     - `columns`: n texts or numbers for each variable.
     - `reference`: the level with which the other texts are compared. Default: the most frequent.
 
-    Levels and columns without information are left out and named.
+    Levels and columns without information are left out. `Logit.left_out` names them.
 
     Sources: Firth (1993), doi:10.1093/biomet/80.1.27. Heinze and Schemper (2002),
     doi:10.1002/sim.1047.

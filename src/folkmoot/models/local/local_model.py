@@ -64,7 +64,7 @@ def model_title(name: str) -> str:
 
 
 def check_installed(name: str) -> None:
-    """Raise InputError if llama.cpp or the weights are missing, or not in the GGUF format."""
+    """Raise InputError if llama.cpp is missing, or if the model file is missing or invalid."""
     file = find_model_file(name)
     with file.open("rb") as stream:
         if stream.read(4) != b"GGUF":

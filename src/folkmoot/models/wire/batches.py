@@ -189,7 +189,10 @@ class AnthropicBatchApi:
         return _read_id(response, "id")
 
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
-        """Return the id of a batch with this age and size, or None."""
+        """Return the id of a batch with `calls` requests, submitted since about `submitted_at`.
+
+        Returns None if there is no such batch.
+        """
         # Batches have no names at Anthropic, so the result may be a batch of another run. The
         # caller can tell by the keys in the results, because keys are unique to a run.
         page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])

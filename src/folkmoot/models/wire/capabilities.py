@@ -79,7 +79,7 @@ class Capabilities:
 def reduce_capabilities(
     capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
-    """Remove the capability that an error message rejects, and return the others.
+    """Return the capabilities without the one that an error message rejects.
 
     - `modes`: the structured output modes of the wire format, best first.
 

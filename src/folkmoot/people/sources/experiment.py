@@ -1,4 +1,4 @@
-"""Read a table of human answers as the answers of an experiment."""
+"""Read the human answers of an experiment from a table."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class HumanAnswer:
 
 
 def read_experiment(path: Path) -> list[HumanAnswer]:
-    """Return all rows of a table with numeric answers, in order.
+    """Read a table of numeric answers and return all its rows, in order.
 
     Raises InputError with the row of each of these problems:
 

@@ -43,7 +43,7 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How many lines of a file were read, broken, examined, not English or repeated."""
+    """Counts of the lines of a file: all, broken, examined, not English and repeated."""
 
     lines: int
     broken: int

@@ -53,7 +53,7 @@ FEW = "of too few people for a test"
 
 @dataclass(frozen=True, slots=True)
 class MeasureComparison:
-    """The difference of one measure in one condition, another run minus the first."""
+    """Another run minus the first run, in one measure and one condition."""
 
     measure: str
     arm: str

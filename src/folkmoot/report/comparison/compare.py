@@ -515,7 +515,7 @@ def _count_choices(sample: Sample, column: str) -> dict[str, int]:
 def compare_figures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
 ) -> Finding | None:
-    """Return the finding that compares runs in the numeric columns that all of them record.
+    """Compare the runs in the numeric columns that all runs record.
 
     Columns that a claim uses are left out. Returns None if no column is left.
     """

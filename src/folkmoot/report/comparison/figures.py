@@ -1,4 +1,4 @@
-"""Estimates in findings, collected from the runs of a grid."""
+"""The estimates in the findings of all runs of a grid."""
 
 from __future__ import annotations
 

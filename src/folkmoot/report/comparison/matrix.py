@@ -16,7 +16,7 @@ from folkmoot.report.comparison.samples import load_samples
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """One run of a grid, with the effect of the claim that is shown."""
+    """One run of a grid, with the effect of one claim."""
 
     cell: GridCell
     folder: Path

@@ -1,4 +1,4 @@
-"""Read the measures of claims in the same way from runs and files of human answers."""
+"""Read what claims measure, both from runs and from files of human answers."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
 def calibration_finding(
     name: str, simulated: pl.DataFrame, real: pl.DataFrame, pairs: Sequence[Pair]
 ) -> Finding | None:
-    """Return the finding that compares rates, choices and spread of the simulation with humans."""
+    """Compare the simulation with humans in rates, choices and spread."""
     rows: list[Row] = []
     gaps: list[float] = []
     for arm, (model, human) in _shared_arms(simulated, real).items():
@@ -352,9 +352,9 @@ PLANNED_WIDTH = 0.1
 
 
 def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
-    """Return the finding on means and effects, estimated from the run and from matched humans.
+    """Return the finding on means and effects, estimated from the run and from humans.
 
-    Returns None if no humans match.
+    Returns None if no human has a simulated counterpart.
     """
     # Prediction-powered inference: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
 
@@ -480,7 +480,7 @@ class Match:
 
     @property
     def claim(self) -> Claim:
-        """A claim on this measure, to format its differences."""
+        """A claim on this measure, used to format differences."""
         return Claim("", NO_ARMS, "share" if self.share else "mean")
 
     def format_level(self, mean: float) -> str:

@@ -151,7 +151,7 @@ def overall_estimate(figure: Figure) -> Estimate:
 
 
 def specification_estimates(figure: Figure) -> dict[str, Estimate]:
-    """Return the mean of the repeats of each combination of settings."""
+    """Return the mean over repeats for each combination of settings."""
     cells_by_specification: dict[str, list[MeasuredFigure]] = defaultdict(list)
     for measured in figure.cells:
         cells_by_specification[
@@ -193,9 +193,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return the share of setting combinations that have the sign of the pooled estimate.
+    """Return how many combinations of settings agree with the sign of the pooled estimate.
 
-    The second share counts only those with an interval that excludes "no effect".
+    Both numbers are shares of all combinations. The second number counts only combinations with an
+    interval that excludes "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())

@@ -60,7 +60,7 @@ def power_of(
     """Return findings on the effects that a study can detect, primary claims first.
 
     - `iccs`: the assumed intraclass correlations.
-    - `width`: the wanted width of an interval that uses human answers too.
+    - `width`: the wanted width of an interval from human and simulated answers.
     """
     size = study_file.study.size(study_file.config, study_file.study_folder)
     findings = power_report(size, study_file.study.title, iccs=tuple(iccs) or ICCS)
@@ -73,7 +73,7 @@ def power_of(
 def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | None]]:
     """Return the primary claims of a study file, and the expected difference of each claim.
 
-    The difference is None for claims of the study type.
+    The difference is None for claims that the study type declares.
     """
     claims = [
         claim
@@ -337,7 +337,7 @@ def people_power(
 ) -> Finding:
     """Return the finding on how many humans to ask for an interval of this width.
 
-    `width`: a difference of shares, or standard deviations of human answers.
+    `width`: the width as a difference of shares, or in standard deviations of human answers.
     """
     # The estimate combines human and simulated answers. The result depends on their correlation.
     group_size = size.size if size is not None and size.kind != "independent" else 1

@@ -282,7 +282,7 @@ def _parse_truth_values(column: pl.Series, path: Path) -> pl.Series:
 def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return the rows of each condition, with baselines first.
 
-    A table without conditions has the only key EVERYBODY.
+    The only key is EVERYBODY if the table has no conditions.
     """
     by = condition_column(table)
     if by is None:

@@ -89,7 +89,7 @@ def build_document(
     """Return the content of a run's report.
 
     - `known`: findings that the caller has already computed.
-    - `over_grid`: the finding on the claims in all wordings, or None.
+    - `over_grid`: the finding on claims under all wordings of the prompts, or None.
 
     Raises StorageError if the run has no tables yet or a table is missing.
     """

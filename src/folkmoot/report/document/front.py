@@ -71,7 +71,9 @@ MOST_MISSING = 0.05
 
 
 class Step(NamedTuple):
-    """Decisions of a condition that had the same texts in their prompts."""
+    """One kind of decision in a condition, and the kinds of text in its prompts."""
+
+    # The design chart shows one box for each step.
 
     decision: str
     # The kinds of text that more than half of the prompts contained.

@@ -41,7 +41,7 @@ def write_report(
 
     - `pdf`: also write `report.pdf`, and return its path instead.
     - `known`: findings that are already computed.
-    - `over_grid`: the finding on the claims in all wordings, or None.
+    - `over_grid`: the finding on claims under all wordings of the prompts, or None.
     - `figures`: a folder for all charts as SVG and PNG files, or None.
 
     Raises InputError and writes nothing if a PDF is requested and Typst is not installed.

@@ -76,7 +76,7 @@ def count_first_replies(
 ) -> dict[str, FirstReplies]:
     """Count the first replies of each model. Humans are left out.
 
-    `units`: which replies belong together, by the address of a reply.
+    `units`: the independent unit of each reply, by address.
     """
     # A reply without an entry is a separate unit.
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)

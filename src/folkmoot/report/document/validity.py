@@ -98,7 +98,7 @@ def build_validity_card(
 ) -> tuple[CardRow, ...]:
     """Return the eight rows of the card, or an empty tuple if only people answered.
 
-    `over_grid`: the finding on the claims in all wordings, or None.
+    `over_grid`: the finding on claims under all wordings of the prompts, or None.
     """
     models = {model["asked"] for model in run.manifest.get("models", [])}
     # People need no simulation to be checked.
@@ -156,9 +156,9 @@ def build_validity_card(
 
 
 def claims_over_wordings(run: RunFolder) -> Finding | None:
-    """Return the finding on how far the primary claims hold in all wordings.
+    """Return the finding on whether primary claims hold under all wordings of the prompts.
 
-    Returns None if the run is in no grid that varies the wording.
+    Returns None if the run does not belong to a grid that varies the wording.
     """
     folder = run.path.parent
     if folder.name != CELLS_FOLDER or not is_grid(folder.parent):

@@ -1,4 +1,4 @@
-"""The settings of the embedded respondent: sizes of built-in effects and faults of weak models.
+"""The settings of the embedded respondent: built-in effects and simulated faults.
 
 `planted_effects` lists all settings in force, so that a run with the respondent can print them.
 """

@@ -95,7 +95,7 @@ class Lexicon:
 
 @cache
 def general_lexicon() -> Lexicon:
-    """Return the lexicon for study types without a lexicon."""
+    """Return the default lexicon, for study types that declare none."""
     # Its phrases are about public choices.
     return Lexicon.from_data(packaged_yaml(__file__, "lexicon.yaml"))
 

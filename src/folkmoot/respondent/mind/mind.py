@@ -97,7 +97,7 @@ class SimulatedRespondent:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """The options that opinions are about in this request."""
+        """The options on which the person has opinions in this request."""
         # The first of these that exists counts: the options that the question offers, the options
         # that the request quotes, the option names that its passages mention.
         reading = self.reading

@@ -67,7 +67,7 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 
 
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
-    """Return one list of passages per conversation, and last those outside conversations."""
+    """Group passages by conversation. The last group holds passages outside conversations."""
     # In a conversation, the speaker who is asked now and someone else both spoke. The passages of a
     # conversation are in order of speech.
     scopes: dict[str, list[Passage]] = {}

@@ -1,6 +1,6 @@
 """The coder for tests, demos and dry runs, which calls no model.
 
-It codes a text by the words that the text shares with a codebook.
+It chooses the codes that have words in common with the text.
 """
 # No finding uses its codes, which are marked `embedded`.
 

@@ -20,10 +20,13 @@ Schema = Mapping[str, Any]
 
 
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
-    """Return an object that is valid according to the schema of the request."""
-    # `given` holds fields that the study type's functions computed. Invalid fields are replaced.
-    # `known` is True if such a function gave the answer. Otherwise a speaker without opinions (such
-    # as a moderator) does not really answer the question, and `mark_unread` records that.
+    """Return an object that is valid according to the schema of the request.
+
+    - `given`: fields that a function of the study type computed. Invalid fields are replaced.
+    - `known`: True if such a function gave the answer.
+    """
+    # Without such a function, a speaker without opinions (such as a moderator) does not really
+    # answer the question, and `mark_unread` records that.
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:
         mind.mark_unread()

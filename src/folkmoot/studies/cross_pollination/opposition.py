@@ -148,7 +148,7 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the choice of the participant with the least similar reasons.
+    """Compare summaries of reasons, and return the choice of the least similar participant.
 
     Returns None if the participant has no summary, or if all first choices are the same.
     """
@@ -164,7 +164,7 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option that people chose for reasons least like the participant's own.
+    """Return the option with the reasons that are least similar to the participant's own.
 
     Returns None if the participant has no summary, or if no other option has reasons.
     """

@@ -176,7 +176,7 @@ class Participant:
         return replace(self, missing_answers={**self.missing_answers, name: answer.reason})
 
     def without_vote(self, name: str, stage: str, missing: Missing) -> Participant:
-        """Return a copy that is out of the study because this vote is missing."""
+        """Return a copy with this vote missing, and with the status skipped or failed."""
         # The status is skipped if the participant declined to vote, and failed otherwise.
         participant = self.with_answer(name, missing)
         if missing.reason in WAYS_OUT:

@@ -356,7 +356,7 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
 async def final_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the final vote and then the questions about it."""
+    """Ask for the final vote, and then ask the questions that follow it."""
     # If the vote is missing, the status is skipped (the participant declined) or failed.
     choice = await ask_vote(scope, config, participant, vote_prompt)
     if isinstance(choice, Missing):
@@ -372,7 +372,7 @@ async def final_vote(
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Give each reader the page of summaries to read."""
+    """Give the page of summaries to each participant who reads summaries."""
     # If a model wrote the summaries several times, each reader gets one version.
 
     # Many readers share a draw and an order, so each page is rendered and stored once.

@@ -95,7 +95,7 @@ class Concept:
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
-        """Return the result of the claim that a measure changed, or None if there is none."""
+        """Return the result of the claim on a measure of this concept, or None."""
         stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result
@@ -105,7 +105,7 @@ class Concept:
         return next((result for result in matching if result.counts != (0, 0)), None)
 
     def withheld_finding(self, key: str, title: str, statement: str, section: str) -> Finding:
-        """Return a finding without numbers, because the codes do not support the result."""
+        """Return a finding with a statement and no numbers, because the codes are unreliable."""
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         return Finding(key, title, statement, ResultTable((), ()), section=section)

@@ -154,9 +154,8 @@ def recruit_all_groups(
 
 
 def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
-    """Return the participants without generated opinions."""
-    # The study asks for opinions instead. If the setting `first_opinion` is `seeded`, the
-    # participants are returned unchanged.
+    """Remove the generated opinions, unless the setting `first_opinion` is `seeded`."""
+    # The study asks for opinions instead.
     if config.first_opinion == "seeded":
         return list(people)
     return [profile.model_copy(update={"opinion": None}) for profile in people]
@@ -218,7 +217,7 @@ def with_different_names(
 
 
 def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
-    """Return how many of these rows one group can hold."""
+    """Return how many rows with different first names one group can have."""
     # First names in a group must differ. A row without a name always counts, because its
     # participant is given a new name.
     names = [first_name(str(row.get("name", ""))) for row in rows]

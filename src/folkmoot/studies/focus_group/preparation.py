@@ -152,7 +152,7 @@ def list_images(config: DiscussionConfig) -> list[str]:
 
 
 def check_images(config: DiscussionConfig) -> list[Problem]:
-    """Return the problems that would keep images from the models."""
+    """Return a problem for each image that models cannot receive."""
     # Unsupported types, file names in place of images, and images in keys that must be text.
     problems: list[Problem] = []
     for key, text in _displayed_texts(config):

@@ -1,4 +1,4 @@
-"""Grounded personas: participants drawn from a population that follows published, cited figures.
+"""Grounded personas, drawn from a population that agrees with published figures.
 
 Start with `PersonaGenerator`. All figures are in `us.yaml`.
 """

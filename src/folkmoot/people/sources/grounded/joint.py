@@ -257,7 +257,7 @@ def raked_occupations() -> Jobs:
 
 
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
-    """Return an occupation of people with this sex, age and education."""
+    """Return a random occupation of people with this sex, age and education."""
     # `at` is a random number (0 to 1) that selects the occupation by its share.
     ages = [int(band.split("-")[1]) for band in age_bands()]
     band = min(int(np.searchsorted(ages, age)), len(ages) - 1)

@@ -232,7 +232,7 @@ LISTED_EXAMPLES = 5
 
 
 def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems, with many similar problems merged into one."""
+    """Merge problems of the same kind if there are many of them."""
     # Problems of one kind have the same file, column and hint.
     kinds: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:

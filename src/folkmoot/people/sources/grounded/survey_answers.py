@@ -56,7 +56,10 @@ def read_sex(value: object) -> object:
 
 
 def read_listed(key: str, value: object) -> object:
-    """Return a survey answer in the words of a persona, or unchanged if it is unknown."""
+    """Return the value of a profile that a survey answer means.
+
+    An unknown answer is returned unchanged.
+    """
     known = _value_meanings().get(key, {})
     return known.get(fold_answer(value), value) if isinstance(value, str) else value
 

@@ -1,4 +1,4 @@
-"""Findings about changed choices: how many, from which option to which, and by which switch."""
+"""Findings about changed choices: how many, between which options, and in which condition."""
 
 from __future__ import annotations
 
@@ -630,9 +630,9 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 
 
 def main_effects(votes: Votes) -> Finding | None:
-    """Return the finding on what the summaries, the interview and the dialogue each do.
+    """Return the finding on the separate effects of summaries, interview and dialogue.
 
-    Returns None if each condition adds just one of the three.
+    Returns None if the conditions have too few combinations of the three.
     """
     # `difference_finding` shows the same then.
     # The effects come from a factorial regression by least squares.

@@ -236,7 +236,10 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if neighbouring conditions differ by one thing: summaries, interview or dialogue."""
+        """True if each condition differs from the one before in only one thing.
+
+        This thing is the summaries, the interview or the dialogue.
+        """
         # It is False with `exposure: source`: final votes after a dialogue then have no summaries.
         return self.config.get("exposure") != "source"
 
@@ -417,7 +420,7 @@ VOTED_IN = {
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the table `participants` in which the excluded votes are null."""
+    """Return the table `participants`, with null in place of each excluded vote."""
     # `excluded` holds the rows of `answers` to exclude. `position_changed` is null if it needs one
     # of these votes.
     votes = excluded.filter(role="participant", kind="choice")
