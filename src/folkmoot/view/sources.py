@@ -136,7 +136,7 @@ class Legend:
 
 
 class Sourced(NamedTuple):
-    """The messages of one request, each with its role and its pieces, and their legend."""
+    """One request as messages in pieces, with the legend of their sources."""
 
     messages: tuple[tuple[str, tuple[Piece, ...]], ...]
     # None if the run recorded no sources.

@@ -156,7 +156,7 @@ _STATED = tuple(
 
 
 def concern_weight(mind: SimulatedRespondent, concern: str) -> float:
-    """Return how much a concern counts for the persona."""
+    """Return the weight of a concern for the persona, from 0.15 to 0.75."""
     # The weight is drawn from 0.15 to 0.5, and raised if the persona's text names the concern.
     persona = mind.who
     is_own_concern = bool(re.search(load_wordings()["concerns"][concern]["weighs"], persona.key))

@@ -1,4 +1,4 @@
-"""The texts of one concept and one group as prompts show them, with their sources."""
+"""Texts for prompts that record their source, for one group and one concept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Where(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DiscussionTexts:
-    """The texts of one concept in one group, each with its source."""
+    """Builds texts for prompts that record their source, for one group and one concept."""
 
     # The settings for this concept (`DiscussionConfig.for_stimulus`).
     config: DiscussionConfig

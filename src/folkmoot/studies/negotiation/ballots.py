@@ -145,7 +145,7 @@ async def collect_ballots(
 ) -> dict[str, BallotRead]:
     """Ask every eligible member for a ballot.
 
-    `proposal`: the mediator's proposal with its source.
+    `proposal`: the mediator's proposal, as a text that records its source.
     """
     # If a member's ballot is missing, the vote counts only the preference that the member has
     # stated.

@@ -162,9 +162,9 @@ def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = (
 
 
 def render_decision(group: Group, portions: Sequence[Portion]) -> str:
-    """Return in one sentence who gets which option and when.
+    """Return a sentence that states who gets which option and when.
 
-    Returns "" for no portions.
+    Returns "" if there are no portions.
     """
     if not portions:
         return ""
@@ -689,7 +689,7 @@ class SlotDecision:
 
     @property
     def strategy_drifted(self) -> bool | None:
-        """True if the model named another strategy than the one in the strategy table.
+        """True if the model named a different strategy from the one in the strategy table.
 
         It is None if no strategy was assigned or no name could be read.
         """

@@ -141,7 +141,7 @@ def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, f
 def text_scores_of(
     group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
 ) -> Scores:
-    """Return the scores that the vote parser gives to stated preferences, by member.
+    """Return the scores of the options in each member's stated preference, by member id.
 
     Members who stated nothing are left out.
     """

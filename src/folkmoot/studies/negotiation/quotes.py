@@ -1,4 +1,4 @@
-"""The texts that prompts show, with their sources."""
+"""Texts for prompts that record their source."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ WIDTH = 72
 
 
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield the decisions of a run, or one dialogue.
+    """Yield the lines for all decisions of a run, or for one dialogue.
 
-    `key`: group, condition and slot of the dialogue, or nothing for all decisions.
+    `key`: the group, condition and slot of the dialogue. If it is empty, all decisions are listed.
 
     Raises InputError if the run has no such group, condition or slot.
     """

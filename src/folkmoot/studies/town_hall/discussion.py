@@ -195,7 +195,7 @@ class Meeting:
         )
 
     def public_history(self, rounds: Sequence[Round], *, excluding: str = "") -> list[RoundRecord]:
-        """Return what was said in public in some rounds.
+        """Return the public utterances of some rounds.
 
         `excluding`: the statements of this resident are left out.
         """
@@ -216,7 +216,7 @@ class Meeting:
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Return the questions to any of the speakers `asked`.
+        """Return the questions that address a speaker in `asked`.
 
         `but`: the questions of this speaker are left out.
         """

@@ -666,7 +666,7 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
 
 
 def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]:
-    """Build the findings on who responded to whom in the first set.
+    """Build the findings on who responded to whom in the first set of residents.
 
     The result is empty without reactions.
     """

@@ -209,11 +209,11 @@ PER_RESIDENT = {
 
 
 def measure(tables: Tables, by: str) -> dict[Any, Json]:
-    """Return the totals and figures of each group of residents.
+    """Return the counts and rates of each group of residents.
 
-    `by`: `is_vulnerable`, or `agent_id` for single residents.
+    `by`: `is_vulnerable`, or `agent_id` to measure each resident separately.
 
-    A figure is None if an answer for it could not be read.
+    A value is None if an answer for it could not be read.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)
@@ -319,7 +319,7 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
 
 
 def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
-    """Return the counts of ballot items and concerns by group.
+    """Return what became of ballot items and concerns, for each group of residents.
 
     A rate without items is None.
     """

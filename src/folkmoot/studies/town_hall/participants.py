@@ -1,4 +1,4 @@
-"""The residents of a set."""
+"""The residents of one set, who discuss the issue at every level."""
 
 # Income, economic pressure and affordability must not contradict each other. For example, a
 # resident with a high income is never struggling and can afford the contribution. The shares of

@@ -158,7 +158,7 @@ def reply_of(
 
 
 def record_thoughts(scope: Scope, reply: Reply, thinking: Thinking | None) -> Utterance | None:
-    """Record a resident's thoughts as later prompts show them.
+    """Record a resident's thoughts in the form that later prompts show.
 
     Returns None if there are no thoughts.
     """
@@ -198,7 +198,7 @@ def record_statement(
 
 
 def record_reflection(scope: Scope, reply: Reply, reflection: Reflection) -> Utterance | None:
-    """Record a resident's reflection as later prompts show it.
+    """Record a resident's reflection in the form that later prompts show.
 
     Returns None if there is no reflection.
     """
@@ -624,7 +624,7 @@ CONCERN = "concern"
 
 
 def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
-    """Return the texts about residents' concerns for the coder."""
+    """Return the texts in which the coder reads what became of residents' concerns."""
     # These are the vulnerable residents and a random sample of equally many general residents. The
     # sample depends on the seed and not on the level. A resident without a statement has no text.
     meeting = discussion.meeting

@@ -254,7 +254,7 @@ async def ask_statement(
 async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tuple[Round, Call]:
     """Ask the moderator about the last round of `rounds`.
 
-    The result is this round with the answer, and the call.
+    Returns a copy of that round with the moderator's answer, and the call.
     """
     assert hall.moderator is not None
     round_, meeting = rounds[-1], hall.meeting
@@ -307,7 +307,7 @@ async def ask_reflections(
 ) -> tuple[Round, list[Call]]:
     """Ask all residents to reflect on the last round of `rounds`.
 
-    The result is this round with the reflections, and the calls.
+    Returns a copy of that round with the reflections, and the calls.
     """
     round_, meeting = rounds[-1], hall.meeting
     if hall.session is not None:

@@ -60,7 +60,7 @@ _SEND_AS = "save it as PNG, JPEG, GIF or WebP"
 
 
 def cells_with_images(config: WorkbookConfig) -> list[str]:
-    """Return the addresses of the cells with images that are sent, in sheet order."""
+    """Return the addresses of the cells that contain images for prompts, in sheet order."""
     cells: dict[str, None] = {}
     if config.images == "placeholder" or not _may_show(config.workbook):
         return []

@@ -492,7 +492,7 @@ class Measure:
 def measures_of(
     variables: Iterable[tuple[str, bool]], book: Workbook | None = None
 ) -> list[Measure]:
-    """Return the measures of these variables."""
+    """Group the variables into measures, so that all rounds of a variable form one measure."""
     # Variables such as `give_1` and `give_2` are the rounds of one measure. The boolean beside a
     # name says whether its value is computed.
     shares = {item.name for item in book.computed if item.kind == "share"} if book else set()

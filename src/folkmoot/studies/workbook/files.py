@@ -225,7 +225,7 @@ class ExperimentFiles:
             self._write_experiment(experiment)
 
     def write_rest(self) -> None:
-        """Write the files of all experiments with sessions that are not yet written."""
+        """Write the files again if sessions have finished since they were written."""
         for experiment in self._experiments:
             if len(self._done[experiment.id]) > self._written[experiment.id]:
                 self._write_experiment(experiment)

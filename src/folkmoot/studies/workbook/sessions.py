@@ -285,7 +285,8 @@ class SessionState:
     def placeholder_values(
         self, speaker: SessionParticipant | str, names: Collection[str]
     ) -> dict[str, object]:
-        """Return the values of placeholders for one speaker, with their sources."""
+        """Return the values of placeholders for one speaker."""
+        # Each value records its source.
         # A speaker sees no values of other participants.
         label = speaker.role if isinstance(speaker, SessionParticipant) else speaker
         role = self.experiment.roles.get(label) or self.experiment.find_special_role(label)

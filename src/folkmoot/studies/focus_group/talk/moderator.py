@@ -144,7 +144,7 @@ class Moderator:
 
     @property
     def texts(self) -> DiscussionTexts:
-        """The texts of this discussion with their sources."""
+        """The builder of all texts that prompts of this discussion quote."""
         return DiscussionTexts(self.config, self.group, self.stimulus)
 
     def speaker(self, scope: Scope) -> Speaker:
@@ -166,7 +166,8 @@ class Moderator:
         )
 
     async def generate_discussion_guide(self, scope: Scope) -> list[str]:
-        """Plan the questions of all phases before the discussion and return them in order."""
+        """Plan the questions of all phases and return them in order."""
+        # This is done before the discussion.
         # The researcher's own questions are used unchanged. A phase without a usable plan gets the
         # packaged questions (`STOCK_QUESTIONS`).
         for phase in self.config.phases:

@@ -291,7 +291,7 @@ TIMES = "times (days or parts of a day)"
 def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> BallotRead:
     """Return the parsed ballot.
 
-    `options`: the options that its entries may name.
+    `options`: the options that the ballot may name.
     """
     way_out = parse_way_out(form.top_choice)
     if way_out is not None and way_out.reason == DECLINED:

@@ -179,7 +179,10 @@ def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
 
 
 def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
-    """Return the score of each option in a text."""
+    """Return how strongly a text favours each option.
+
+    A negative score means that the text rejects the option.
+    """
     # An option that is named in full gets +2. A negation cue (such as "not") near a mention adds
     # −4. A positive cue (such as "prefer") before a mention without a negation adds +2. Each of the
     # three is added at most once. In a list of options ("A or B"), a cue near the list counts for
@@ -418,7 +421,8 @@ class Tally:
         }
 
     def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
-        """Return the first choices of voters who want another option than `selected`."""
+        """Return the first choice of each voter who does not get it, by voter id."""
+        # That is, the first choice differs from `selected`.
         return {
             member_id: wish for member_id, wish in self.first_choices().items() if wish != selected
         }

@@ -68,7 +68,7 @@ class HeardStatements:
                     self._mentions.append((speaker, named_ids))
 
     def with_statements(self, statements: Sequence[tuple[str, str]]) -> HeardStatements:
-        """Return a copy with `statements` added after the present ones."""
+        """Return a copy with these statements added at the end."""
         return HeardStatements(
             (*self.statements, *statements), self.names, self.leader_texts, self.questions
         )
@@ -87,7 +87,7 @@ class HeardStatements:
         return self.names.get(resident_id, resident_id)
 
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
-        """Return a weighted count of the sentences by other speakers that name a resident.
+        """Return how often sentences of other speakers name a resident, as a weighted count.
 
         `excluding`: the sentences of this speaker do not count.
         """

@@ -1,4 +1,4 @@
-"""The options of the fields with a fixed list, such as stances."""
+"""The options of each field that allows only listed values, such as stances."""
 
 from __future__ import annotations
 

@@ -109,7 +109,9 @@ class EmbeddedData:
     # --- use -----------------------------------------------------------------------------------
 
     def compare(self, field: str, name: str, operand: str) -> Condition | None:
-        """Return the condition that compares the current value of a field with another value.
+        """Return the condition that compares the current value of a field with `operand`.
+
+        - `name`: the name of the comparison operator.
 
         Returns None if the workbook cannot express the condition.
         """
