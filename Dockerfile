@@ -3,6 +3,7 @@ FROM python:3.12-slim AS build
 WORKDIR /source
 RUN pip install --no-cache-dir "uv>=0.13"
 COPY pyproject.toml uv.lock README.md LICENSE ./
+COPY packaging packaging
 COPY src src
 COPY examples examples
 COPY config config

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.synced
 DEMO   := outputs/demo
 PARTS  := truths wordings alarms kills pages mutations scale local
-CODE   := src tests benchmarks tools
+CODE   := src tests benchmarks tools packaging
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
 .PHONY: setup demo test bench docs nightly local cluster format
