@@ -32,7 +32,7 @@ _OUT_OF_MEMORY = errno.ENOMEM
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a child process while it runs the function."""
+    """Limits for the work that a child process does."""
 
     # The limit of CPU time. Elapsed time has a limit of six times as much.
     seconds: int

@@ -1,4 +1,4 @@
-"""Notes on the fields of configuration classes for which pydantic has no place, such as units."""
+"""Notes on configuration fields that pydantic cannot store itself, such as units."""
 # The notes become part of the JSON Schema of a study file. `folkmoot.authoring` makes tables of
 # keys and templates from the schema.
 

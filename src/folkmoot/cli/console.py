@@ -116,7 +116,10 @@ def print_warning(message: str) -> None:
 
 
 def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
-    """Return the command that resumes the run that `argv` started."""
+    """Return the command that resumes a run.
+
+    `argv`: the arguments with which the run was started.
+    """
     # The API key is left out. `added_options` is a larger budget, such as `--budget MORE`, in place
     # of a used-up one.
     dropped_options = [

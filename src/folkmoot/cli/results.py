@@ -162,8 +162,8 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
 
 
 def repair_command(name: str, yes: bool) -> None:
-    """Print the damaged answers and the cost of asking again."""
-    # If the user agrees, the damaged answers are set aside.
+    """Print the damaged answers, and remove them from the run if the user agrees."""
+    # A resume then asks the removed questions again. The old journal is kept as a copy.
     run = find_run(name)
     with lock_folder(run.path):
         # The lock keeps another process from resuming the run while its journal is replaced.
@@ -303,7 +303,10 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 
 
 def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None:
-    """Print published figures of humans, or figures computed from a table of their answers."""
+    """Print results of human studies.
+
+    `table`: answers to compute the results from, or None for published results.
+    """
     # `scale` holds the lowest and the highest possible rating in the table.
     from folkmoot.report.comparison.bands import computed_bands, published_bands
 

@@ -140,7 +140,7 @@ def synthetic_panel(
     note: str = SYNTHETIC_NOTE,
     mark: str = SYNTHETIC_MARK,
 ) -> RenderableType:
-    """Return the panel above results that says who answered."""
+    """Return a panel that says who answered, to be printed above the results."""
     # `planted` holds the built-in effects of the embedded respondent.
     words = [note]
     if planted:

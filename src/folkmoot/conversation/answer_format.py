@@ -139,7 +139,10 @@ def _describe_type(node: Schema, inner: Schema) -> str:
 def drop_descriptions(
     value: object, schema: Schema | None
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
-    """Return a JSON value without fields that repeat their description, and the dropped fields."""
+    """Drop fields of a JSON value that only repeat the description of the field.
+
+    Returns the remaining value and the dropped fields.
+    """
     # In a list, only the entries that repeat the description are dropped. If all entries repeat it,
     # the whole field is dropped.
     dropped: list[DroppedDescription] = []

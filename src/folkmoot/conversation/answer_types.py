@@ -63,7 +63,7 @@ def with_ways_out(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) -> Missing | None:
-    """Return `Missing` if a whole reply is a word such as `declined`.
+    """Return `Missing` if the reply consists only of a word such as `declined`.
 
     Returns None for any other reply.
     """
@@ -159,7 +159,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def form_kind(self) -> str:
-        """The kind of answer for question pages and the embedded respondent."""
+        """The kind of answer that question pages and the embedded respondent use."""
         # The default is `kind`.
         return self.kind
 
@@ -185,8 +185,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def is_read(self) -> bool:
-        """True if the answer is parsed from the reply."""
-        # False if the reply itself is the answer.
+        """True if the answer is parsed from the reply, False if the whole reply is the answer."""
         return True
 
     @property
@@ -643,9 +642,9 @@ class JsonMap(AnswerType["MapEntries[M]"]):
 
 
 def pin_schema(title: str, description: str = "", config: ConfigDict | None = None) -> ConfigDict:
-    """Return a `model_config` that fixes title and description of an answer model in requests.
+    """Return a `model_config` with a fixed title and description for the JSON schema.
 
-    `config`: other pydantic settings.
+    `config`: other pydantic settings to include.
     """
     # The schema is part of the fingerprint of a request. With a fixed title and description,
     # renaming the class or editing its docstring does not affect paused runs.

@@ -155,7 +155,7 @@ class Choice(AnswerType[str]):
         return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
 
     def describe_ways_out(self) -> str:
-        """Return how a speaker can avoid a choice, as a part of a sentence."""
+        """Return a clause that lists the replies without a choice and their meanings."""
         # Each reply, such as `declined`, comes with its meaning.
         return " or ".join(f"{way} if you {_WAY_OUT_MEANING[way]}" for way in self.ways_out)
 
@@ -347,7 +347,10 @@ def _build_index(options: tuple[str, ...]) -> _OptionIndex:
 
 
 def option_labels(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels by which the prompt lists the options."""
+    """Return the label that each option has in the prompt, such as "1" or "A".
+
+    Returns an empty tuple if the options cannot have labels.
+    """
     # Labels are numbers, or letters if an option looks like a number. The result is empty if an
     # option begins or ends with one of the needed letters.
     return _labels_of(tuple(options))
@@ -514,7 +517,7 @@ class Number(AnswerType[float]):
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The lower and the upper bound, as far as they exist."""
+        """The lower bound and the upper bound. A missing bound is left out."""
         return tuple(f"{bound:g}" for bound in (self.low, self.high) if bound is not None)
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:

@@ -15,7 +15,7 @@ from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcri
 
 
 class SupportsConversation(Protocol):
-    """The methods of a scope that a dialogue uses."""
+    """An object that can ask speakers questions and record what they say."""
 
     @property
     def address(self) -> str: ...
@@ -132,9 +132,9 @@ async def interview(
     agenda: Agenda,
     **columns: Any,
 ) -> DialogueResult:
-    """Let one speaker question the other until the signal or the maximum number of questions.
+    """Let one speaker question the other, until `agenda` ends the dialogue.
 
-    `columns`: the study's own columns of the table `utterances`.
+    `columns`: additional columns for the rows in the table `utterances`.
     """
     # Each of the two speakers is shown their own system prompt and this dialogue. Each utterance is
     # recorded at once, with its `turn` from 1. The signal is not recorded as an utterance.

@@ -15,7 +15,7 @@ _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 
 
 def close_cut_json(reply: str) -> str:
-    """Mark the end of a JSON reply that was cut off."""
+    """Change a JSON reply that was cut off, so that its last value cannot seem complete."""
     # A truncated value must not pass as a complete value. For example, 1 may be the beginning of
     # 15. A truncated text gets "…" at its end. A truncated number is removed.
 
@@ -27,9 +27,11 @@ def close_cut_json(reply: str) -> str:
 
 
 def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
-    """Return the JSON values that a reply may mean, the strictest reading first.
+    """Return possible readings of a JSON reply, beginning with the strictest reading.
 
-    Each item is (parse step, value). `openings`: the characters that may begin a value.
+    - `openings`: the characters with which a JSON value can begin, such as "{".
+
+    Each item holds the parse step and the JSON value.
     """
     # Lone surrogates cannot be written to a UTF-8 file.
     reply = reply.encode("utf-8", "replace").decode("utf-8")

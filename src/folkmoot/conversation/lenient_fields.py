@@ -136,12 +136,14 @@ def repair_fields(
     ways_out: Sequence[str] = (),
     salvage: bool = False,
 ) -> object:
-    """Return a repaired copy of a value that failed validation, or None.
+    """Return a repaired copy of a value that failed validation.
 
-    - `errors`: the errors of the validation.
+    - `errors`: the validation errors.
     - `note`: a function that is called with each change.
-    - `ways_out`: words that mean null in a nullable field.
-    - `salvage`: whether required fields may become null, too.
+    - `ways_out`: words that are read as null in a nullable field.
+    - `salvage`: also set required fields to null if they are unreadable.
+
+    Returns None if nothing could be repaired.
     """
     # First, rejected values are converted to the expected types. Only if none can be converted,
     # rejected list entries and fields with an empty default are dropped.

@@ -1,6 +1,6 @@
-"""Prompts: one file each, in which the values of a study are filled in.
+"""The prompts of a study: template files, and rendering them with the values of a run.
 
-The researcher's files can replace those of a study type.
+A file of the researcher replaces the study type's file of the same name.
 """
 
 # A library combines the prompt folder of a study type with the folder that a study file names under
@@ -379,9 +379,9 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
     """Return a rendered text as a `Prompt` that knows the source of each value.
 
     - `marked`: the text, with special characters around the values of variables.
-    - `interpolated`: these values, in order.
+    - `interpolated`: the values of the variables in the order of the text.
 
-    Raises ProtocolError if a filter changed an enclosed value.
+    Raises ProtocolError if a filter changed a value.
     """
     # `mark_source` writes the special characters. White space at both ends is removed.
     if not _MARKS.search(marked):
@@ -415,11 +415,13 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Return the positions in a text after both of its ends were cut off.
+    """Adjust the positions of spans to a text that was shortened at both ends.
 
-    - `spans`: the positions before the cut, with the sources.
+    - `spans`: the spans in the original text.
     - `skipped`: the number of characters removed from the start.
     - `length`: the number of characters that remain.
+
+    A span that was removed entirely is left out.
     """
     for span in spans:
         start, end = max(0, span.start - skipped), min(length, span.end - skipped)

@@ -152,15 +152,18 @@ def forms_in_phrases(text: str) -> list[str]:
 
 
 def label_forms(text: str) -> list[str]:
-    """Return the texts that may be the bare number of an option in a reply."""
+    """Return versions of a reply without decoration and phrases such as "Option".
+
+    One of them is a bare number if the reply names an option by its number.
+    """
     # A number before other text is kept, because `Option 1, 2` does not mean option 2.
     return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
-    """Return the texts that may be the bare number in a reply.
+    """Return versions of a reply without decoration, one of which may be a bare number.
 
-    The second list is without phrases such as "My answer is".
+    The versions in the second list also lack phrases such as "My answer is".
     """
     # In both lists, decoration such as quotation marks is removed.
     bare = _expand_forms(text, _PLAIN_DECORATIONS)

@@ -178,9 +178,9 @@ def build_messages(
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    `shows`: texts that the prompt contains, if it has no template.
+    - `shows`: texts that a prompt without a template must contain.
 
-    Raises ValueError if one of these texts is missing.
+    Raises ValueError if the prompt lacks a text in `shows`.
     """
     # The speaker's utterances become `assistant` messages, and the utterances of other speakers
     # `user` messages. If the history holds more than one other speaker, each of their utterances

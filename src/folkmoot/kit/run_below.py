@@ -32,7 +32,7 @@ _CALLING = (
 
 @dataclass(frozen=True)
 class Below:
-    """A study to run below a finished run, such as a coding or the controls."""
+    """A study to run in a subfolder of a finished run, such as a coding or the controls."""
 
     study: Study[Any]
     # The path relative to the finished run.

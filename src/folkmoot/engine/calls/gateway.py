@@ -517,7 +517,7 @@ class Gateway:
         raise error
 
     def count_usage(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
-        """Add the tokens and cost of a journaled call to its model's usage."""
+        """Add the tokens and cost of one call to the usage of `model`."""
         # The call may have been made here or by a cluster worker.
         usage = self.usage_by_model.setdefault(model, ModelUsage())
         usage.calls += not replayed
@@ -560,7 +560,7 @@ class Gateway:
 
 
 def unknown_cost_message(reason: str) -> str:
-    """Return the error message for a model of unknown cost under a budget in USD.
+    """Return the error message for a model of unknown cost in a run with a budget in USD.
 
     `reason`: a clause that says why the cost is unknown.
     """

@@ -68,9 +68,11 @@ class ModelRouter:
         self.secrets: set[str] = {key} if key else set()
 
     def change_for(self, change: ReplyChange | None) -> Self:
-        """Use the model and the seed of a fork's changed reply, and return this object.
+        """Set up the router for a fork: allow the model of its changed reply, and set its seed.
 
-        None means that the run is no fork.
+        - `change`: the changed reply, or None if the run is not a fork.
+
+        Returns the router itself.
         """
         if change is not None:
             self._further = [change.model] if change.model else []
@@ -78,9 +80,9 @@ class ModelRouter:
         return self
 
     def speaker_model(self, named: str | None) -> str | None:
-        """Return `named`, the model that the study's code names for a speaker, if it is allowed.
+        """Return `named` if the run may use this model, otherwise None.
 
-        Returns None otherwise.
+        `named`: the model that the study's code names for a speaker.
         """
         # If the researcher named a hosted model for the run, every model is allowed. Otherwise only
         # the embedded respondent, models under `models:` and those of `Study.extra_models` are
@@ -170,7 +172,7 @@ class ModelRouter:
             raise InputError(problems)
 
     def restore_sealed_embedding(self, sealed: str | None) -> None:
-        """Keep the embedding model of a run that began before word vectors were the default.
+        """Set the embedding model of an older run, so that resuming the run does not change it.
 
         `sealed`: the embedding model in the run's `plan.json`, or None.
         """

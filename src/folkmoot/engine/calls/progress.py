@@ -131,7 +131,7 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """A process of the run has ended."""
+    """The process that executes the run has ended."""
 
     # The run is complete, or can be resumed.
     outcome: Outcome
@@ -393,7 +393,7 @@ def format_duration(seconds: float) -> str:
 class RunLog:
     """A progress callback that writes `run.log` for humans and `log.jsonl` for programs.
 
-    - `every`: the seconds without any line after which a line of totals is added.
+    - `every`: after this many seconds without a line, a line of totals is written.
     - `scrub`: removes secrets from each text.
     - `held`: lines wait in memory until `write_held_lines` is called.
     """

@@ -67,9 +67,9 @@ class Lease:
 def build_report(
     shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """Return what a worker asks for: by model, and from the budget.
+    """Return a worker's request for limits: the demand of each model, and for the budget.
 
-    `is_quiet`: the main process has all entries of the worker.
+    `is_quiet`: whether the main process has received all journal entries of the worker.
     """
     # The report gives back all unused calls, tokens and budget, so the worker's own limits shrink.
     demands = {
@@ -186,7 +186,10 @@ class Leases:
     def issue_lease(
         self, worker: int, demands: Mapping[str, ModelDemand], budget_demand: BudgetDemand
     ) -> Lease:
-        """Return the limits that a worker may use after this report."""
+        """Return the limits that a worker may use until its next report.
+
+        `demands`, `budget_demand`: what the worker has reported.
+        """
         account = self._accounts[worker]
         for model, demand in demands.items():
             self._apply_demand(model, demand)

@@ -79,10 +79,10 @@ def pickle_function(
 ) -> bytes:
     """Return a function or another value of the study as bytes.
 
-    Raises ProtocolError with the cause in the study's code if this fails.
+    - `description`: names the value in the error message.
+    - `fn`: the function that may hold the cause of a failure.
 
-    - `description`: names the value in the error.
-    - `fn`: the function in which the cause is looked for.
+    Raises ProtocolError if the value cannot be pickled.
     """
     try:
         return pickle_value(value)

@@ -115,7 +115,10 @@ class Journal(JournalReader):
         self._thread.start()
 
     def end_repair(self) -> None:
-        """Delete the mark of a repair, after all calls of damaged entries were made again."""
+        """Remove the note that the journal was repaired.
+
+        Call this after all calls of the removed entries were made again.
+        """
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
@@ -124,7 +127,7 @@ class Journal(JournalReader):
             self._run_in_writer(delete_repair_mark)
 
     def notify_change(self) -> None:
-        """Call the callback `before_change` before the first change of the journal."""
+        """Call `before_change`, unless it has been called already."""
         callback, self.before_change = self.before_change, None
         if callback is not None:
             callback()
@@ -206,9 +209,9 @@ class Journal(JournalReader):
         unpriced: bool,
         at_once: bool,
     ) -> None:
-        """Queue a change in how many calls may be sent, and at what cost.
+        """Queue a change of the loan, which says how many calls may be sent.
 
-        - `more`: the change, negative for fewer calls.
+        - `more`: the number and maximum cost to add, negative to subtract.
         - `done`: called by the writer thread when the change is on disk.
         - `at_once`: write without waiting for further entries.
         """

@@ -100,7 +100,7 @@ class OwnLoan:
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
-        """Remove recovered replies from the calls that killed processes may have sent.
+        """Subtract recovered replies from the outstanding loans of killed processes.
 
         - `calls`: the number of replies.
         - `usd`: their cost.

@@ -103,7 +103,7 @@ class JournalReader:
         return [BrokenReply._make(row) for row in rows]
 
     def read_outstanding_loans(self) -> list[OutstandingLoan]:
-        """Return the possibly billed calls without a journal entry, by process."""
+        """Return the possibly billed calls without a journal entry, one item for each process."""
         # If no process of the run is active, these are calls of killed processes.
         return read_loans(self._reader)
 
@@ -385,7 +385,7 @@ class JournalReader:
             yield entry, superseded_at
 
     def count_entries(self) -> int:
-        """Return the number of entries that were written, including missing rows."""
+        """Return how many entries were written, even if some of their rows have been lost."""
         # The journal stores the number of its events separately.
         event_count = read_meta_value(self._reader, "chain").partition(" ")[0]
         # The chain counts a superseded entry twice: when it was written and when it was superseded.

@@ -142,7 +142,7 @@ def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[Jou
 
 
 def merge_shards(folder: Path, path: Path) -> None:
-    """Move entries that workers of an earlier process left into the run's journal.
+    """Add the entries that workers of an earlier process have saved to the run's journal.
 
     Raises RunLockedError if one of these workers still runs.
     """

@@ -1,6 +1,6 @@
 """Limits that admit a call: the budget, the record on disk, and the rate limit.
 
-- `budget`: holds for all processes of a run. Start here.
+- `budget`: limits the cost of all processes of a run. Start here.
 - `lender`: records calls on disk before they are sent.
 - `rate_limiter`: follows the rate limits that a provider reports.
 

@@ -65,8 +65,8 @@ class LoanWaiter(NamedTuple):
 class Loan:
     """The calls that one process may send, because they are recorded on disk.
 
-    - `ask`: called when few of these calls are left.
-    - `seconds`: the usual time until `apply_loan` is called in answer.
+    - `ask`: requests that more calls are recorded, and is called when few are left.
+    - `seconds`: the usual time from a request to the call of `apply_loan`.
     - `wait`: returns a context manager that is open while a call waits.
     """
 
@@ -179,9 +179,10 @@ class Loan:
         return LoanWish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Store how many calls are recorded on disk, or the error of recording them.
+        """Store how many calls are recorded on disk, or the error that prevented the recording.
 
-        Returns whether calls wait. The caller then runs `process_arrivals` in the event loop.
+        Returns True if calls are waiting. The caller then runs `process_arrivals` in the
+        event loop.
         """
         # The writer thread calls this method.
         self._arrived = lent

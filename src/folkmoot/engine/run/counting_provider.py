@@ -76,7 +76,7 @@ class TokenUse:
 
 
 class QuestionLog:
-    """Logs a dry run's questions to the participants whom humans could play.
+    """Counts the questions of a dry run that participants played by humans would get.
 
     `stages`: for each seat, the stage names of each question, in order.
     """
@@ -106,8 +106,8 @@ class CountingProvider:
     """A provider that answers with the embedded respondent and counts calls and tokens.
 
     - `max_bytes`: the largest size of all prompts together.
-    - `question_log`: counts the questions to seats.
-    - `waves`: the numbers of calls that were answered together, without embeddings.
+    - `question_log`: counts the questions to participants whom humans could play.
+    - `waves`: how many calls were answered at the same time, for each such time.
 
     Raises DryRunLimitError if the prompts are larger than `max_bytes`.
     """

@@ -140,9 +140,11 @@ class RunEstimate:
         calls_range: tuple[int, int],
         notes: Sequence[str] = (),
     ) -> RunEstimate:
-        """Return the estimate with further stages, in which no call waits for another.
+        """Return an estimate that also includes the calls and tokens of further stages.
 
-        `calls_range`: the lowest and the highest number of further calls.
+        - `stages`: the further stages. None of their calls waits for another.
+        - `models`: the calls and tokens of the further stages, by model.
+        - `calls_range`: the lowest and the highest number of calls in the further stages.
         """
         calls = sum(stage.calls for stage in stages)
         tokens_by_model = {**self.models}
@@ -210,7 +212,7 @@ MAX_STAGE_ROWS = 8
 class Sampler:
     """Runs only a sample of the items of each outermost `map`.
 
-    `within`: whether each `map` inside an item runs only a few of its items as well.
+    `within`: whether to run only a sample of the items of inner `map` calls, too.
     """
 
     # So a dry run of a large study is short. All other items get copies of results, so that the
@@ -368,7 +370,7 @@ def estimate_run(
 
     `model`: if given, answers for every role.
 
-    Raises the errors of the protocol.
+    Raises the errors that the study's code raises.
     """
     config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
     whole = replace(study_file, config=config)
@@ -472,9 +474,9 @@ class DryRun(NamedTuple):
 
     @property
     def outermost_item_count(self) -> int:
-        """The number of items of all `map` calls that are inside no other.
+        """The number of items in all outermost `map` calls.
 
-        0 if none ended.
+        It is 0 if no `map` call was completed.
         """
         return self.sampler.items[1] if self.sampler is not None else 0
 

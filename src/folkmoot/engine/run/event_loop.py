@@ -29,8 +29,8 @@ ABANDON_TIMEOUT_SECONDS = 0.7
 class RunStopper:
     """Stops a run when this object is called, from any thread.
 
-    - First call: new calls stop and replies in flight arrive.
-    - Second call: the run is cancelled.
+    - First time: the run starts no new requests and waits for the replies in flight.
+    - Second time: the run is cancelled.
     - `abandon`: ends the process if code of the study blocks the event loop.
     """
 
@@ -82,7 +82,7 @@ class RunStopper:
                 signal.signal(number, handler)
 
     async def run_guarded(self, main: Coroutine[object, object, None]) -> None:
-        """Await `main` until it ends or a second call of this object cancels it.
+        """Await `main` until it ends or a second request to stop cancels it.
 
         Raises RunInterruptedError if `main` was cancelled.
         """

@@ -395,7 +395,10 @@ def unpriced_in(journal: JournalReader) -> list[str]:
 
 
 def unknown_cost_text(models: Sequence[str]) -> str:
-    """Return the error text for a budget in USD after earlier calls of unknown cost."""
+    """Return the error message for a budget in USD if the cost of earlier calls is unknown.
+
+    `models`: the models of these calls.
+    """
     return unknown_cost_message(f"the cost of earlier calls to {', '.join(models)} is unknown")
 
 
@@ -471,7 +474,7 @@ async def _open_executor(execution: Execution, context: RunContext) -> AsyncIter
 
 
 def simulate_remote_execution() -> ForkExecutor:
-    """Return an executor that runs items of `map` here, but pickles all data."""
+    """Return an executor that runs items of `map` in this process, but pickles all data."""
     # A dry run with this executor shows whether everything can be sent to the workers of a cluster.
     # Imported here because Ray is an optional dependency.
     from folkmoot.engine.cluster.pickling import run_pickled_locally
@@ -680,7 +683,10 @@ def _collect_run_facts(
 
 
 def relative_path(path: Path, folder: Path) -> str:
-    """Return a path relative to a folder, or else the file name alone."""
+    """Return a path relative to a folder.
+
+    Returns only the file name if there is no relative path.
+    """
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     # On Windows there is no relative path between two drives.

@@ -29,8 +29,8 @@ def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> S
     """Return the study file with the models of its run filled in.
 
     - `folder`: the run folder. On a resume, its `plan.json` names the models.
-    - `models_note` of the result: a message to read before the run.
 
+    If no model is named, `models_note` of the result says that the embedded respondent answers.
     Raises InputError for an unknown model, and for a `--key` without a model.
     """
     if options.model is not None or options.custom_provider is not None:

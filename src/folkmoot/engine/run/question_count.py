@@ -1,4 +1,4 @@
-"""Count the questions that a human will get, and find checks without effect."""
+"""Count the questions that a human will get, and find check questions that have no effect."""
 
 # The numbers and the stages come from a dry run with the embedded respondent, as the cost does.
 
@@ -70,7 +70,10 @@ def count_questions(study_file: StudyFile) -> int | None:
 def find_check_problems(
     study_file: StudyFile, estimate: RunEstimate
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return problems and warnings for checks of humans that would have no effect."""
+    """Return problems and warnings about check questions to humans that would have no effect.
+
+    Check questions have a right answer, to find inattentive participants.
+    """
     # A check that is to exclude parts of the run is a problem if the run has no parts. A check in a
     # stage without questions is a problem, but a warning if the dry run was only a sample. A check
     # after a number of questions is a warning if no participant had so many in the dry run.

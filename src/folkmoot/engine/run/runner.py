@@ -209,7 +209,7 @@ def run_study(
 
 
 def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
-    """Return the options to resume a run, with a fork's changed reply."""
+    """Return the options with the changed reply from the run's plan, if the run is a fork."""
     change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
     return replace(options, change=change)
 

@@ -359,11 +359,12 @@ def study_as_it_was_run(
     *,
     with_other_prompts: bool = False,
 ) -> tuple[StudyFile, ModelRouter]:
-    """Return the study file and the model router of a run.
+    """Return the study file and the model router with which a run was made.
 
-    `with_other_prompts`: accept prompts that changed since the run.
+    - `with_other_prompts`: accept prompts that changed since the run.
 
-    Raises NotRebuiltError if this installation cannot rebuild them, or for changed prompts.
+    Raises NotRebuiltError if the study file or the router cannot be restored.
+    Raises NotRebuiltError also for changed prompts.
     """
     # Both are rebuilt from the plan and the manifest of the run.
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")

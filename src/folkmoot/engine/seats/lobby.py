@@ -40,7 +40,10 @@ def is_platform_id(given: str) -> bool:
 
 
 def digest_code(code: str) -> str:
-    """Return the hash of a return code, in which spaces and hyphens do not count."""
+    """Return the hash of the code with which a person can return to their seat.
+
+    Spaces, hyphens and case in the code are ignored.
+    """
     return digest("code", "".join(char for char in code.upper() if char.isalnum())).hex()
 
 
@@ -51,7 +54,10 @@ def digest_visit(visit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """The person in a seat, with hashes of their cookie and return code."""
+    """The person in a seat.
+
+    Only hashes are stored: of the secret in the cookie, and of the code for returning.
+    """
 
     visit: str
     code: str = ""
@@ -89,7 +95,7 @@ class Lobby:
         return next((name for name, who in self.occupants.items() if who.visit == wanted), "")
 
     def find_code(self, code: str) -> str:
-        """Return the seat of the person with this return code, or an empty string."""
+        """Return the seat of the person who was given this code, or an empty string."""
         wanted = digest_code(code)
         return next((name for name, who in self.occupants.items() if who.code == wanted), "")
 
@@ -101,7 +107,11 @@ class Lobby:
         return next(free, "")
 
     def admit(self, name: str, visit: str, code: str) -> None:
-        """Give a free seat to the person with this cookie and return code."""
+        """Give a free seat to a person.
+
+        - `visit`: the secret in the person's cookie.
+        - `code`: the code with which the person can return to the seat.
+        """
         self.occupants[name] = Occupant(digest_visit(visit), digest_code(code))
         self._update_clock()
 

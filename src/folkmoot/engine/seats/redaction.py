@@ -81,7 +81,7 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the number of the word at which this text begins to equal `line`.
+        """Return the number of the word from which this text repeats the beginning of `line`.
 
         Returns None if fewer than `min_characters` characters are equal.
         """
@@ -227,7 +227,11 @@ class RecordedText:
         ignore_case: bool,
         beside: Collection[tuple[int, int]] = (),
     ) -> bool:
-        """Return whether this text occurs in another text at the word number `first`."""
+        """Return whether this text occurs in another text at the word number `first`.
+
+        - `words`: the words of the other text.
+        - `beside`: places in the other text that belong to the human.
+        """
         # The caller has compared the words, so only the characters between them are compared here.
         # A short text counts only as an option, as a whole sentence, or next to one of the places
         # `beside`.
@@ -329,7 +333,9 @@ class Redaction:
                     self.__dict__.pop("_longest_first", None)
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
-        """Record which texts of the human were also given by other speakers.
+        """Exclude texts that other speakers gave as well, since these identify no one.
+
+        - `others`: the texts of the other speakers.
 
         Call this after all texts have been recorded.
         """

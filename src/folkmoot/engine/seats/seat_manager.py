@@ -207,7 +207,7 @@ class SeatManager:
         self._kept = self._changed
 
     async def wait_until_saved(self) -> None:
-        """Wait until all arrivals so far and their link ids are on disk.
+        """Wait until everyone who has arrived so far is recorded on disk.
 
         Raises StorageError if the disk cannot be written.
         """
@@ -453,7 +453,7 @@ class SeatManager:
         self._changed += 1
 
     def note_code(self, seat_state: SeatState) -> None:
-        """Delete the return code of a person who has noted it."""
+        """Delete the code for returning to a seat after the person has written it down."""
         # Pages then hide the code.
         if seat_state.return_code:
             seat_state.return_code = ""

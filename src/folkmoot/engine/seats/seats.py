@@ -72,7 +72,7 @@ class Seat:
 
     @property
     def analysed_part(self) -> str:
-        """The part of the run that the analysis leaves out with this human."""
+        """The part of the run that is left out of the analysis if this human is excluded."""
         return self.part or self.group
 
     @property

@@ -1,6 +1,6 @@
-"""Run the protocol of a finished run again with some prompts changed, inside another run.
+"""Run the protocol of a finished run again, with some prompts changed.
 
-Controls use this module.
+The new requests belong to another run, such as a run of controls.
 """
 
 # The study's own code runs again. A request that the finished run made is answered from its journal
@@ -144,7 +144,7 @@ async def repeat_protocol(
 
 @dataclass(kw_only=True)
 class RepeatedProtocol(RunContext):
-    """The state of a run inside another run, in which a finished protocol runs again."""
+    """The state of a finished run whose protocol is repeated as a part of another run."""
 
     # `repeat_protocol` creates it.
 

@@ -421,7 +421,7 @@ class RunContext:
         return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
-        """Replace old files of the study by the new files of an accepted resume."""
+        """Replace the study's files by the new files that this resume has prepared."""
         # From now on, files are written directly.
         held_files, self.held_files = self.held_files or {}, None
         for target, held_path in held_files.items():
@@ -429,7 +429,7 @@ class RunContext:
                 held_path.replace(target)
 
     def discard_held_files(self) -> None:
-        """Delete the new files of a resume that was not accepted."""
+        """Delete the new files that this resume has prepared."""
         for held_path in (self.held_files or {}).values():
             held_path.unlink(missing_ok=True)
 

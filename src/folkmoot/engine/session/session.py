@@ -100,7 +100,7 @@ class Scope:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The random generator of this scope, which continues with every use."""
+        """The random generator of this scope. Each use draws further numbers."""
         if self._rng is None:
             self._rng = generator(self._run.seed, self.path)
         return self._rng

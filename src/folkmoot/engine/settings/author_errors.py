@@ -76,7 +76,7 @@ def locate_load_error(error: BaseException, path: Path) -> str:
 
 
 def locate_calling_study_code() -> tuple[str, int] | None:
-    """Return file and line in the study code that made this call, or None."""
+    """Return file and line of the innermost study code on the call stack, or None."""
     # The innermost frame counts. Study code is all code outside this package.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and PACKAGE_ROOT in Path(frame.f_code.co_filename).parents:

@@ -77,9 +77,9 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 
 
 def name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
-    """Return a hypothesis with the readable names that its study type has for arms and measure.
+    """Return a hypothesis with readable names for its arms and measure.
 
-    `declared`: the claims of the study type.
+    `declared`: the claims of the study type, which contain the readable names.
     """
     # An arm or measure without such a name keeps its name in the tables.
     same = [claim for claim in declared if is_same_measure(claim, stated)]
@@ -189,7 +189,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:
-    """Return a claim with the data of both arms, or the reason for no data."""
+    """Return a claim with the data of both arms, or the reason why data are missing."""
     return ClaimReader(run).read_sides(claim)
 
 
@@ -203,7 +203,7 @@ class ClaimReader:
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
 
     def read_sides(self, claim: Claim) -> Read:
-        """Return a claim with the data of both arms, or the reason for no data."""
+        """Return a claim with the data of both arms, or the reason why data are missing."""
         # The kind, the unit and the estimand of the claim follow from the table. Subjects count as
         # lost if their measure is unknown or if they did not finish. In a paired claim, subjects
         # that are observed in only one arm count as lost as well.
@@ -339,7 +339,7 @@ def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
 
 
 def side_of(rows: pl.DataFrame) -> Side:
-    """Return the values of one arm, for a claim that is not paired."""
+    """Return the values of one arm, for a claim that compares different participants."""
     return Side.from_values(rows["value"].fill_null(math.nan).to_list(), rows["unit"].to_list())
 
 

@@ -234,7 +234,7 @@ class ControlSettings(BaseModel):
 
     @property
     def stated(self) -> tuple[ControlQuestion, ...]:
-        """The questions that every participant's persona answers."""
+        """The questions to which every participant's persona states an answer."""
         # `confounders` names them.
         if isinstance(self.confounders, str):
             return self.defined_questions if self.confounders == "all" else ()

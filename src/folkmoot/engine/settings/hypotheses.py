@@ -140,7 +140,7 @@ def is_seal_intact(part: Mapping[str, Any]) -> bool:
 
 
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
-    """Return the hypotheses of a run, and why they may be younger than the data.
+    """Return the hypotheses of a run, and a reason to doubt that they precede the data.
 
     The reason is empty if there is no doubt.
     """
@@ -174,7 +174,7 @@ def build_hypotheses_finding(
     """Return the finding that gives each hypothesis its estimate and verdict.
 
     - `declared`: the claims of the study type.
-    - `doubt`: why the hypotheses may be younger than the data, or empty.
+    - `doubt`: a reason to doubt that the hypotheses precede the data, or an empty string.
     """
     # With a doubt, hypotheses are exploratory and get no verdict. Several hypotheses are decided by
     # Holm's method. The table then has two intervals for each: one corrected for their number, and

@@ -39,9 +39,10 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A run in which given tables replace some tables."""
+    """A run that returns other tables in place of some of its own.
 
-    # The given tables leave out answers that participants did not give clearly.
+    `tables`: the other tables, without answers that participants did not give clearly.
+    """
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)
@@ -55,7 +56,10 @@ class StrictRun(RunFolder):
         return self._run.has_table(name)
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """Return a table without unclear answers if there is one, else the run's own table."""
+        """Return the table of this name without unclear answers.
+
+        If no such table was given, returns the run's own table.
+        """
         strict_table = self._tables.get(name)
         return self._run.read_table(name) if strict_table is None else strict_table.collect()
 
@@ -210,9 +214,9 @@ def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) ->
 
 
 def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[str]:
-    """Yield a description of each conclusion that differs in the finding without unclear answers.
+    """Yield a description of each conclusion that changes when unclear answers are left out.
 
-    `strict` is None if that finding cannot be computed.
+    `strict`: the finding without unclear answers, or None if it cannot be computed.
     """
     # A conclusion is one of these: an interval is above zero, below zero, or includes zero; a test
     # is significant, or is not; the text `conclusion` of the finding. If the chart has no line for

@@ -23,9 +23,9 @@ from folkmoot.errors import InputError, Problem
 
 
 class AgreedSource(SourceFileLoader):
-    """A loader that compiles the code that the researcher agreed to."""
+    """A module loader that compiles given source code instead of the file on disk."""
 
-    # The file on disk may have changed since then.
+    # The researcher agreed to this source. The file on disk may have changed since then.
 
     def __init__(self, fullname: str, path: str, source: bytes) -> None:
         super().__init__(fullname, path)

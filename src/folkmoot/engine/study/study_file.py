@@ -326,7 +326,7 @@ def _remove_invalid(
 
 
 def locate_problem(study_file: StudyFile, problem: Problem) -> Problem:
-    """Return a problem that was found after the file was loaded, with its file and line."""
+    """Add the file and the line to a problem that was found after loading the file."""
     path = study_file.path
     if not path.is_file() or _find_file_loader(path) is not None:
         return replace(problem, file=str(path))

@@ -326,7 +326,7 @@ async def ask_for_codes(
 
 
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
-    """Record that a text, its context and its slot values come from the table `texts`."""
+    """Return the text with the table `texts` recorded as the source of all its parts."""
     # Parts that already have recorded sources keep them.
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:

@@ -43,7 +43,7 @@ EMBEDDED_NOTE = (
 
 @dataclass(frozen=True)
 class CoderResult:
-    """The codes that one coder assigned by one codebook."""
+    """The codes that one coder assigned with one codebook."""
 
     # coder, second_coder, rule or person.
     coder_role: str
@@ -63,7 +63,7 @@ class CoderResult:
 
 @dataclass(frozen=True)
 class CodebookResults:
-    """The codes that all coders assigned by one codebook in a run.
+    """The codes that all coders of a run assigned with one codebook.
 
     Findings use `codes_by_text`, and only if `supports_findings` is True.
     """

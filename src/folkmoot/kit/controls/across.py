@@ -26,8 +26,9 @@ def effect_and_drift_over_cells(
 ) -> Finding | None:
     """Return the finding that compares a treatment's effect and side effect between runs.
 
-    `cells`: what each run varies, and its findings. The first is the reference.
-    Returns None if fewer than two kinds of run have control answers.
+    - `cells`: a label for the settings of each run, and its findings. The first is the reference.
+
+    Returns None if fewer than two different settings have control answers.
     """
     found: dict[str, dict[str, list[_Pair]]] = {}
     for specification, findings in cells:

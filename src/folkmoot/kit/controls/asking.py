@@ -123,7 +123,7 @@ def run_controls(
     - `settings`: keys of `controls:` in a study file.
     - `calling`: other keys of a study file, such as a budget.
 
-    Raises InputError if the run is unfinished, has no decisions, or has controls.
+    Raises InputError if the run is unfinished, has no decisions, or already has controls.
     Also raises the errors of `run_study`.
     """
     require_finished(run)
@@ -629,7 +629,7 @@ def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
 
 
 def finished_controls(run: RunFolder) -> Amendment | None:
-    """Return the amendment that names the controls of a run, or None.
+    """Return the amendment that records a run's finished controls, or None.
 
     Raises StorageError if the amendments are unreadable.
     """

@@ -249,7 +249,7 @@ def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
 def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
     """Return where the texts in each request come from.
 
-    The keys are the address and the number of the message.
+    The result maps the request's address and the message's number to the passages.
     """
     # The first request counts, not its re-asks.
     found: dict[str, dict[int, list[Span]]] = {}

@@ -90,7 +90,10 @@ def unit_name(rows: pl.DataFrame) -> str:
 
 
 def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
-    """Return the share of hits with its interval over independent units."""
+    """Return the share of True in `hits`, with its confidence interval.
+
+    `units`: the independent unit to which each hit belongs.
+    """
     # With one answer per unit, or if all answers are hits, the interval is Wilson's over units.
     # Otherwise it is the interval for clustered data.
     if len(set(units)) == len(hits):
@@ -124,9 +127,11 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Choose two questions with the same options for each pair of groups.
+    """Return the two questions to compare for each pair of groups.
 
-    `options`: the options of each question, by its address.
+    - `options`: the options of each question, by its address.
+
+    Both questions have the same options.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}

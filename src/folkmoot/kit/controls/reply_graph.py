@@ -142,7 +142,7 @@ class ReplyGraph:
     def find_quotes(self, texts: Sequence[str], addresses: Collection[str]) -> list[Quote] | None:
         """Return the passages in some texts that quote a reply at one of the addresses.
 
-        Returns None if a quoted part could not be found in a new reply.
+        Returns None if a passage is not found in the reply that it comes from.
         """
         quotes = []
         for number, text in enumerate(texts):
@@ -221,7 +221,10 @@ class ReplyGraph:
 
 
 def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
-    """Return the part of a reply that a prompt quotes, or None if it has none."""
+    """Return the part of a reply that a prompt quotes.
+
+    Returns None if `quoted` is not a part of the reply.
+    """
     text = quoted.strip()
     if text in (reply.reply.strip(), reply.recorded):
         return ReplyPart()

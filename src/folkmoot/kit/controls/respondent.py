@@ -38,7 +38,10 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 
 
 def answer_choice(mind: SimulatedRespondent) -> object:
-    """Return the option that the persona's text states, or else the same option every time."""
+    """Return the option that the persona's text states.
+
+    Otherwise returns the option that this persona always gives.
+    """
     # With the setting `drift`, participants who changed in the conversation give the first option
     # instead.
     options = mind.reading.offered
@@ -61,7 +64,10 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """Return the number that the persona's text states, or else the same number every time."""
+    """Return the number that the persona's text states.
+
+    Otherwise returns the number that this persona always gives.
+    """
     # With the setting `drift`, participants who changed in the conversation give the middle of the
     # range in place of the number that the persona always gives.
     bounds = mind.reading.number_bounds

@@ -124,7 +124,7 @@ def revise_sessions(
     treatments: Treatments,
     language: Language,
 ) -> Revision:
-    """Return a function that replaces texts in the prompts of sessions that are run again."""
+    """Return a function that changes the prompts of sessions while they are run again."""
     # It covers all sessions of `decisions`, and in them the prompts of all participants. So each
     # session is run again only once for each control.
 
@@ -166,7 +166,7 @@ def revise_sessions(
 
 
 def read_finished_run(run: RunFolder) -> FinishedRun | None:
-    """Return a run in a form that its study can repeat.
+    """Return everything that is needed to repeat a run with its study's code.
 
     Returns None if humans took part or the study has changed.
     """
