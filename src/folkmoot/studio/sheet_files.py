@@ -146,7 +146,7 @@ def _drop_downs(sheet: Worksheet) -> dict[str, tuple[str, ...]]:
 def write_sheet_values(path: Path, before: Rows, after: Rows) -> None:
     """Write the changed cells into a workbook.
 
-    Raises InputError if that is not possible.
+    Raises InputError if the workbook cannot be written.
     """
     # A cell has changed if its text in `after` differs from that in `before`.
     changes = {name: rows for name, rows in after.items() if rows != before.get(name)}

@@ -87,7 +87,7 @@ class SchemaReading:
     fields_for_people: Mapping[str, FieldForPeople]
 
     def find_wording(self, name: str) -> FieldForPeople | None:
-        """Return the wording for humans of the field with this HTML name.
+        """Return the words that a human reads for the field with this HTML name.
 
         Returns None if the field has no title or options for humans.
         """

@@ -393,7 +393,7 @@ def embed_sentence(sentence: str) -> str:
 def give_reason(
     mind: SimulatedRespondent, opinion: Opinion, side: str, skip: int = 0, kind: str = "reasons"
 ) -> str:
-    """Return one reason for the product or against it."""
+    """Return one argument for or against the product."""
     # `side` is `pro` or `con`.
     # The reason is about the strongest concern for this side, after the first `skip` ones.
     # Sometimes it quotes a claim of the material instead. `kind` names a set of sentences in
@@ -564,8 +564,8 @@ _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 
 
 def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return how the coder reads one answer."""
-    # The fields of `OpinionReading`. The coder counts the words for and against the product.
+    """Return the coder's answer about one utterance, as the fields of `OpinionReading`."""
+    # The coder counts the words for and against the product.
     passages = [passage for passage in talk_passages(mind) if passage.source.speaker != MODERATOR]
     current = [passage for passage in passages if passage.text == mind.reading.about]
     text = current[-1].text if current else ""

@@ -1,4 +1,4 @@
-"""Texts for prompts that record their source, for one group and one concept."""
+"""Texts that record their source, for the prompts of one group and one concept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Where(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DiscussionTexts:
-    """Builds texts for prompts that record their source, for one group and one concept."""
+    """Builds texts that record their source, for the prompts of one group and one concept."""
 
     # The settings for this concept (`DiscussionConfig.for_stimulus`).
     config: DiscussionConfig

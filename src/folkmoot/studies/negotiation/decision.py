@@ -71,7 +71,7 @@ def format_contract(
 def parts_of(turn: str) -> dict[str, str]:
     """Return the five parts of an explanation by heading, such as "Conflict".
 
-    The result is empty if the text does not have all five in their order.
+    The result is empty unless the text has all five parts in the right order.
     """
     parts = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
     return parts if tuple(parts) == PARTS else {}
@@ -252,7 +252,7 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
 def lexicon_terms() -> tuple[str, ...]:
     """Return the terms in lexicon.yaml.
 
-    Raises ValueError if a strategy id or an operator of the strategy table is missing.
+    Raises ValueError if lexicon.yaml lacks a strategy id or an operator.
     """
     terms = tuple(str(term) for term in packaged_yaml(__file__, "lexicon.yaml"))
     pattern = _terms_pattern(terms)
@@ -537,7 +537,7 @@ class Negotiation:
         return sorted(names, key=lambda name: uniform_values(*draw_key, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
-        """Return the members who take part, in the order of mediator prompts."""
+        """Return the members who take part, in a random order for prompts to the mediator."""
         by_id = {member.id: member for member in self.heard_members}
         return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
 

@@ -146,7 +146,7 @@ def _dialogue_lines(slot_decision: SlotDecision) -> list[dict[str, str]]:
 
 
 def decision_trail(case: Negotiation, slot_decision: SlotDecision) -> dict[str, object]:
-    """Return the audit trail of a decision for JSON, in chronological order."""
+    """Return the audit trail of a decision as JSON data, in chronological order."""
     names = case.group.names_by_member
     return {
         "source": slot_decision.source,

@@ -194,7 +194,7 @@ class Proposal:
     def line_origin(self, part: str, author: str = "") -> Origin:
         """Return where an utterance in the mediator's reply comes from.
 
-        - `part`: the part of the reply that contains it.
+        - `part`: the part of the reply that contains the utterance.
         - `author`: the id of the speaker who wrote it.
         """
         return Origin(self.address, part, author, self.finish)

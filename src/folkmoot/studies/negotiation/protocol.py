@@ -570,7 +570,7 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 
 
 class Talks(NamedTuple):
-    """The texts of one session for the coders."""
+    """The texts of one session that the coders read."""
 
     # The stated preferences.
     wishes: tuple[coding.TextToCode, ...] = ()
@@ -581,7 +581,7 @@ class Talks(NamedTuple):
 
 
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
-    """Return the texts of one session for the coders."""
+    """Return the texts of one session that the coders read."""
     # If there is no feedback, C4 and C5 share one dialogue. It is then coded only once, under C4.
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:

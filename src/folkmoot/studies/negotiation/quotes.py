@@ -1,4 +1,4 @@
-"""Texts for prompts that record their source."""
+"""Texts that record their source, for use in prompts."""
 
 from __future__ import annotations
 

@@ -546,7 +546,7 @@ def decision_rows(
     unknown: Mapping[str, str],
     covered: Mapping[str, float],
 ) -> Iterator[Row]:
-    """Yield the rows of all tables about one decision.
+    """Yield all rows about one decision, for several tables.
 
     - `satisfaction`: the known values, by member id.
     - `unknown`: why the other values are unknown, by member id.

@@ -79,7 +79,7 @@ class RoundRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Meeting:
-    """One discussion before it starts."""
+    """The plan of one discussion: its residents, level and models."""
 
     id: str
     set: ResidentSet
@@ -156,7 +156,7 @@ class Meeting:
         }
 
     def round_numbers(self, round: int) -> dict[str, int]:
-        """Return the number of a round and the number of rounds, for prompts."""
+        """Return which round it is and how many rounds there are, for prompts."""
         rounds = quote_value(self.round_count, "value", "study.rounds")
         return {"round": quote_round(round), "rounds": rounds}
 
@@ -410,7 +410,7 @@ class HallSpeakers:
     def reading_context(
         self, me: str, *, round: int = 2, stance: str = "", think: bool = True, max_items: int = 0
     ) -> AskContext:
-        """Return what is needed to read an answer of the speaker with id `me`."""
+        """Return the context in which an answer of the speaker `me` is read."""
         meeting = self.meeting
         return AskContext(
             self.ids, me, round, stance, think, max_items, meeting.names_by_id, meeting.set.options
@@ -477,7 +477,7 @@ def count_residents(meeting: Meeting) -> int:
 
 
 def longest_reply(config: TownHallConfig, model: str) -> int:
-    """Return the limit of a shared reply in tokens."""
+    """Return the maximum length of a reply for several residents, in tokens."""
     # The study file and the model each have a limit, and the lower limit counts.
     limit = catalog.max_output_tokens(model, config.endpoints)
     return min(config.longest_shared_reply, limit or config.longest_shared_reply)

@@ -532,7 +532,7 @@ def _iterate_estimates(figures: Json) -> Iterator[Json]:
 
 
 class CodedConcern(NamedTuple):
-    """One resident's concern after coding."""
+    """One resident's concern with the codes that the coder gave it."""
 
     id: str
     level: str

@@ -40,7 +40,7 @@ from folkmoot.studies.town_hall.stages import (
 
 
 async def run_protocol(session: Session[TownHallConfig]) -> None:
-    """Hold all discussions of a run and code the residents' concerns."""
+    """Hold all discussions of a run, and let the coder read what became of residents' concerns."""
     meetings = await draw_residents_and_seats(session)
 
     async def hold_and_select_texts(scope: Scope, meeting: Meeting) -> list[TextToCode]:
@@ -103,7 +103,7 @@ async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Mee
 
 
 def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, object]:
-    """Return the drawn design for the pre-registered plan."""
+    """Return the drawn residents, orders and models as JSON data for the pre-registered plan."""
     return {
         "residents": {
             f"set{resident_set.number:02d}": [

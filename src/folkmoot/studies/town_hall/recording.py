@@ -624,7 +624,7 @@ CONCERN = "concern"
 
 
 def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
-    """Return the texts in which the coder reads what became of residents' concerns."""
+    """Return one text about each sampled resident's concern, for the coder."""
     # These are the vulnerable residents and a random sample of equally many general residents. The
     # sample depends on the seed and not on the level. A resident without a statement has no text.
     meeting = discussion.meeting

@@ -186,7 +186,7 @@ def _last_key(passage: Passage) -> str:
 
 
 def public_statements(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the public utterances round by round, each once."""
+    """Return the distinct public utterances, sorted by round."""
     passages = {
         passage.source.id: passage
         for passage in of_kind(mind.reading.passages, "utterance")
@@ -293,7 +293,7 @@ class PlayedResident:
     def view_of_plan(self, title: str = "stance") -> float:
         """Return the resident's support for the plan, from −1 to 1.
 
-        `title`: the name of the question. Each name has its own leaning.
+        `title`: the name of the question. The support depends on it.
         """
         # Support is higher if other speakers named the resident.
         naming_effect, leaning = (

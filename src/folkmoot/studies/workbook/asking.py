@@ -138,7 +138,7 @@ def _fill_prompt(
 
 
 def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionParticipant | str]:
-    """Return the speakers of a task in speaking order, without those with an empty prompt."""
+    """Return the speakers who get a prompt that is not empty, in speaking order."""
     # A prompt such as `{% if give_1 > 5 %}Why?{% endif %}` can be empty. The answer is then
     # recorded as missing with the reason `EMPTY_PROMPT`.
     speakers: list[SessionParticipant | str] = []

@@ -30,7 +30,7 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield each answer of a participant as a decision."""
+    """Yield a `Decision` for each answer of a participant."""
     # The exposure results check which texts the prompt held.
     workbook = WorkbookConfig.model_validate(run.config).workbook
     treatments = {

@@ -54,7 +54,7 @@ class UnknownName(ExpressionProblem):
 
 
 class Figure(QuotedFloat):
-    """A number with its source, printed without rounding noise."""
+    """A number that records its source and is printed without rounding noise."""
 
     # 0.3, not 0.30000000000000004.
 
@@ -70,7 +70,7 @@ class Figure(QuotedFloat):
 
 
 class Truth(QuotedInt):
-    """A boolean with its source."""
+    """A boolean that records its source."""
 
     # It compares as 1 or 0 and prints as True or False.
 
@@ -79,7 +79,7 @@ class Truth(QuotedInt):
 
 
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
-    """Return a value for placeholders that records its source.
+    """Return a copy of a value that records its source, for use in placeholders.
 
     `recorded`: the value as the tables contain it.
     """

@@ -69,7 +69,7 @@ _RANK = {
 
 
 def load_workbook_config(path: Path) -> WorkbookConfig:
-    """Return the study file of a workbook.
+    """Read a workbook and return its configuration.
 
     Raises InputError with all problems of the workbook.
     """
@@ -133,7 +133,7 @@ def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
 
 
 def limit_sessions(config: WorkbookConfig, session_limit: int) -> WorkbookConfig:
-    """Return the study file with at most `session_limit` sessions of each experiment."""
+    """Return a configuration with at most `session_limit` sessions of each experiment."""
     return config.model_copy(update={"first_sessions": session_limit})
 
 

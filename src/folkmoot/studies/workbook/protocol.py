@@ -128,7 +128,7 @@ def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionP
 
 
 def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple[TaskInPlay, ...]:
-    """Return the tasks of a session in order."""
+    """Return the tasks in the order in which a session asks them."""
     # The order is the same in all experiments.
     # The path holds the session's number and not the experiment, so all experiments share the
     # order.

@@ -160,7 +160,7 @@ class SessionState:
         return self.experiment.workbook.settings.reveal_private
 
     def messages_left(self) -> int:
-        """Return how many messages may follow until the session reaches its limit."""
+        """Return how many more messages the session allows."""
         limit = self.experiment.workbook.settings.max_conversation_length
         # Without a limit, return a number above the length of any session.
         return limit - self.messages if limit is not None else 1_000_000

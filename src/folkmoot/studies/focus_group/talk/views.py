@@ -1,6 +1,6 @@
 """Find the product and the views of others in a prompt, for the embedded respondent.
 
-A view is a first-person sentence with a word for or against the product.
+A view is a word for or against the product in a first-person sentence.
 """
 # The module `respondent` forms opinions from them.
 

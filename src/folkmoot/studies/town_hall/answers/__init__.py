@@ -4,7 +4,7 @@
 - `outcome`: moderation, ballot, votes, closing text and satisfaction.
 - `shared_replies`: replies for several residents.
 - `records`: the base class of all answers.
-- `options`: the options of fields with a fixed list.
+- `options`: the options of fields that allow only listed values.
 - `calls`: the record of each answer.
 - `heard_statements`: the statements that the embedded respondent reads.
 - `repairs`: corrections of replies before they are validated.

@@ -153,7 +153,7 @@ def parse_whole_number(raw: object, top: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class AskContext:
-    """What is needed to read the answer to a question."""
+    """The context in which an answer is read, such as the known ids and names."""
 
     # All residents.
     ids: Sequence[str] = ()

@@ -407,7 +407,7 @@ def as_integer(cell: Cell | None) -> int | None:
 def as_number(cell: Cell | None) -> float | None:
     """Return the finite number in a cell.
 
-    Returns None if the cell holds no such number or a boolean.
+    Returns None if the cell holds a boolean or no such number.
     """
     if cell is None or isinstance(cell.value, bool):
         return None

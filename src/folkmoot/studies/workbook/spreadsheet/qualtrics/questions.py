@@ -398,7 +398,7 @@ class FormMaker:
         return QuestionForm(tuple(items))
 
     def slider(self, question: Question) -> QuestionForm | None:
-        """Return the tasks of sliders: a number on a scale for each item.
+        """Return a task for each slider of a question. The answer is a number on the scale.
 
         Returns None if the question has no items or an impossible scale.
         """
@@ -424,7 +424,7 @@ class FormMaker:
         )  # fmt: skip
 
     def constant_sum(self, question: Question) -> QuestionForm | None:
-        """Return the tasks of numbers that must add up to a total.
+        """Return a task for each item of a question with numbers that add up to a total.
 
         Returns None if the question has no items or an impossible total.
         """
@@ -442,7 +442,7 @@ class FormMaker:
         )  # fmt: skip
 
     def rank_order(self, question: Question) -> QuestionForm | None:
-        """Return the tasks of a ranking: a number for each item.
+        """Return a task for each item of a ranking. The answer is the rank.
 
         Returns None if the question has no items.
         """
