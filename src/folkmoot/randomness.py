@@ -57,7 +57,7 @@ def open_interval_value(eight_bytes: bytes) -> float:
 
 
 def limit_to_one_thread() -> AbstractContextManager[object]:
-    """Context manager: the numeric libraries use one thread."""
+    """Return a context manager that limits the numeric libraries to one thread."""
     # Only libraries that are already imported are limited.
     return cast("AbstractContextManager[object]", _thread_pools(len(sys.modules)).limit(limits=1))
 

@@ -1,6 +1,6 @@
 """Compare the texts in prompts with the texts recorded at their sources.
 
-Study authors can use the checks for their own study types.
+Study authors can call these functions for their own study types.
 """
 # A span of the table `provenance` names a row of another table as the source of a text.
 

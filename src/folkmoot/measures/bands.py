@@ -91,7 +91,7 @@ def sentence(what: str, value: float, band: Band) -> Sentence:
 
 
 def show(value: float, band: Band) -> str:
-    """Return a value as text in the unit of its benchmark."""
+    """Format a value in the unit of a benchmark."""
     if not math.isfinite(value):
         return "unknown"
     if band.unit == "share":

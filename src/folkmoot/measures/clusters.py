@@ -65,7 +65,7 @@ def cluster_option(
     max_k: int = 6,
     seed: int = 42,
 ) -> list[int]:
-    """Return the cluster of each member, counted from 0, shape (n,).
+    """Return a cluster number for each member, from 0, shape (n,).
 
     - `vectors`: the members, shape (n, d).
     """
@@ -240,7 +240,7 @@ def bootstrap_stability(
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A flat map of vectors: coordinates (n, 2) and the share of variance of each axis."""
+    """A flat map of vectors: coordinates (n, 2), and the share of variance per axis."""
 
     coordinates: FloatArray
     # If the sum is small, the map distorts distances.
@@ -304,7 +304,8 @@ def opinion_groups(matrix: NDArray[np.float64]) -> list[int | None]:
 
     - `matrix`: votes, shape (participants, comments). NaN marks an unseen comment.
 
-    None for a participant with too few votes. All are None if all votes are alike.
+    The group is None for a participant with too few votes. It is None for all participants if all
+    votes are alike.
 
     Source: the method of Polis, Small et al. (2021), doi:10.6035/recerca.5516.
     """

@@ -28,7 +28,10 @@ SIDES = ("against", "undecided", "for")
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """Pairs of human answers. All sequences have the same order and length."""
+    """Human answers before and after, with one entry for each person and item.
+
+    All sequences have the same order and length.
+    """
 
     persons: Sequence[str]
     items: Sequence[str]

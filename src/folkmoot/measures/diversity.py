@@ -195,7 +195,7 @@ def total_variation(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
-    """Return how much the shares of two samples differ by chance.
+    """Return the total variation that two samples of this size reach by chance.
 
     - `first`, `second`: the counts of the two samples, shape (k,).
     """
@@ -216,7 +216,7 @@ def _paired_distributions(first: ArrayLike, second: ArrayLike) -> tuple[FloatArr
 
 
 def esteban_ray(counts: ArrayLike) -> float:
-    """Return how polarised choices between options are: 0 if all are equal, at most .25.
+    """Return how polarised choices are, from 0 (all choose the same option) to .25.
 
     - `counts`: the number of choices of each option, shape (k,).
 

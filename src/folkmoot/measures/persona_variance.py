@@ -56,7 +56,7 @@ def intraclass_correlation(
 def explained_share(
     answers: Sequence[str | float], values: Sequence[Hashable], units: Sequence[Hashable]
 ) -> Estimate:
-    """Return which share of the variance of answers an attribute explains, with an interval.
+    """Return the share of variance in answers that an attribute explains, with an interval.
 
     - `answers`: one answer of each participant, shape (n,).
     - `values`: the value of the attribute, shape (n,).

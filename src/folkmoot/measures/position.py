@@ -26,7 +26,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class PositionEffects:
-    """How much more often an option is chosen at each place of the list."""
+    """How each place in the list changes the chance that an option is chosen."""
 
     # Places count from 1.
 

@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
 
 class Fidelity(NamedTuple):
-    """How well simulated effects on a number of items agree with the effects in people."""
+    """How well simulated effects on several items agree with the effects in people."""
 
     items: int
     correlation: float

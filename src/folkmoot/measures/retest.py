@@ -42,7 +42,7 @@ class Repeat:
 def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
     """Return how far two answers of the same participant agree beyond chance.
 
-    - `repeats`: all choices, or all numbers.
+    - `repeats`: either only choices or only numbers.
     """
     # κ for choices (`kappa_of_possible`) and r for numbers (`correlation_with_oneself`).
     columns = [(r.first, r.last, r.question, r.unit) for r in repeats]
@@ -66,7 +66,7 @@ def convergence_p(
 
     - `retest`: for each group the answers to a retest before the conversation.
     - `after`: for each group the answers of the same participants after it.
-    - `rng`: swaps the two answers of random participants.
+    - `rng`: selects participants at random, so that their two answers are swapped.
 
     The result is 1 if all participants give the same answer twice, and NaN if there are no groups.
     """

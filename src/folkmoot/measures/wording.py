@@ -1,4 +1,4 @@
-"""The phrases for results, in one table, and the one function that makes sentences from them.
+"""The table of phrases for results, and the function that makes sentences from them.
 
 `word` returns a sentence. `PHRASES` has one part for each kind of result.
 """
@@ -72,7 +72,7 @@ def label_illustration(units: str, says: str) -> str:
 
 
 def join_sentences(sentences: Iterable[Sentence | None], between: str = " ") -> Sentence:
-    """Join sentences, without those that are empty or None."""
+    """Join the sentences that are not empty or None."""
     return Sentence(between.join(filter(None, sentences)))
 
 

@@ -53,7 +53,7 @@ def load_environment(start: Path | None = None) -> dict[str, str]:
 
 
 def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
-    """Return the name and value of the first environment variable with a key of this model.
+    """Return the name and value of the first environment variable with a key for this model.
 
     Returns None if no such variable is set.
     """

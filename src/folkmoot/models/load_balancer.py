@@ -34,7 +34,7 @@ class LoadBalancer:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about what the models turned out not to support."""
+        """One sentence for each feature that a model was found to lack."""
         return [note for server in self._servers for note in getattr(server, "notes", ())]
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:

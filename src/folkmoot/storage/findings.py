@@ -198,7 +198,7 @@ class Finding:
 
     @property
     def counted(self) -> str:
-        """The number and noun of the units, such as "3 groups"."""
+        """The number of units with their noun, such as "3 groups"."""
         # Also "1 draw of the summaries".
         noun, space, rest = self.unit.partition(" ")
         return f"{self.units:,} {noun}{'s' * (self.units != 1)}{space}{rest}"

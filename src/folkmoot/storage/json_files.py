@@ -23,7 +23,7 @@ _SCALAR_TYPES = (float, int, bool, np.number, np.bool_, type(None))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file by a text, or leave it unchanged if the write fails."""
+    """Replace the content of a file. If the write fails, the old content remains."""
     # UTF-8 with line feeds.
     write_bytes(path, text.encode())
 
@@ -37,7 +37,7 @@ def write_json(path: Path, data: object) -> None:
 
 
 def write_content(path: Path, content: object) -> None:
-    """Write a file of a study. A text is written unchanged, other data as JSON."""
+    """Write a text unchanged, or other data as JSON, to a file."""
     if isinstance(content, str):
         write_text(path, content)
     else:

@@ -30,7 +30,7 @@ COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The planned parts of a run, such as its sessions, and its complete parts."""
+    """The planned parts and the complete parts of a run. A part is, for example, a session."""
 
     # The column that holds the name of the part.
     column: str
@@ -213,7 +213,7 @@ def parts_of(
 ) -> Parts:
     """Return the parts of a run, and which of them are complete.
 
-    - `planned`: the part, the key of one of its rows, and the condition or an empty string.
+    - `planned`: (part, key of one of its rows, condition or "") for each planned part.
     - `recorded`: the keys of the rows that exist.
     """
     # A part is complete if all its rows exist.

@@ -183,7 +183,7 @@ class RunFolder:
 
     @property
     def mark_of_files(self) -> str:
-        """The label in the files of the study, which says who has answered so far.
+        """Who has answered so far, as a label for the files of the study.
 
         It is an empty string if only models answered.
         """

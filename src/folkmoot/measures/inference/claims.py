@@ -68,7 +68,7 @@ MISSING = "Subjects of whom the measure is not known are left out, counted, and 
 
 
 def is_same_comparison(earlier: Mapping[str, object], present: Mapping[str, object]) -> bool:
-    """Return whether two claims, as dictionaries, differ at most in their wording."""
+    """Return whether two claims, given as dictionaries, make the same comparison."""
     # Fields that `earlier` does not have were added by a newer version and are ignored.
     return all(
         present.get(name) == value for name, value in earlier.items() if name not in WORDING_FIELDS

@@ -242,7 +242,7 @@ class BiasReduced:
 
     @property
     def df(self) -> float:
-        """The degrees of freedom: the smaller number of the two."""
+        """The smaller of the two numbers of degrees of freedom."""
         return min(self.df_independent, self.df_alike)
 
 

@@ -65,7 +65,7 @@ class Estimate:
 
 
 def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float, float]:
-    """Return the bias-corrected value and its standard error by the jackknife.
+    """Compute a bias-corrected value and its standard error with the jackknife.
 
     - `whole`: the value from all units.
     - `without`: for each kind of unit, the value without one unit of this kind, shape (m,).
@@ -87,7 +87,7 @@ def finite_or_none(number: float) -> float | None:
 
 
 def format_percent(share: float, digits: int = 0) -> str:
-    """Return a share in percent as text.
+    """Format a share in percent.
 
     format_percent(0.159)  # "16 %"
     """
@@ -100,7 +100,7 @@ def format_percent(share: float, digits: int = 0) -> str:
 
 
 def format_points(difference: float, digits: int = 0) -> str:
-    """Return a difference of shares in points as text.
+    """Format a difference of shares in percentage points.
 
     format_points(0.123)  # "+12 points"
     """
@@ -113,7 +113,7 @@ def format_points(difference: float, digits: int = 0) -> str:
 
 
 def points_span(low: float, high: float, margin: float = 0.0) -> str:
-    """Return the interval of a difference of shares as text.
+    """Format the interval of a difference of shares in percentage points.
 
         points_span(-0.06, 0.02)  # "−6 to +2"
 
@@ -147,7 +147,7 @@ def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -
 
 
 def format_span(low: float, high: float) -> str:
-    """Return the interval of a share in percent as text.
+    """Format the interval of a share in percent.
 
     format_span(0.28, 0.39)  # "28 to 39 %"
     """

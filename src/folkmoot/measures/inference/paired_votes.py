@@ -84,7 +84,7 @@ def bowker(table: IntArray) -> Test:
 
 
 def stuart_maxwell(table: IntArray) -> Test:
-    """Return Stuart and Maxwell's test: did the total votes of options change between two votes?
+    """Return Stuart and Maxwell's test: did the number of votes per option change?
 
     - `table`: first votes in rows and second votes in columns, shape (k, k).
 
@@ -130,7 +130,7 @@ def paired_shares(
     """Return the difference of two shares over the same participants, second minus first.
 
     - `both`: participants with a yes in both conditions.
-    - `first`, `second`: participants with a yes in this condition only.
+    - `first`, `second`: participants with a yes in only the first or only the second condition.
     - `neither`: participants without a yes.
 
     Raises ValueError without participants.

@@ -120,7 +120,7 @@ def logistic(
 
 
 def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Design:
-    """Return the matrix of a regression.
+    """Return the design matrix of a regression.
 
     - `columns`: numbers or texts without missing values.
     - `reference`: the reference level of each column of texts.

@@ -99,7 +99,7 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 
 
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
-    """Test one claim over several ways to ask a question or analyse the data, taken together.
+    """Test one claim jointly over several ways to ask a question or analyse the data.
 
     - `sides`: for each way, the data of both conditions.
     - `alpha`: the level of the tests. Give a smaller one if several claims are judged.

@@ -88,7 +88,7 @@ class WordVectors:
         return rows.astype(np.float32), Usage(token_count, 0, 0)
 
     async def close(self) -> None:
-        """Do nothing, because the runs of a process share the vectors."""
+        """Do nothing, because all runs in this process share the vectors."""
 
 
 def provider(settings: ProviderSettings) -> WordVectors:

@@ -157,7 +157,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
 
 
 class AnthropicProvider(ChatProvider):
-    """A provider for one server with the Anthropic wire format."""
+    """A provider that calls one server in the Anthropic wire format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         base = ensure_version(settings.base_url or BASE_URL, "/v1")

@@ -120,7 +120,7 @@ class CapabilityCache:
     """The known capabilities of the models at one endpoint.
 
     - `default_capabilities`: function from a model to its initial capabilities.
-    - `notes`: a sentence about each capability that a model turned out to lack.
+    - `notes`: one sentence for each feature that a model was found to lack.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
-    """Return the schema in the strict form of the vendors, and True if this succeeded."""
+    """Return the schema in the strict form of the vendors, and whether this was possible."""
     # In strict form, every object is closed and every property is required. A mapping with free
     # keys cannot be closed.
     is_strict = True

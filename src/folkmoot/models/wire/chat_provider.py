@@ -21,7 +21,7 @@ MAX_CAPABILITY_RETRIES = 6
 
 
 class ChatProvider(ABC):
-    """The base class of providers for one server of a wire format."""
+    """The base class of providers that call one server in a wire format."""
 
     # The vendor's batch API at this server.
     batches: BatchApi
@@ -32,7 +32,7 @@ class ChatProvider(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about what the models turned out not to support."""
+        """One sentence for each feature that a model was found to lack."""
         return self._capability_cache.notes
 
     @abstractmethod

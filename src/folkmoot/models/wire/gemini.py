@@ -126,7 +126,7 @@ def decode_embeddings(
 
 
 class GeminiProvider(ChatProvider):
-    """A provider for one server with the Gemini wire format."""
+    """A provider that calls one server in the Gemini wire format."""
 
     # The key is sent in a header and never in the URL, because URLs are logged.
 

@@ -119,7 +119,7 @@ class HttpClient:
     async def post_json(self, path: str, body: Mapping[str, object]) -> HttpResponse:
         """Post a JSON body and return the response.
 
-        Raises TransientError for a time-out, or if a server that answered before cannot be reached.
+        Raises TransientError for a time-out, or if the server answered earlier and is unreachable.
         Raises FatalModelError if no server ever answered at the base URL. Raises RefusedError for a
         response that is too large.
         """
@@ -194,8 +194,8 @@ class HttpClient:
     def read(
         self, decode: Callable[[int, Mapping[str, str], bytes], R], response: HttpResponse
     ) -> R:
-        """Return the response decoded by `decode`."""
-        # API keys are removed from the text of errors that `decode` raises.
+        """Decode a response, and remove API keys from any error message."""
+        # The errors are those that `decode` raises.
         try:
             return decode(*response)
         except ModelError as error:
@@ -344,7 +344,7 @@ def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float 
 
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate limits in the headers of a response, times in seconds."""
+    """Return the rate limits in the headers of a response, with times in seconds."""
     # The names begin with `requests` or `tokens` and end with `_limit`, `_remaining` or `_reset`
     # (seconds until the full limit is available).
     hints: dict[str, float] = {}

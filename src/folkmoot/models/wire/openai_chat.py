@@ -182,7 +182,7 @@ def decode_embeddings(
 
 
 class OpenAIProvider(ChatProvider):
-    """A provider for one server with the OpenAI wire format."""
+    """A provider that calls one server in the OpenAI wire format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         key = settings.api_key

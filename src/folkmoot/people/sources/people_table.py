@@ -147,7 +147,7 @@ def holds_answers(columns: Sequence[str]) -> bool:
 def people_in_answers(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Return a table with one row for each person who answered.
 
-    - `first_answers`: one sentence for each answered item.
+    The column `first_answers` holds one sentence for each answered item.
 
     Raises InputError if a row names no person or contradicts an earlier row.
     """

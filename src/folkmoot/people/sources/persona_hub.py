@@ -192,7 +192,7 @@ def _language_identifier() -> LanguageIdentifier:
 
 
 def cache_path(url: str = URL, cache_dir: Path | None = None) -> Path:
-    """Return the path at which the downloaded file of a URL is kept."""
+    """Return the path for the downloaded file of a URL."""
     name = hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
     return (cache_dir or user_cache_dir()) / f"personas-{name}.jsonl"
 

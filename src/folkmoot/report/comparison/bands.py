@@ -30,7 +30,7 @@ SECTION = "Human bands"
 
 
 def published_bands() -> Finding:
-    """Return the benchmarks that Folkmoot ships, with their sources."""
+    """Return the finding on the benchmarks that Folkmoot ships, with their sources."""
     bands = [*human_bands().values()]
     rows = [
         {

@@ -375,7 +375,7 @@ def effects_by_claim(
 ) -> dict[str, dict[str, Result]]:
     """Return the effect of each claim in each run.
 
-    The keys are the claim in words and the name of the run.
+    The outer keys are claims in words. The inner keys are names of runs.
     """
     # A run that lacks a condition of the claim has no entry for this claim.
     found: dict[str, dict[str, Result]] = {}

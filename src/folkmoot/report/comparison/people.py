@@ -1,4 +1,4 @@
-"""Compare human answers with a run, and correct the run's estimates by the human answers."""
+"""Compare human answers with a run, and correct the run's estimates with the human answers."""
 # The column `participant` of the file matches humans with simulated participants. This works for
 # personas that were made from a survey, because they keep the ids of its respondents. Files without
 # matching ids are compared as separate samples.

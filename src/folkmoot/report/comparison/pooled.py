@@ -76,7 +76,7 @@ def findings_of_cells(grid: RunGrid) -> CellFindings:
 
 
 def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Finding]:
-    """Return the findings over the finished runs of a grid.
+    """Return the findings from all finished runs of a grid together.
 
     `cells`: the findings of these runs, if the caller has computed them.
     Raises InputError if no run has finished or has usable results.

@@ -111,7 +111,7 @@ def claim_power(
     expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """Return the finding on each primary claim's power and the units that it needs.
+    """Return the finding on the power of each primary claim, and how many units it needs.
 
     - `expected`: the expected difference of each claim, or None.
     - `iccs`: the assumed intraclass correlations.

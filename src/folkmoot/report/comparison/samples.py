@@ -53,7 +53,7 @@ PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_
 
 @dataclass(frozen=True)
 class Sample:
-    """A run, or a file of human answers, as comparisons use it."""
+    """A run or a file of human answers, in the form that comparisons read."""
 
     name: str
     # The study type, or "people" for a file.

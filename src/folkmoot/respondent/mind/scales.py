@@ -37,7 +37,7 @@ def is_unsure(option: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
-    """Return the number of each answer on a rating scale.
+    """Return the position of each answer on a rating scale, as a number.
 
     Returns () if the answers form no scale.
     """

@@ -1,6 +1,6 @@
 """Participants, their recruitment, their clusters, and the state that the phases share.
 
-The personas of a run are written to `personas.json` in its folder. A resume reads them from there.
+The personas of a run are written to `personas.json` in its folder. A resumed run reads them there.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Participant:
         return replace(self, **changes)
 
     def with_answer(self, name: str, answer: object) -> Participant:
-        """Return a copy with this answer."""
+        """Return a copy in which the field `name` holds this answer."""
         # If the answer is missing, the copy holds its reason in `missing_answers`.
         if not isinstance(answer, Missing):
             return replace(self, **{name: answer})  # type: ignore[arg-type]

@@ -94,7 +94,7 @@ async def ask_confidence_and_ranking(
     vote_prompt: VotePrompt,
     when: str,
 ) -> Participant:
-    """Return a copy with the confidence and the ranking that the study file asks for."""
+    """Ask for confidence and ranking if the study wants them, and return the new record."""
     # The history of `vote_prompt` contains the vote. `when` is `before` or `after`, as in the field
     # `confidence_before`.
     speaker = participant.speaker(vote_prompt.system)
@@ -178,7 +178,7 @@ async def ask_restatement(
 
 
 def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with the option that each participant is to restate."""
+    """Return the state in which each participant has an option to restate."""
     # After a dialogue this is the option that the moderator argued for. For participants without a
     # dialogue it is the option with the most votes, apart from the participant's own choice.
     if not config.restatement:
@@ -372,7 +372,7 @@ async def final_vote(
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Give the page of summaries to each participant who reads summaries."""
+    """Give the page of summaries to each participant in a condition with summaries."""
     # If a model wrote the summaries several times, each reader gets one version.
 
     # Many readers share a draw and an order, so each page is rendered and stored once.

@@ -532,7 +532,7 @@ def reply_finding(concept: Concept) -> Finding:
 
 
 def talk_time(concept: Concept) -> Finding | None:
-    """Return the finding on how evenly participants share the talk, or None without speech."""
+    """Return the finding on how evenly participants share the talk, or None if no one spoke."""
     talk = concept.utterances.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )
@@ -654,8 +654,8 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Return the finding on how well positions agree with coded statements, or None."""
-    # None without codes, or with fewer than two coded statements.
+    """Return the finding on whether positions and coded statements agree, or None without codes."""
+    # None also with fewer than two coded statements.
     codings = concept.codes.get("opinion")
     if codings is None or codings.primary_coder is None:
         return None

@@ -377,7 +377,7 @@ class Participant:
         )
 
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
-        """Return whether the participant answers a question."""
+        """Decide at random whether the participant answers a question."""
         # Addressed participants always answer. The probability of others depends on extraversion.
         # A number is drawn for all, so that addressing one participant does not change later draws.
         chance = speaking_probability(self.persona.traits.extraversion)

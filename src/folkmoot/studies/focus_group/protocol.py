@@ -1,4 +1,4 @@
-"""The protocol of a focus group: recruit, hold and record all discussions, code the answers."""
+"""The protocol of a focus group: recruit participants, hold discussions and code answers."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def _home_shares() -> Array:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The occupations of the population, with the shares of their workers."""
+    """The occupations of the population, with the share of workers in each."""
 
     # One name and one title for each occupation.
     names: tuple[str, ...]

@@ -41,7 +41,7 @@ def fold_answer(value: str) -> str:
 
 
 def is_refused_answer(value: object) -> bool:
-    """Return True if the person gave no answer, such as "prefer not to say"."""
+    """Return True if an answer is a refusal, such as "prefer not to say"."""
     if not isinstance(value, str) or not value:
         return False
     return bool(_REFUSED_ANSWER.fullmatch(fold_answer(value)))
@@ -56,7 +56,7 @@ def read_sex(value: object) -> object:
 
 
 def read_listed(key: str, value: object) -> object:
-    """Return the value of a profile that a survey answer means.
+    """Translate a survey answer into a value of a profile.
 
     An unknown answer is returned unchanged.
     """

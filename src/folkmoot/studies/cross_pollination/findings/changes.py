@@ -198,7 +198,7 @@ def difference_finding(votes: Votes) -> Finding | None:
 
 
 def vote_counts(votes: Votes) -> Finding | None:
-    """Return the finding on the votes for each option before and after.
+    """Return the finding on the number of first and final votes for each option.
 
     Returns None if there are no votes.
     """
