@@ -180,7 +180,7 @@ def complete_rows(values: Mapping[str, Sequence[Mapping[str, str]]], before: Row
 
 
 def change_columns(values: Rows, action: str) -> Rows:
-    """Return the values with a new column in a sheet."""
+    """Return the values after a column was added to a sheet."""
     # `action` is `column SHEET`.
     verb, _, name = action.partition(" ")
     if verb != "column" or name not in values:
@@ -193,7 +193,7 @@ def change_columns(values: Rows, action: str) -> Rows:
 def place_cell_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return the problems of cells by field id, and the problems without a cell."""
+    """Return the problems by field id, and the problems that belong to no cell."""
     ids: dict[str, str] = {}
     for section in sections:
         for each in walk_fields(section.fields):

@@ -78,7 +78,7 @@ class WorkbookForm:
         return self.sheets.reason
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
-        """Return the problems of cells by field id, and the problems without a field."""
+        """Return the problems by field id, and the problems that belong to no field."""
         return place_cell_problems(self.sections, problems)
 
     def save(

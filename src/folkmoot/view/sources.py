@@ -136,7 +136,7 @@ class Legend:
 
 
 class Sourced(NamedTuple):
-    """One request as messages in pieces, with the legend of their sources."""
+    """The messages of one request, split by source, with a legend of the sources."""
 
     messages: tuple[tuple[str, tuple[Piece, ...]], ...]
     # None if the run recorded no sources.

@@ -482,7 +482,7 @@ class Negotiation:
     ) -> Tally:
         """Return the scores of all members for the options of a topic.
 
-        `more`: options in addition to those in statements and ballots.
+        `more`: further options, which no statement or ballot names.
         """
         texts = self.texts(topic.id)
         options = dict.fromkeys([*candidate_options(topic.options, texts, ballots), *more])

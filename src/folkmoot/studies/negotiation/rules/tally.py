@@ -433,7 +433,7 @@ class Tally:
         return tuple(sorted(self.options, key=lambda option: (-self.total(option, voters), option)))
 
     def of_role(self, role: str) -> tuple[Member, ...]:
-        """Return the voters with a role."""
+        """Return the voters who have this role."""
         # `all` and "" mean all voters.
         return tuple(member for member in self.voters if role in ("all", "", member.role))
 

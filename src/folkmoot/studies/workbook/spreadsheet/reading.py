@@ -317,7 +317,7 @@ class _Settings:
 
 
 def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
-    """Return the settings."""
+    """Read the sheet of settings, and add its problems to `problems`."""
     # Wrong or missing values are reported and replaced.
     reader = _Settings(sheet, layout, problems)
     limit = "max_rounds" if layout is SHORT else "max_conversation_length"
@@ -540,7 +540,7 @@ def _parse_computed(row: Row, problems: Problems) -> Computed:
 
 
 def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
-    """Return the profiles of all respondents."""
+    """Read the profiles of all respondents, and add problems of the sheet to `problems`."""
     header = names_row(sheet, problems)
     names, questions = sheet.texts(header), sheet.texts(header + 1)
     data = {row: cells for row, cells in sorted(sheet.rows.items()) if row > header + 1}

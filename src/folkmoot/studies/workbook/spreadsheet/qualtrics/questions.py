@@ -526,7 +526,7 @@ _MAKERS: Mapping[str, Callable[[FormMaker, Question], QuestionForm | None]] = {
 
 
 def has_text_field(choice: Choice) -> bool:
-    """Return whether a choice has a text field."""
+    """Return whether participants can type a text beside a choice."""
     return as_text(choice.keys.get("TextEntry")).lower() in _ON
 
 
