@@ -365,9 +365,9 @@ def test_how_many_specifications_agree() -> None:
 def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
     direction: str, smallest: float, word: str, tmp_path: Path
 ) -> None:
-    """Four wordings of one experiment, in which 45 of 60 and 15 of 60 people move."""
+    """Five wordings of one experiment, in which 45 of 60 and 15 of 60 people move."""
     stated = {"measure": "moved", "contrast": ["a", "b"], "direction": direction}
-    cells = tuple(build_cells({"wording": ["w", "x", "y", "z"]}, 1, 1))
+    cells = tuple(build_cells({"wording": ["v", "w", "x", "y", "z"]}, 1, 1))
     for number, cell in enumerate(cells):
         run = tmp_path / "cells" / cell.name
         (run / "tables").mkdir(parents=True)
@@ -388,9 +388,18 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
     found = pooling.judge_claims(done)
     assert found is not None
     row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
-    assert (row["over_the_grid"], row["specifications"]) == (word, 4)
-    assert row["cells_supporting"] == (4 if word == "robust" else 0)
+    assert (row["over_the_grid"], row["specifications"]) == (word, 5)
+    assert row["cells_supporting"] == (5 if word == "robust" else 0)
     assert ("robust" in found.says) == (word == "robust")
+    # Two of these wordings carry no such statement. The finding counts the cells that support it.
+    few = pooling.judge_claims(dict([*done.items()][:2]))
+    assert few is not None
+    supporting = 2 if word == "robust" else 0
+    assert (
+        "2 specifications cannot carry a statement about robustness, which needs 5 (supported in "
+        f"{supporting} of 2 cells, estimates from" in few.says
+    )
+    assert "fragile" not in few.says and "robust over" not in few.says
 
 
 @given(st.lists(st.floats(-1, 1), min_size=5, max_size=12))

@@ -319,6 +319,15 @@ def over_specifications(
 MORE = Claim("x", ("a", "b"), direction="greater")
 
 
+@pytest.mark.parametrize("effect", [1.0, -1.0])
+def test_four_specifications_carry_no_statement_about_robustness(effect: float) -> None:
+    few = over_specifications(effect, MORE, specifications=4)
+    assert few.robustness_word == "too few" and not few.is_judged
+    assert np.isnan([few.p_median, few.p_count, few.p_z]).all()
+    enough = over_specifications(effect, MORE, specifications=5)
+    assert enough.robustness_word == ("robust" if effect > 0 else "fragile")
+
+
 def test_a_strong_effect_is_robust_and_a_refuted_direction_is_not() -> None:
     assert over_specifications(1.0, MORE).robustness_word == "robust"
     assert over_specifications(-1.0, MORE).robustness_word == "fragile"
@@ -345,7 +354,7 @@ def test_identical_specifications_count_once() -> None:
     assert (len(curve.estimates), curve.merged, curve.robustness_word) == (
         1,
         1,
-        "one specification",
+        "too few",
     )
 
 

@@ -39,7 +39,12 @@ TEXTS = [
 
 
 # A specification curve is the test that the word "robust" stands for.
-ROBUST = {("grid", "robust"), ("card", "Wording, passed"), ("card", "Wording, failed")}
+ROBUST = {
+    ("grid", "robust"),
+    ("grid", "too few"),
+    ("card", "Wording, passed"),
+    ("card", "Wording, failed"),
+}
 
 
 def test_the_table_has_a_part_for_each_kind_of_result_and_no_forbidden_phrase() -> None:

@@ -188,7 +188,7 @@ def test_wordings_of_a_grid_are_judged_by_the_rule_of_its_claims(tmp_path: Path)
     for cell in sorted((out / "cells").iterdir()):
         row = card_of(report_of(RunFolder(cell)))["Wording"]
         assert row.verdict == "not known"
-        assert "a single specification, not judged" in row.figures
+        assert "1 specification cannot carry a statement about robustness" in row.figures
 
 
 QUESTIONS = {

@@ -202,8 +202,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "mixed": "mixed over {over}",
         "fragile": "fragile over {over}",
         "not tested": "not tested over {over}",
-        "one specification": "a single specification, not judged",
-        "too few repeats": "not judged over {over}, because a judgement needs {fewest} of them",
+        "too few": "{over} cannot carry a statement about robustness, which needs {fewest}",
         "cells": "supported in {supporting} of {cells}",
         "span": "estimates from {least} to {most}",
         "one estimate": "estimate {least}",
@@ -386,8 +385,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "more people": "more people have to answer",
         "no reply": "the journal holds no reply",
         "not checked": "the model was not checked",
-        "wordings": "to know it, put reworded prompts into folders and run `folkmoot run STUDY "
-        "--grid {axis}=FOLDER,FOLDER`",
+        "wordings": "to know it, put {fewest} or more wordings of the prompts into folders and run "
+        "`folkmoot run STUDY --grid {axis}=FOLDER,FOLDER,…`",
         "people": "to know it, let people take seats (`seats:` in the study file) or compare with "
         "`folkmoot compare RUN --people FILE`",
         "no decisions": "this study type records no decisions that a control could continue",

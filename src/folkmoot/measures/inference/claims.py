@@ -125,6 +125,17 @@ class Claim:
             raise ValueError(f"{self.measure}: only a mean can be one of shares")
 
     @property
+    def without_wording(self) -> Claim:
+        """The claim without words and unit, equal for two statements of one comparison."""
+        # The unit follows from the table, so it is known only after a run.
+        return replace(self, unit="", estimand="", outcome="", names=("", ""), missing=MISSING)
+
+    @property
+    def named_parts(self) -> int:
+        """The number of parts (measure, conditions) that have a name for readers."""
+        return sum(map(bool, (self.outcome, *self.names)))
+
+    @property
     def in_points(self) -> bool:
         """True if differences in this measure are given in percentage points."""
         return self.kind == "share" or self.is_mean_of_shares
@@ -138,7 +149,11 @@ class Claim:
     @property
     def arm_labels(self) -> tuple[str, str]:
         """The names of the two conditions for readers."""
-        first, second = (name or arm for name, arm in zip(self.names, self.contrast, strict=True))
+        # A key of the tables is put into words as that of a measure is.
+        first, second = (
+            name or arm.replace("_", " ")
+            for name, arm in zip(self.names, self.contrast, strict=True)
+        )
         return first, second
 
     @property

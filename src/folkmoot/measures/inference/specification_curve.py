@@ -30,7 +30,9 @@ Sides = Mapping[str, tuple[Side, Side]]
 # Resamples of units. The smallest p is 1/2001.
 DRAWS = 2_000
 # Fewer specifications give no prediction interval.
-FEWEST_SPECIFICATIONS = 3
+FEWEST_FOR_PREDICTION = 3
+# Fewer specifications are not judged, see `Curve.robustness_word`.
+FEWEST_SPECIFICATIONS = FEWEST_UNITS
 # The z of a significant specification (5 %, two-sided).
 SIGNIFICANT = 1.96
 # A claim is fragile if a smaller share of estimates is on the claimed side.
@@ -52,7 +54,7 @@ class Curve:
     # p-values of three joint tests: of the median, of the number of significant specifications
     # (`p_count`), and of the mean z (`p_z`). The null hypothesis is that no specification has an
     # effect beyond the margin. For a claim of equivalence, it is that some specification has one.
-    # NaN with too few independent units.
+    # NaN with too few independent units or specifications.
     p_median: float
     p_count: float
     p_z: float
@@ -73,15 +75,25 @@ class Curve:
         return sum(sides) / len(sides)
 
     @property
+    def is_judged(self) -> bool:
+        """True if there are enough specifications and units for a joint test."""
+        return all(map(math.isfinite, (self.p_median, self.p_count, self.p_z)))
+
+    @property
     def robustness_word(self) -> str:
-        """How robust the claim is: "robust", "fragile" or "mixed", or why this is unknown."""
-        if len(self.estimates) < 2:
-            return "one specification"
-        # Each repeat draws other people, so their joint test says little of a further draw.
-        if self.is_of_repeats and len(self.estimates) < FEWEST_UNITS:
-            return "too few repeats"
+        """How robust the claim is: "robust", "fragile" or "mixed", or why this is unknown.
+
+        With fewer than five specifications, the result is "too few".
+        """
+        # The joint tests draw participants. So their p-values can be as small as 1/2001 with two
+        # specifications as with twenty: they say that these specifications have an effect, and
+        # nothing of a further one. A further one is known from specifications that agree. If each
+        # were on the claimed side by the throw of a coin, all of k would be there with a
+        # probability of 1/2^k: 1/4 of two, 1/16 of four, and with five 1/32, the first below 5 %.
+        if len(self.estimates) < FEWEST_SPECIFICATIONS:
+            return "too few"
         tests = (self.p_median, self.p_count, self.p_z)
-        if not all(map(math.isfinite, tests)):
+        if not self.is_judged:
             return "not tested"
         # Robust: all estimates are on the claimed side, and all three joint tests reject. Fragile:
         # no test rejects, or fewer than 80 % of the estimates are on the claimed side.
@@ -110,7 +122,7 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
     # Units are drawn with replacement, separately by condition if no unit is in both.
     observed, drawn, units = _bootstrap_differences(distinct)
     median = float(np.median(observed))
-    if units < FEWEST_UNITS or len(names) < 2:
+    if units < FEWEST_UNITS or len(names) < FEWEST_SPECIFICATIONS:
         p_median = p_count = p_z = math.nan
     elif claim.direction == "equivalent":
         outside = np.abs(drawn).max(axis=1) > claim.margin
@@ -220,7 +232,7 @@ def _share_of_draws(draws: NDArray[np.bool_]) -> float:
 
 def _prediction_interval(observed: FloatArray) -> tuple[float, float]:
     k = len(observed)
-    if k < FEWEST_SPECIFICATIONS:
+    if k < FEWEST_FOR_PREDICTION:
         return math.nan, math.nan
     spread = float(observed.std(ddof=1)) * math.sqrt(1 + 1 / k)
     reach = student_quantile(0.975, k - 1) * spread

@@ -29,7 +29,7 @@ from folkmoot.kit.findings import (
     format_mean_value,
     format_signed,
 )
-from folkmoot.measures.inference.claims import SUPPORTED, Claim, Side
+from folkmoot.measures.inference.claims import SUPPORTED, Claim, Result, Side
 from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.estimates import (
     ALPHA,
@@ -42,7 +42,11 @@ from folkmoot.measures.inference.estimates import (
     points_span,
 )
 from folkmoot.measures.inference.proportions import holm
-from folkmoot.measures.inference.specification_curve import Curve, specification_curve
+from folkmoot.measures.inference.specification_curve import (
+    FEWEST_SPECIFICATIONS,
+    Curve,
+    specification_curve,
+)
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.report.comparison.figures import Figure, MeasuredFigure
 from folkmoot.report.comparison.forks import effect_of_reply
@@ -254,11 +258,17 @@ def judge_claims(runs: Cells) -> Finding | None:
     # The level of each test is 5 % divided by the number of claims. So the chance that a false
     # claim is called robust is at most 5 % over all claims.
 
-    # The verdicts of a cell are those of its report: all primary claims of the cell are one family.
-    verdicts_by_cell = {name: _judge_cell(run) for name, (_, run) in runs.items()}
-    claims = list(dict.fromkeys(claim for cell in verdicts_by_cell.values() for claim in cell))
+    # The results of a cell are those of its report: all primary claims of the cell are one family.
+    results_by_cell = {name: _judge_cell(run) for name, (_, run) in runs.items()}
+    # A setting may change what a study type calls a condition or a measure. Such claims are one
+    # comparison, and it gets the words of the cell that has names for most parts.
+    worded: dict[Claim, Claim] = {}
+    for comparison, result in (pair for cell in results_by_cell.values() for pair in cell.items()):
+        known = worded.setdefault(comparison, result.claim)
+        worded[comparison] = max(known, result.claim, key=lambda claim: claim.named_parts)
     curves_or_none = [
-        _curve_of(claim, runs, verdicts_by_cell, ALPHA / len(claims)) for claim in claims
+        _curve_of(comparison, claim, runs, results_by_cell, ALPHA / len(worded))
+        for comparison, claim in worded.items()
     ]
     curves = [
         curve_and_verdicts
@@ -271,10 +281,12 @@ def judge_claims(runs: Cells) -> Finding | None:
             "comparison",
             "statement",
             claim=claim.says,
-            verdict=next(cell[claim] for cell in verdicts_by_cell.values() if claim in cell),
+            verdict=next(
+                cell[comparison].verdict for cell in results_by_cell.values() if comparison in cell
+            ),
             numbers="",
         )
-        for claim, curve in zip(claims, curves_or_none, strict=True)
+        for (comparison, claim), curve in zip(worded.items(), curves_or_none, strict=True)
         if curve is None
     ]
     if not curves:
@@ -326,7 +338,8 @@ def judge_claims(runs: Cells) -> Finding | None:
             "(5 % "
             "divided by the number of claims). Fragile: none does, or fewer than 80 % of the "
             "estimates lie there. Mixed: everything else. Specifications with the same data count "
-            f"once. Repeats alone are judged from {FEWEST_UNITS} on.",
+            f"once. Fewer than {FEWEST_SPECIFICATIONS} specifications (in a grid of repeats alone, "
+            "repeats) are not judged.",
             "Joint tests draw people with all their answers in all specifications (bootstrap under "
             "no effect). Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.",
         ),
@@ -348,35 +361,35 @@ def _untested_finding(untested: Sequence[Sentence]) -> Finding:
     )
 
 
-def _primary_claims(run: RunFolder) -> list[Claim]:
-    # Unit and estimand depend on the tables of a run, so they are left out. Claims of cells are
-    # then equal.
+def _judge_cell(run: RunFolder) -> dict[Claim, Result]:
+    # The primary claims of a run with their results, by comparison.
     claims = claims_of_run(find_study_of_run(run), run)
-    return [replace(claim, unit="", estimand="") for claim in claims if claim.family == "primary"]
-
-
-def _judge_cell(run: RunFolder) -> dict[Claim, str]:
-    claims = _primary_claims(run)
-    results = evaluate_claims(run, claims)
-    return {claim: result.verdict for claim, result in zip(claims, results, strict=True)}
+    primary = [claim for claim in claims if claim.family == "primary"]
+    results = evaluate_claims(run, primary)
+    return {claim.without_wording: result for claim, result in zip(primary, results, strict=True)}
 
 
 def _curve_of(
-    stated_claim: Claim, runs: Cells, cell_verdicts: Mapping[str, Mapping[Claim, str]], level: float
+    comparison: Claim,
+    worded: Claim,
+    runs: Cells,
+    results: Mapping[str, Mapping[Claim, Result]],
+    level: float,
 ) -> tuple[Curve, list[str]] | None:
-    # (curve, verdict in each cell that states the claim). `cell_verdicts`: by the cell's name and
-    # the claim. `level`: of the joint tests. None if no cell can test the claim.
+    # (curve, verdict in each cell that states the claim). `worded`: the comparison in words.
+    # `results`: by the cell's name and the comparison. `level`: of the joint tests. None if no cell
+    # can test the claim.
     parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
     verdicts: dict[str, list[str]] = defaultdict(list)
     claim = None
     for name, (cell, run) in runs.items():
-        is_stated = stated_claim in cell_verdicts[name]
-        sides_or_problem = read_sides(run, stated_claim) if is_stated else ""
-        if isinstance(sides_or_problem, str):
+        result = results[name].get(comparison)
+        sides_or_problem = read_sides(run, worded) if result is not None else ""
+        if result is None or isinstance(sides_or_problem, str):
             continue
         claim, first, second = sides_or_problem
         specification = cell.settings_text or f"repeat {cell.repeat}"
-        verdicts[specification].append(cell_verdicts[name][stated_claim])
+        verdicts[specification].append(result.verdict)
         # Different repeats draw different participants, even if their ids are equal.
         arms = tuple(
             replace(side, units=tuple((cell.repeat, unit) for unit in side.units))
@@ -410,14 +423,12 @@ def _join_sides(sides: Iterable[Side]) -> Side:
 
 def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     claim, values = curve.claim, curve.estimates.values()
-    tests = (curve.p_median, curve.p_count, curve.p_z)
     cells = format_count(len(verdicts), "cell")
     copies = format_count(curve.merged, "identical specification")
     least, most = _format_ends(claim, (min(values), max(values)))
     # A single estimate has its unit, which a span has at its end only.
     least = least if len(values) > 1 else most
     low, high = _format_ends(claim, curve.predicted)
-    is_judged = curve.robustness_word != "too few repeats" and all(map(math.isfinite, tests))
     details = [
         word("grid", "cells", supporting=verdicts.count(SUPPORTED), cells=cells),
         word("grid", "span" if len(values) > 1 else "one estimate", least=least, most=most),
@@ -428,17 +439,16 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
         word(
             "grid",
             "joint",
-            p=format_p_value(max(tests)),
+            p=format_p_value(max(curve.p_median, curve.p_count, curve.p_z)),
             level=format_percent(curve.alpha, 1),
         )
-        if is_judged
+        if curve.is_judged
         else None,
         word("grid", "merged", specifications=copies) if curve.merged else None,
     ]
     noun = "repeat" if curve.is_of_repeats else "specification"
-    # Two specifications are the fewest that are judged: the smallest number must be seen as such.
-    over = "only " * (len(values) == 2) + format_count(len(values), noun)
-    result = word("grid", curve.robustness_word, over=over, fewest=FEWEST_UNITS)
+    over = format_count(len(values), noun)
+    result = word("grid", curve.robustness_word, over=over, fewest=FEWEST_SPECIFICATIONS)
     return word(
         "grid", "curve", claim=claim.says, result=result, details=join_sentences(details, ", ")
     )

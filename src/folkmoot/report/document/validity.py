@@ -45,6 +45,7 @@ from folkmoot.measures.inference.estimates import (
     format_points,
     format_span,
 )
+from folkmoot.measures.inference.specification_curve import FEWEST_SPECIFICATIONS
 from folkmoot.measures.reply_checks import REFUSALS_TITLE
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.models.catalog import HUMAN_MODEL
@@ -143,7 +144,7 @@ def build_validity_card(
         _card_row(
             "Wording",
             _wordings(over_grid),
-            lambda: word("advice", "wordings", axis=WORDING_AXIS),
+            lambda: word("advice", "wordings", axis=WORDING_AXIS, fewest=FEWEST_SPECIFICATIONS),
             "claim",
         ),
         _card_row(
@@ -341,6 +342,7 @@ def _wordings(over_grid: Finding | None) -> list[Evidence]:
                 "grid",
                 str(row["over_the_grid"]),
                 over=format_count(int(_number(row["specifications"])), "specification"),
+                fewest=FEWEST_SPECIFICATIONS,
             ),
         )
         for row in _rows([over_grid] if over_grid else [], GRID_CLAIMS)
