@@ -66,7 +66,7 @@ def fit_of_changes(
     persons: Sequence[Hashable],
     scale: tuple[float, float],
 ) -> Fit:
-    """Compare how people changed their answers with how the simulation changed them.
+    """Compare the changes of human answers with the changes of simulated answers.
 
     - `people`, `simulated`: the answers before and after, each of shape (n,).
     - `persons`: the person of each answer, shape (n,).

@@ -1,4 +1,4 @@
-"""Checks of the form of a model's replies, from rows of the table `answers` of any study type."""
+"""Checks of the form of a model's replies, computed from the table `answers` of any study."""
 
 # Replies of one participant are alike: a model that refuses to play a persona refuses it in each
 # question. So intervals use independent units (`share_of_replies`): participants, or groups that

@@ -43,7 +43,7 @@ Kind = Literal[
 
 
 class Sentence(str):
-    """Words on a result. Only `word` and `join_sentences` make them."""
+    """Text on a result, which only `word` and `join_sentences` make."""
 
     __slots__ = ()
 

@@ -35,7 +35,7 @@ class NeedsKey(Protocol):
 
 
 def load_environment(start: Path | None = None) -> dict[str, str]:
-    """Return the environment variables, and those of the nearest `.env` file.
+    """Return the variables of the environment and of the nearest `.env` file.
 
     - `start`: the folder where the search for `.env` begins. Default: the working directory.
     """

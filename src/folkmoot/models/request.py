@@ -124,7 +124,7 @@ class ModelRequest:
         return cls(data["model"], messages, **parameters, images=tuple(data.get("images", ())))
 
     def fingerprint(self) -> bytes:
-        """Return 16 bytes that identify everything that is sent to the model."""
+        """Return a 16-byte hash of everything that is sent to the model."""
         schema = json.dumps(self.schema, sort_keys=True) if self.schema is not None else ""
         message_texts = [
             part for message in self.messages for part in (message.role, message.content)

@@ -391,7 +391,7 @@ CRITERIA = (
 
 
 def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """Return sentences on how p-values are adjusted for the number of claims in each family."""
+    """Return sentences on the adjustment of p-values in each family of claims."""
     primary, secondary, rest = (len(of_family(claims, family)) for family in FAMILIES)
     sentences = []
     if primary:

@@ -90,7 +90,7 @@ def read_amendments(run: Path) -> list[Amendment]:
 
 
 def read_recorded_amendments(run: Path) -> tuple[str, ...]:
-    """Return those lines of `amendments.jsonl` that the manifest records.
+    """Return the lines of `amendments.jsonl` that the manifest records.
 
     Raises StorageError if the lines were changed.
     """

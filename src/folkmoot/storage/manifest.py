@@ -369,7 +369,7 @@ def _describe_hosted_models(facts: RunFacts) -> str:
 
 
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
-    """Return counts of answers, of repeated questions and of missing answers for the manifest."""
+    """Count the answers, the repeated questions and the missing answers for the manifest."""
     # Also the shares of parse steps.
     count = answers.height
     if not count or "parse_step" not in answers.columns:

@@ -1,4 +1,4 @@
-"""The rows of a table while a run records them: added in any order, returned in the order of keys.
+"""The rows of a table during a run: added in any order, and returned in the order of keys.
 
 A few thousand rows stay in memory. The other rows are in a file.
 """
@@ -79,7 +79,7 @@ class RowOrder:
 
 
 class RowFile:
-    """The file with those rows of a run that are not in memory."""
+    """The file for rows of a run that are not in memory."""
 
     # One SQLite database for all tables. There is one writer. Each scan opens a separate
     # connection, in any thread or process.
@@ -138,7 +138,7 @@ class RowFile:
                 yield key, number, orjson.loads(cells)
 
     def close(self) -> None:
-        """Close the writer. The file is kept."""
+        """Close the writer without deleting the file."""
         if self._db is not None:
             self._db.close()
             self._db = None
@@ -220,7 +220,7 @@ class TableBuffer:
         self._first: list[bytes] = []
 
     def add_row(self, row: Mapping[str, object], key: bytes | None = None) -> None:
-        """Add a copy of a row. Without `key`, the row is placed after all other rows.
+        """Add a copy of a row. Without `key`, the row comes after all other rows.
 
         Raises ProtocolError for an invalid cell.
         """

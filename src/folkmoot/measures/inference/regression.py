@@ -1,4 +1,4 @@
-"""Logistic regression of a yes/no outcome, also if a group never or always has the outcome."""
+"""Logistic regression of a yes/no outcome, even if a group never or always has the outcome."""
 
 # Studies use the regression to estimate an effect, adjusted for the first choice and demographics.
 # In a randomised design the difference of shares is the main result, and the regression checks it.

@@ -31,7 +31,7 @@ _AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
 
 
 def default_ratios() -> dict[str, dict[str, float]]:
-    """Return the packaged shares, which describe adults of 18–65 in the United States."""
+    """Return the packaged shares, which describe adults aged 18 to 65 in the United States."""
     # The sources are in `quota_us.yaml`.
     return {key: dict(shares) for key, shares in _load_wordings()["ratios"].items()}
 

@@ -58,7 +58,7 @@ def published_bands() -> Finding:
 def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list[Band]:
     """Return the benchmarks of a table of human answers.
 
-    `scale`: lowest and highest possible rating. None means those in the table.
+    `scale`: lowest and highest possible rating. None means the lowest and highest in the table.
 
     Raises InputError for each of these problems:
 

@@ -404,7 +404,7 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
 
 
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
-    """Return the finding on how first and last votes differ from those in the first run.
+    """Compare the first and last votes of each run with the votes of the first run.
 
     Returns None if the first run has no votes, or no other run has votes.
     """

@@ -47,7 +47,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
     """Return the passages of these kinds.
 
-    - `own`: True for the speaker's own passages, False for those of others, None for all.
+    - `own`: True for the speaker's own passages, False for passages of others, None for all.
     """
     return [
         passage

@@ -1,6 +1,6 @@
 """The study file of a cross-pollination study, its conditions and the claims that it declares.
 
-The keys are those of the source study, followed by the keys that Folkmoot adds.
+The keys of the source study come first, and then the keys that Folkmoot adds.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
 
 
 def income_fifth(usd: float) -> str:
-    """Return the fifth of US households to which this yearly income in USD belongs."""
+    """Return which fifth of US households has this yearly income in USD."""
     above = sum(usd > limit for limit in joint.us_figures()["household_income"]["fifths"])
     return SCALES["income"][int(above)]
 
