@@ -85,7 +85,7 @@ def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
 
 
 def set_all_keys(template: str) -> str:
-    """Return a template in which no key is commented out."""
+    """Return a template with every commented-out key made active."""
     lines = template.splitlines(keepends=True)
     return "".join(line[1:] if _is_unset_key(line) else line for line in lines)
 

@@ -46,7 +46,8 @@ MOST_IDS = 12
 def find_run(name: str) -> RunFolder:
     """Return the run folder at this path, or with this name under `outputs/`.
 
-    Raises InputError if the folder holds a grid, and StorageError if it is no run folder.
+    Raises InputError if the folder holds a grid.
+    Raises StorageError if the folder is not a run folder.
     """
     path = Path(name)
     if not path.exists() and (OUTPUTS / name).is_dir():

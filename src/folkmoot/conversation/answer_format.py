@@ -139,9 +139,9 @@ def _describe_type(node: Schema, inner: Schema) -> str:
 def drop_descriptions(
     value: object, schema: Schema | None
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
-    """Drop fields of a JSON value that only repeat the description of the field.
+    """Remove each field of a JSON value that only repeats the description of that field.
 
-    Returns the remaining value and the dropped fields.
+    Returns the remaining value and the removed fields.
     """
     # In a list, only the entries that repeat the description are dropped. If all entries repeat it,
     # the whole field is dropped.

@@ -81,7 +81,7 @@ LONGEST_WAY_OUT = 40
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """The reason why a reply could not be parsed, in words for the speaker."""
+    """A message to the speaker that says why a reply could not be parsed."""
 
     problem: str
 
@@ -209,9 +209,9 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def clarifying_answer(self) -> ClarifyingAnswer[T_co] | None:
-        """The answer type of a single question after a reply that could not be parsed.
+        """The answer type of the clarifying question after a reply that could not be parsed.
 
-        None means that the question itself is asked again.
+        None means that the original question is asked again.
         """
         return None
 

@@ -155,7 +155,7 @@ class Choice(AnswerType[str]):
         return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
 
     def describe_ways_out(self) -> str:
-        """Return a clause that lists the replies without a choice and their meanings."""
+        """Return words for a prompt that explain replies such as `declined`."""
         # Each reply, such as `declined`, comes with its meaning.
         return " or ".join(f"{way} if you {_WAY_OUT_MEANING[way]}" for way in self.ways_out)
 

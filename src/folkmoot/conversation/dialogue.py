@@ -35,7 +35,7 @@ class SupportsConversation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """The course of a dialogue, set by the study."""
+    """The settings of a dialogue: how it begins and when it ends."""
 
     # The prompt for the first question.
     opening: str

@@ -18,10 +18,12 @@ def json_schema(
     options: Mapping[str, Sequence[str]] | None = None,
     excluded_fields: tuple[str, ...] = (),
 ) -> Schema:
-    """Return the JSON schema of a model for an endpoint, which callers must not change.
+    """Return the JSON schema of a model, to be sent to an endpoint.
 
     - `options`: the allowed texts of each field.
     - `excluded_fields`: the fields that are left out.
+
+    Callers must not change the returned schema.
     """
     # The schema is cached because building it takes milliseconds.
     allowed = tuple((path, tuple(texts)) for path, texts in (options or {}).items())

@@ -1,4 +1,4 @@
-"""The prompts of a study: template files, and rendering them with the values of a run.
+"""The prompts of a study, which are rendered from template files.
 
 A file of the researcher replaces the study type's file of the same name.
 """

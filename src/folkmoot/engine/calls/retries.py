@@ -207,7 +207,7 @@ class SharedLimits:
 
 
 class RetryPolicy:
-    """Makes the calls of one run, and repeats failed calls by the settings of the study file.
+    """Makes the calls of one run, and retries failed calls as configured in the study file.
 
     - `progress`: receives an event for each wait.
     - `on_stop`: receives an error that stops the run.

@@ -475,7 +475,7 @@ async def open_cluster(
     *,
     accept_changes: bool,
 ) -> AsyncIterator[ClusterExecutor]:
-    """Start the workers of a run and keep them while this context manager is open.
+    """Start the workers of a run, and end them when this context manager is closed.
 
     Raises InputError before the first call if workers cannot start.
     """

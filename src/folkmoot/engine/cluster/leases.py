@@ -67,7 +67,7 @@ class Lease:
 def build_report(
     shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """Return a worker's request for limits: the demand of each model, and for the budget.
+    """Return a worker's demand for calls to each model and for budget.
 
     `is_quiet`: whether the main process has received all journal entries of the worker.
     """
@@ -161,7 +161,7 @@ class Leases:
         self._budget.lend_to_worker(-account.usd, -account.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
-        """Count a worker's journaled call as spent.
+        """Add the cost of a worker's call to the spending.
 
         `cost`: in USD, or None if unknown.
         """
@@ -176,7 +176,10 @@ class Leases:
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
-        """Count a worker's broken-off reply as spent, at its maximum cost in USD."""
+        """Add the cost of a worker's broken-off reply to the spending.
+
+        `max_usd`: the maximum cost in USD, which counts as spent.
+        """
         account = self._accounts[worker]
         usd = min(account.usd, max_usd)
         account.usd -= usd

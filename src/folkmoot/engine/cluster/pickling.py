@@ -69,7 +69,7 @@ def pickle_value(value: object) -> bytes:
 def unpickle_value(data: bytes, run: RunContext | None = None) -> object:
     """Return the value that `pickle_value` turned into bytes.
 
-    `run`: replaces references to the run.
+    `run`: the run to which references in the value will point.
     """
     return _Unpickler(data, run, None if run is None else run.disk_store).load()
 

@@ -180,9 +180,9 @@ def hash_broken(db: sqlite3.Connection) -> str:
 
 
 def add_broken(before: str, row: Cells) -> str:
-    """Return the hash over earlier broken-off replies and one more.
+    """Return a new hash over the broken-off replies, after one was added.
 
-    `before`: the hash over the earlier ones.
+    `before`: the hash over the earlier replies.
     """
     return hash_rows([[before], row])
 

@@ -75,7 +75,7 @@ MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT
 class Journal(JournalReader):
     """The journal of a run in progress, closed by `with` or `close`.
 
-    Raises ForeignJournalError for a corrupt or changed file, or one that is no journal.
+    Raises ForeignJournalError if the file is corrupt, was changed, or is not a journal.
     Raises StorageError if the disk is full or read-only.
     """
 

@@ -70,7 +70,7 @@ class JournalReader:
         self._reader.close()
 
     def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
-        """Return the number of calls, their known cost in USD, and the models of unknown cost."""
+        """Return the number of calls, their known cost in USD, and models with unknown costs."""
         # Calls with an answer that was replaced later count, too. Calls that were copied from
         # another run do not. A broken-off reply adds its maximum cost, but is not counted as a
         # call.
@@ -108,7 +108,7 @@ class JournalReader:
         return read_loans(self._reader)
 
     def possibly_paid(self) -> Amount:
-        """Return the number and maximum cost in USD of possibly billed calls without an entry."""
+        """Return the number and the maximum cost of calls that may be billed without an entry."""
         # If a price is unknown, the cost is a lower bound.
         loans = self.read_outstanding_loans()
         return Amount(
@@ -372,11 +372,11 @@ class JournalReader:
         return self._read_entries(f"{where} ORDER BY address", parameters)
 
     def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
-        """Yield each entry of a table with its replacement time, in the order of writing.
+        """Yield each entry of a table with the time of its replacement, in writing order.
 
         - `table`: `entries`, or `superseded` for replaced entries.
 
-        The time is in seconds since 1970, and 0 in `entries`.
+        Times are in seconds since 1970. In `entries`, all times are 0.
         """
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
@@ -393,11 +393,11 @@ class JournalReader:
         return max(int(event_count) - superseding_rows if event_count.isdigit() else 0, len(self))
 
     def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
-        """Yield the number, entry and replacement time of each undamaged row of a table.
+        """Yield the number, the entry and the replacement time of each undamaged row of a table.
 
         - `table`: `entries`, or `superseded` for replaced entries.
 
-        The time is 0 in `entries`.
+        In `entries`, all times are 0.
         """
         at = "at" if table == "superseded" else "0.0"
         try:

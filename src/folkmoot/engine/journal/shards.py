@@ -1,4 +1,4 @@
-"""Entries of a cluster worker, on its disk until the run's journal has them."""
+"""Files in which cluster workers save journal entries until the main process has them."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[Jou
 
 
 def merge_shards(folder: Path, path: Path) -> None:
-    """Add the entries that workers of an earlier process have saved to the run's journal.
+    """Move entries from the files of an earlier process's workers into the run's journal.
 
     Raises RunLockedError if one of these workers still runs.
     """

@@ -63,7 +63,7 @@ class BudgetWaiter(NamedTuple):
 class Budget:
     """The budget of a run: counts spending and admits the calls that fit.
 
-    - `usd`, `calls`: the limits, each None without a limit.
+    - `usd`, `calls`: the limits, or None for no limit.
     - `spent_usd`, `spent_calls`: what earlier processes of the run have spent.
     - `warn`: receives one message when 80 % are spent.
     - `ask_for_more`: called on a cluster worker if the budget cannot pay for a call.
@@ -163,7 +163,10 @@ class Budget:
         self.spent_usd += amount.usd
 
     def left(self) -> tuple[float | None, int | None]:
-        """Return the unspent budget in USD and in calls, each None without a limit."""
+        """Return the unspent budget in USD and in calls.
+
+        A value is None if it has no limit.
+        """
         return (
             None if self.usd is None else self.usd - self.spent_usd,
             None if self.calls is None else self.calls - self.spent_calls,

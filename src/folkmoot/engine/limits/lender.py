@@ -40,7 +40,7 @@ _USD_TOLERANCE = 1e-12
 
 
 class LoanWish(NamedTuple):
-    """The calls that a process asks to have recorded on disk."""
+    """The calls that a process wants to be recorded on disk."""
 
     # The calls that have begun since the process started.
     begun: Amount = NOTHING
@@ -65,7 +65,7 @@ class LoanWaiter(NamedTuple):
 class Loan:
     """The calls that one process may send, because they are recorded on disk.
 
-    - `ask`: requests that more calls are recorded, and is called when few are left.
+    - `ask`: called when few of the calls are left, to request more.
     - `seconds`: the usual time from a request to the call of `apply_loan`.
     - `wait`: returns a context manager that is open while a call waits.
     """

@@ -133,7 +133,7 @@ class RateLimiter:
 
     @property
     def hold_seconds(self) -> float:
-        """The seconds for which no call may start."""
+        """The number of seconds until a call may start."""
         return max(0.0, self._not_before - self._clock())
 
     @property
@@ -321,7 +321,7 @@ class RateLimiter:
         self._admit_waiting_calls()
 
     def update_from_headers(self, hints: Mapping[str, float]) -> None:
-        """Take over limits, remaining amounts and reset times from a provider's headers."""
+        """Apply the limits, remaining amounts and reset times in a provider's headers."""
         # Reset times are in seconds.
         now = self._clock()
         self.requests = _update_bucket(self.requests, hints, "requests", now)

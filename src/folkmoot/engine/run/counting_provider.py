@@ -76,7 +76,7 @@ class TokenUse:
 
 
 class QuestionLog:
-    """Counts the questions of a dry run that participants played by humans would get.
+    """Counts the questions that each human would get, during a dry run.
 
     `stages`: for each seat, the stage names of each question, in order.
     """
@@ -107,7 +107,7 @@ class CountingProvider:
 
     - `max_bytes`: the largest size of all prompts together.
     - `question_log`: counts the questions to participants whom humans could play.
-    - `waves`: how many calls were answered at the same time, for each such time.
+    - `waves`: the number of calls in each group that was answered together.
 
     Raises DryRunLimitError if the prompts are larger than `max_bytes`.
     """
@@ -209,7 +209,8 @@ class CountingProvider:
     ) -> None:
         """Add estimated calls and tokens for `left_count` items that were not run.
 
-        `run_count`: the number of items run since `before`.
+        - `before`: the counts before the first item was run.
+        - `run_count`: the number of items that were run since then.
         """
         # Each item that was left out counts like the mean of those that were run.
         if not run_count or not left_count:

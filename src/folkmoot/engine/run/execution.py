@@ -110,7 +110,7 @@ SeatHost = Callable[[SeatManager], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of one run beside its study file.
+    """The options of one run, in addition to its study file.
 
     None means that the value of the study file is kept.
 

@@ -49,7 +49,7 @@ async def run_preflight(
 ) -> None:
     """Make each test call once, and write the results into the plan.
 
-    `uses_embeddings`: one text is embedded first.
+    `uses_embeddings`: embed one text before the test calls.
 
     Raises FatalModelError if a model cannot do what the study needs.
     Raises every error that stops a run.
@@ -88,8 +88,8 @@ async def ask_each_once(
 ) -> list[PreflightResult]:
     """Make each test call once and return the results.
 
-    - `embedding`: the hosted model that embeds one text first, or empty.
-    - `embedding_address`: where the embedded text is journaled.
+    - `embedding`: the hosted model with which one text is embedded first, or "" for none.
+    - `embedding_address`: the journal address of the embedding.
 
     Raises every error that stops a run.
     """

@@ -70,7 +70,7 @@ def count_questions(study_file: StudyFile) -> int | None:
 def find_check_problems(
     study_file: StudyFile, estimate: RunEstimate
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return problems and warnings about check questions to humans that would have no effect.
+    """Return problems and warnings about check questions that would have no effect.
 
     Check questions have a right answer, to find inattentive participants.
     """

@@ -97,7 +97,7 @@ def study_from_settings(
 def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
     """Return the study with at most `limit` participants or sessions.
 
-    Raises InputError for a limit below 1 and for a study type without a limit.
+    Raises InputError if the limit is below 1 or the study type cannot be limited.
     """
     if limit is None:
         return study_file

@@ -8,8 +8,8 @@
 - `questionnaire`: the checks, and the questions after the protocol.
 - `utterances`: the tables of utterances and self-descriptions.
 - `withdrawal`: deletes a human's texts from a run.
-- `personal_texts`: finds these texts.
-- `redaction`: finds the replacements of these texts.
+- `personal_texts`: finds a human's texts in the journal.
+- `redaction`: finds and replaces a human's texts in tables and files.
 
 This folder imports `journal`. The pages in `folkmoot.view` and the rest of the engine import it.
 """

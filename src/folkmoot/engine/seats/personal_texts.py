@@ -99,7 +99,7 @@ class PersonalTexts:
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
     def is_own(self, address: str) -> bool:
-        """Return whether a reply is the human's or only sums up the human's texts."""
+        """Return whether a reply is by the human or only summarises the human's texts."""
         question = question_address(address)
         return question in self.addresses or question in self.summaries
 
@@ -115,9 +115,10 @@ class PersonalTexts:
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether the text from a source is the human's.
+        """Return whether a text belongs to the human.
 
-        `address`: the request that contains the text.
+        - `source`: where the text comes from.
+        - `address`: the request that contains the text.
         """
         if reply := _reply_of(source):
             return self.is_own(reply)

@@ -1,4 +1,4 @@
-"""The content of one question page: the texts that a model would get in place of the human."""
+"""The content of a question page: the texts that a model would get if it answered."""
 
 # The study's own prompts may have a separate wording for people. The utterances of other speakers
 # are shown unchanged.

@@ -136,13 +136,16 @@ def _without_escapes(text: str) -> str:
 
 
 def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED_WORDS + 1)) -> set[Gram]:
-    """Return all sequences of consecutive words that have one of these lengths."""
+    """Return all sequences of consecutive words in a text.
+
+    `sizes`: the numbers of words that a sequence may have.
+    """
     words = Words(text).folded
     return {tuple(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
 
 
 def find_quotable(text: str) -> set[Gram]:
-    """Return the sequences of words that count as a quotation in another text."""
+    """Return the word sequences of a text that count as quotations in other texts."""
     # These are all sequences of `QUOTED_WORDS` words, and whole sentences of two or three words.
     sentences = (tuple(Words(sentence).folded) for sentence in _SENTENCE.findall(text))
     return find_grams(text, [QUOTED_WORDS]) | {
@@ -283,7 +286,7 @@ class Redaction:
         return f"[withdrawn {digest(self.salt, words, size=6).hex()}]"
 
     def replacements_for(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
-        """Return replacements that put `[withdrawn …]` at each of these places of a text."""
+        """Return replacements that put `[withdrawn …]` at the given places of a text."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
@@ -356,7 +359,7 @@ class Redaction:
     ) -> list[Replacement]:
         """Return replacements for all places in a text that repeat a recorded text of the human.
 
-        - `altered`: ignore upper and lower case in short texts, too.
+        - `altered`: ignore case in short texts as well as in long ones.
         - `own`: the text is from a row of the human.
         """
         # White space and escapes are ignored, and upper and lower case in long texts. If `text` was

@@ -435,7 +435,7 @@ class SeatManager:
         return seat_state
 
     def readmit(self, seat_state: SeatState, visit: str) -> None:
-        """Recognise the person in a seat by a new cookie from now on."""
+        """Store a new cookie for the person in a seat."""
         assert self.lobby is not None
         code = self.lobby.occupants[seat_state.seat.name].code
         self.lobby.occupants[seat_state.seat.name] = Occupant(digest_visit(visit), code)
@@ -588,7 +588,7 @@ def _reply_without_answer(reason: str) -> Completion:
 
 
 def read_seats(folder: Path) -> dict[Seat, str]:
-    """Return each seat of a run with the reason for which it was closed.
+    """Return each seat of a run with the reason why it was closed.
 
     The reason of an open seat is empty. Raises StorageError if the file cannot be read.
     """

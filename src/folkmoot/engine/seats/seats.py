@@ -67,7 +67,7 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """The first part of the addresses at which the human is asked outside the protocol."""
+        """The address prefix of the questions that this human gets outside the protocol."""
         return f"seats/{self.name.replace('/', '.')}"
 
     @property
@@ -366,7 +366,7 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
 
 
 def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
-    """Return the order in which people who come by one shared link get seats."""
+    """Return the seats in the order in which arriving people get them."""
     # One group is filled before the next group begins, so that humans meet humans. Groups are in
     # random order within their condition, and the conditions alternate in random order (permuted
     # blocks). So the time of arrival does not decide the condition. The seats of a group are in

@@ -108,8 +108,9 @@ def _holds_run(folder: Path) -> bool:
 
 
 def prepare_folder(folder: Path, config: StudyConfig, *, resume: bool) -> None:
-    """Write the settings of a new run, after deleting files of an earlier run without calls.
+    """Write the settings of a new run.
 
+    First deletes the files of an earlier run if that run made no calls.
     The caller must hold the lock of the run folder.
     """
     if not resume:
@@ -151,7 +152,7 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
 
 
 def describe_other_version(folder: Path) -> str:
-    """Return a text that names the version that made a run and the present version.
+    """Return a text that names the version that started a run and the installed version.
 
     Returns an empty string if the versions are equal.
     """

@@ -73,7 +73,7 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """From now on, let changed parts replace those that the plan has fixed."""
+        """Allow changed parts of the design to replace parts that are already fixed."""
         # `plan.json` keeps the earlier parts beside the new parts.
         self._accept = True
 

@@ -144,7 +144,7 @@ async def repeat_protocol(
 
 @dataclass(kw_only=True)
 class RepeatedProtocol(RunContext):
-    """The state of a finished run whose protocol is repeated as a part of another run."""
+    """The state of a finished run while its protocol runs again inside another run."""
 
     # `repeat_protocol` creates it.
 

@@ -200,7 +200,7 @@ class RunContext:
         return self.config.seats is not None and self.config.seats.as_ == "self"
 
     def answerer_kind(self, model: str) -> str:
-        """Return who answers under a model's name: "human", "synthetic" or "model"."""
+        """Return what a model name stands for: "human", "synthetic" or "model"."""
         if model == HUMAN_MODEL:
             return HUMAN_MODEL
         return (
@@ -458,7 +458,8 @@ class RunContext:
             self._flush_later()
 
     def new_recording(self, table: str) -> TableBuffer:
-        """Return an empty table buffer that moves its rows to the row file of the run."""
+        """Return an empty buffer for the rows of a table."""
+        # A full buffer moves its rows to the run's file of rows.
         columns = self.columns.get(table) or PEOPLE_COLUMNS.get(table, {})
         return TableBuffer(table, self.row_file, columns)
 
@@ -480,7 +481,7 @@ class RunContext:
     def recorded_tables(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """Yield each table by name, with its rows in the order of the protocol.
 
-        Raises ProtocolError if a column mixes kinds of values.
+        Raises ProtocolError if a column mixes values of different types.
         """
         # Tables that the study declares are yielded even without rows. The error has the line of
         # study code that recorded the table.

@@ -52,7 +52,7 @@ def list_broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
 
 
 def money_in(folder: Path) -> str:
-    """Return a sentence on what a stopped run has paid and may have paid, in USD.
+    """Return a sentence on the known and the possible cost of a stopped run, in USD.
 
     Returns an empty string if the outcome of every call is known.
     """

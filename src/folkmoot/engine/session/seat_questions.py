@@ -88,7 +88,7 @@ def note_question(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
 
 
 async def ask_people_afterwards(run: RunContext) -> None:
-    """After the protocol, ask all humans who took part their last questions."""
+    """Ask all humans who took part the questions that come after the protocol."""
     # These are the checks that have not been asked, a review of the human's own answers, and the
     # questions afterwards.
     if run.asks_people:

@@ -139,9 +139,9 @@ class Scope:
         )
 
     def at_row(self, number: int) -> Scope:
-        """Return a scope that only records rows, for item `number`, counted from 0.
+        """Return a scope that can only record the rows of one item.
 
-        In the tables, these rows are sorted by `number`.
+        `number`: the position of the item, from 0. In tables, items are sorted by position.
         """
         return Scope(self._run, self.path, RowOrder(self._row_order.key_of(number)))
 
@@ -376,8 +376,8 @@ class Scope:
 
         - `items`: the items in a list, or in a mapping by key.
         - `key`: returns the key of an item. The default is the item itself, or its `id`.
-        - `block`: returns the name of the block in which an item is compared with others.
-        - `width`: how many calls an item usually makes at once, to limit the items at work.
+        - `block`: returns the name of an item's block. Under a budget, blocks run one by one.
+        - `width`: how many calls an item usually makes at once. It limits how many items run.
 
         Results are in input order, and keys must be unique. Without `fn`, the values of the mapping
         are functions that get a scope. Raises the error of the first failed item.

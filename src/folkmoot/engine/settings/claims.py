@@ -346,7 +346,7 @@ def side_of(rows: pl.DataFrame) -> Side:
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Return the values of both arms for the subjects that are known in both.
+    """Return the values of both arms for the subjects that have a value in both.
 
     Subjects are in the order of the first arm.
     """

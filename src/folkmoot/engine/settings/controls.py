@@ -228,7 +228,7 @@ class ControlSettings(BaseModel):
 
     @property
     def defined_questions(self) -> tuple[ControlQuestion, ...]:
-        """The questions that the key `confounders` may name."""
+        """The questions that the key `confounders` can name."""
         # If negative controls are switched off, these are the questions that Folkmoot comes with.
         return self.questions or shipped_questions(self.language)
 

@@ -367,9 +367,9 @@ def _rest_of_key(key: str, path: KeyPath) -> str:
 
 
 def existing_path(data: Any, loc: Sequence[str | int]) -> KeyPath | None:
-    """Return the part of pydantic's error location that is in the data.
+    """Return pydantic's error location without the parts that are not in the data.
 
-    Returns None if no part of it is there.
+    Returns None if no part of it is in the data.
     """
     # Pydantic adds names of union branches, which are not in the data.
     path: list[str | int] = []

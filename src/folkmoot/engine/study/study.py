@@ -241,7 +241,10 @@ def find_study(name: str, folder: Path | None = None, consent: Consent | None = 
 
 
 def study_code_path(name: str, folder: Path | None = None) -> Path | None:
-    """Return the Python file that a name refers to, or None if it is no path."""
+    """Return the Python file that a name refers to.
+
+    Returns None if the name is not a path.
+    """
     # A name with a slash is a path as well. Registered names never contain one.
     if name.endswith(".py") or "/" in name or "\\" in name:
         return (folder or Path()) / Path(name).expanduser()
@@ -344,7 +347,7 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
 
 
 def planned_parts(study: Study, run: RunFolder) -> frozenset[str]:
-    """Return the names of all parts that a run is to have, such as its sessions.
+    """Return the names of all parts that a complete run has, such as its sessions.
 
     The result is empty if the study type declares no parts.
     """
@@ -433,7 +436,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def load_installed_studies() -> tuple[list[Study], list[Problem]]:
-    """Return the study types that can be loaded, by name, and the problems of others."""
+    """Return the installed study types that can be loaded, and the problems of the others."""
     studies: list[Study] = []
     problems: list[Problem] = []
     # One broken plug-in must not hide the study types that work.

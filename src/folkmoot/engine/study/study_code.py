@@ -1,4 +1,4 @@
-"""Execute the Python code that a study file names, exactly as agreed to."""
+"""Execute the Python code of a study in exactly the version that the researcher allowed."""
 
 # Each file is read once. The same bytes are hashed, passed to consent, compiled and executed.
 # Python's own loader is not used, because it could execute a compiled file from `__pycache__`

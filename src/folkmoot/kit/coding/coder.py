@@ -199,11 +199,12 @@ async def code_texts(
     *,
     rule: RuleCoder | None = None,
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Code texts by a codebook and return the valid codes by text id.
+    """Code texts with a codebook and return the valid codes by text id.
 
-    - Texts without an answer are left out.
-    - `rule`: codes texts by phrases, as another coder for comparison.
-    - If `coding:` is off, no model is asked and the result is empty.
+    - `rule`: a function that codes texts by phrases, for comparison with the model.
+
+    Texts without an answer are left out.
+    If `coding:` is off, no model is asked and the result is empty.
     """
     # All texts are recorded in the table `texts`, and all codes in `codes`. Findings must not use
     # the codes of a rule.

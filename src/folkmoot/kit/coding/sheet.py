@@ -57,7 +57,7 @@ COLUMN_WIDTHS = {
 def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
     """Write a spreadsheet for a human coder and return the number of its lines.
 
-    `blind`: list a random part of the texts without codes.
+    `blind`: write only a random part of the texts, and leave out the codes.
     Raises InputError if there is nothing to write, and StorageError if the file exists.
     """
     # Otherwise the sheet lists all codes with their quotes.
@@ -119,7 +119,7 @@ def _blind_rows(results: CodebookResults) -> Iterator[dict[str, str]]:
 
 
 def anonymous_number(book: str, text_id: str) -> str:
-    """Return the number by which a sheet names a text."""
+    """Return the number that identifies a text in a sheet."""
     # A digest of the text id, because the id may reveal the condition.
     return digest(book, text_id, size=5).hex()
 

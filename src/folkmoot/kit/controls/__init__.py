@@ -3,7 +3,7 @@
 - `asking`: makes the calls. Start here.
 - `conversations`: reads the decisions from the run.
 - `replacing`: changes the prompt of a decision.
-- `forking`, `reply_graph` and `session_forks`: ask again what depends on a change.
+- `forking`, `reply_graph` and `session_forks`: repeat the questions that depend on a change.
 - `forms`: asks again for a form with one field.
 - `respondent`: answers controls without a model.
 - `pricing`: estimates the cost.

@@ -93,7 +93,7 @@ def findings_in(
     """Return the findings of a table of control answers.
 
     - `options`: the options of each decision, by its address.
-    - `margins`: how far apart conditions may be to count as equal, by question.
+    - `margins`: for each question, the largest difference that counts as no difference.
     - `attributes`: the stated attributes of the participants, or None.
     """
     # The options have one order for all participants.

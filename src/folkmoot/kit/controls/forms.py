@@ -39,7 +39,7 @@ class SingleFieldForm(AnswerType["str | float"]):
     kind: str = "json"
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str | float] | ParseFailure | Missing:
-        """Return the answer in a JSON reply, a missing answer, or what is wrong with it."""
+        """Return the answer in a JSON reply, a missing answer, or the problem of the reply."""
         for step, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and (
                 self.name in candidate or is_declined(candidate.get(DECLINED))
@@ -95,7 +95,7 @@ class ChoiceInForm(AnswerType[str]):
         return CHOICE
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
-        """Return the option in a JSON reply, a missing answer, or what is wrong with it."""
+        """Return the option in a JSON reply, a missing answer, or the problem of the reply."""
         for _, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and is_declined(candidate.get(DECLINED)):
                 return Missing(DECLINED)

@@ -1,4 +1,4 @@
-"""Read the replies of a run, and find what a prompt quotes of them."""
+"""Read the replies of a run, and find the parts that a prompt quotes."""
 # A span in a request names the earlier reply from which its text comes. So the replies behind a
 # decision are known without the code of the study.
 

@@ -195,7 +195,7 @@ async def read_numbers(
     finished: FinishedRun,
     conversations: Mapping[str, DecisionConversation],
 ) -> dict[str, DecisionConversation] | None:
-    """Repeat a run from its journal, and return the decisions with a number as answer.
+    """Repeat a run from its journal, and return the decisions that are numbers.
 
     Returns None if today's code would send other requests than the run did.
     """
