@@ -25,7 +25,7 @@ LOCK_SECONDS = 60.0
 
 
 def target_pool_size(count: int) -> int:
-    """Return the pool size for a draw of `count` personas: one and a half times as many."""
+    """Return the pool size for a draw of `count` personas, which is 1.5 times `count`."""
     return math.ceil(1.5 * count)
 
 

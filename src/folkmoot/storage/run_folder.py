@@ -165,7 +165,7 @@ class RunFolder:
 
     @property
     def unusable_reason(self) -> str:
-        """The reason if a finished run has no usable results, otherwise an empty string."""
+        """The reason why a finished run has no usable results, or an empty string."""
         return str(self.manifest.get("unusable", ""))
 
     @property

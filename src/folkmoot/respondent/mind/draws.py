@@ -1,4 +1,4 @@
-"""Random draws by hashing, so that a new question or another order changes no other answer."""
+"""Random draws by hashing. Each draw is independent of all other questions and calls."""
 # Each draw is a hash of version, seed, address and purpose. Each combination of these gives an
 # independent stream of draws.
 

@@ -121,7 +121,7 @@ TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
 def record_participant(rows: Scope, participant: Participant) -> Participant:
-    """Record the row of a participant, unless that is done already."""
+    """Record the row of a participant, unless it is already recorded."""
     # `rows` is the scope of all participants' rows.
     if participant.is_recorded:
         return participant

@@ -1,4 +1,4 @@
-"""Declare which texts the design shows when participants are asked in private."""
+"""Declare which texts the prompt of each private question should contain."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, Vo
 
 
 def score_band(score: int) -> int:
-    """Return which fifth of the scale contains a score of 0 to 100, as 0 to 4."""
+    """Return which fifth of the scale from 0 to 100 contains a score, counted from 0."""
     return min(4, score // 20)
 
 

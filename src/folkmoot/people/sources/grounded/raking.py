@@ -73,7 +73,7 @@ class RakingMargin:
 
 
 def rake_table(seed: Array, margins: Sequence[RakingMargin]) -> Array:
-    """Return the table near `seed` that has all published shares. The result sums to 1."""
+    """Scale a copy of `seed` until it has all published shares. The result sums to 1."""
     # Iterative proportional fitting (Deming and Stephan 1940). If margins contradict each other,
     # the last margins hold exactly. `RakingMargin.observed_margin` shows how close the table is to
     # the other margins.
